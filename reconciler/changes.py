@@ -1,0 +1,152 @@
+"""The vocabulary of change: one small frozen class for each thing that can be done, and for what cannot.
+
+``match`` over ``Change`` with ``assert_never`` makes a forgotten kind a type error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.topology import TopicRef
+
+
+class Action(StrEnum):
+    """The value is the sign shown in plans."""
+
+    CREATE = "+"
+    UPDATE = "~"
+    RESTART = "!"
+    STOP = "-"
+
+
+class Risk(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Stage(StrEnum):
+    """The order over all clusters. Target topics exist before anything flows; the mirror comes last."""
+
+    TARGET_TOPICS = "target topics"
+    SOURCE_TOPICS = "source topics"
+    MIRROR = "mirror"
+
+
+class Role(StrEnum):
+    """Why a topic is wished: declared in git, the remote topic of a flow, or needed by the mirror job."""
+
+    DECLARED = "declared"
+    REMOTE = "remote"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """``code`` is stable and for machines; ``text`` is for people."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key. ``after`` None removes the override. ``origin`` says where the wished value comes from."""
+
+    key: str
+    before: str | None
+    before_source: str
+    after: str | None
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    ref: TopicRef
+    partitions: int
+    replication_factor: int | None
+    configs: tuple[ConfigChange, ...]
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """``depth`` counts mirror hops from the declared topic; deeper is done first."""
+
+    ref: TopicRef
+    topic_id: str
+    before: int
+    after: int
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    ref: TopicRef
+    topic_id: str
+    configs: tuple[ConfigChange, ...]
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StartMirror:
+    """``because`` tells which field of which flow decided, one line each."""
+
+    mirror: str
+    fingerprint: str
+    reason: Reason
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestartMirror:
+    mirror: str
+    before: str
+    fingerprint: str
+    reason: Reason
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopMirror:
+    mirror: str
+    fingerprint: str | None
+    reason: Reason
+
+
+TopicChange = CreateTopic | AddPartitions | AlterConfigs
+MirrorChange = StartMirror | RestartMirror | StopMirror
+Change = TopicChange | MirrorChange
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A wish that cannot be granted. Blocks apply (exit 3) and is shown beside the changes."""
+
+    subject: str
+    reason: Reason
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A declared or live field that this run leaves alone, by a named rule."""
+
+    subject: str
+    rule: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """Exists on a cluster, is neither declared nor made by a flow. Never touched."""
+
+    ref: TopicRef
+    partitions: int

@@ -1,0 +1,119 @@
+"""Every error a person may see: what is wrong, why it matters, what to do. Nothing here touches the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a text file. ``line`` and ``column`` count from 1; 0 means the whole file."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in docs/messages.md."""
+
+    code: str
+    where: Where
+    what: str
+    why: str
+    todo: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}. {self.why}. {self.todo}."
+
+
+class ReconcilerError(Exception):
+    """Base of all our errors. ``exit_code`` is what the CLI ends with (docs: exit codes)."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, why: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.todo = todo
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (self.what, self.why, self.todo) if part)
+
+
+class TopologyError(ReconcilerError):
+    """Every problem of an environment's files at once, in file and line order."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        count = len(problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} in the topology")
+        self.problems = tuple(sorted(problems, key=lambda p: (p.where.file, p.where.line, p.where.column, p.code)))
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.problems), self.what])
+
+
+class SecretError(ReconcilerError):
+    """A ``${env:NAME}`` or ``${file:PATH}`` reference that cannot be resolved. Never carries the secret itself."""
+
+
+class ClusterError(ReconcilerError):
+    """A cluster did not answer or refused. ``kind`` is one of the words in ``KINDS``."""
+
+    KINDS = ("unreachable", "denied", "authentication", "identity", "quota", "invalid", "exists", "missing", "other")
+
+    def __init__(self, cluster: str, kind: str, what: str, why: str = "", todo: str = "") -> None:
+        super().__init__(what, why, todo)
+        self.cluster = cluster
+        self.kind = kind
+
+
+class RunnerError(ReconcilerError):
+    """The Spark mirror job could not be started, found or stopped."""
+
+
+class BlockedError(ReconcilerError):
+    """A guard or policy stands in the way."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One observed subject that is no longer what the saved plan saw."""
+
+    subject: str
+    before: str
+    after: str
+
+
+class StalePlan(ReconcilerError):
+    """The world moved under a saved plan. ``moved`` says exactly what."""
+
+    exit_code = 4
+
+    def __init__(self, moved: tuple[Moved, ...], what: str = "the saved plan is stale") -> None:
+        lines = "\n".join(f"  {m.subject}: was {m.before}, is {m.after}" for m in moved)
+        super().__init__(what, lines, "Run plan again and review the new plan.")
+        self.moved = moved
+
+
+class LockHeld(ReconcilerError):
+    """Another run holds the environment's lock."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A read that failed: never the same as an empty answer."""
+
+    subject: str
+    error: str
+    todo: str = ""
+    detail: tuple[str, ...] = field(default=())

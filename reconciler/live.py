@@ -1,0 +1,134 @@
+"""What the clusters and the running mirror jobs answered, frozen. A failed read is ``Unknown``, never empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from reconciler.errors import Unknown
+
+
+class Source(StrEnum):
+    """Where a config value comes from (DescribeConfigs v1+, ``ConfigEntry.source``)."""
+
+    TOPIC = "topic"
+    BROKER = "dynamic broker"
+    CLUSTER = "cluster default"
+    STATIC = "static broker"
+    BUILT_IN = "built in"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """``value`` is None when the broker hides it (sensitive)."""
+
+    value: str | None
+    source: Source
+    sensitive: bool = False
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    index: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """``configs`` holds every key the broker told, with its source; overrides are those with ``Source.TOPIC``."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[LivePartition, ...]
+    configs: Mapping[str, ConfigValue] | Unknown
+    internal: bool = False
+
+    @property
+    def replication_factor(self) -> int | None:
+        """The one factor all partitions share, or None where they differ."""
+        factors = {len(p.replicas) for p in self.partitions}
+        return factors.pop() if len(factors) == 1 else None
+
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        if isinstance(self.configs, Unknown):
+            return {}
+        return {k: v.value for k, v in self.configs.items() if v.source is Source.TOPIC and v.value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it."""
+
+    name: str
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    topics: Mapping[str, LiveTopic]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """One flow as its job reports it. Lag in records and seconds is None while not yet known."""
+
+    name: str
+    fingerprint: str
+    state: str = "unknown"
+    topics: int = 0
+    partitions: int = 0
+    records_total: int = 0
+    records_per_second: float = 0.0
+    bytes_per_second: float = 0.0
+    records_lag: int | None = None
+    seconds_lag: float | None = None
+    conditions: tuple[Mapping[str, object], ...] = ()
+
+
+class JobState(StrEnum):
+    """``STALE``: a status record says running, but it is older than it may be and no process is found."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMirror:
+    """A mirror job as seen from outside: what the runner knows of the process, and its last status record."""
+
+    name: str
+    state: JobState
+    application_id: str | None = None
+    fingerprint: str | None = None
+    started_at_ms: int | None = None
+    updated_at_ms: int | None = None
+    pid: int | None = None
+    detail: str = ""
+    flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """``clusters`` and ``mirrors`` have an entry for everything the topology names, known or not."""
+
+    clusters: Mapping[str, LiveCluster | Unknown]
+    mirrors: Mapping[str, LiveMirror | Unknown]
+
+    def known(self, cluster: str) -> LiveCluster | None:
+        found = self.clusters.get(cluster)
+        return found if isinstance(found, LiveCluster) else None

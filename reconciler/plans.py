@@ -1,0 +1,108 @@
+"""A plan is a value: what will be done, in which order, what will not, and the ground it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from reconciler.changes import Change, Ignored, Refused, Unmanaged
+from reconciler.errors import Unknown
+
+FORMAT_VERSION = 1
+
+
+class ExitCode(IntEnum):
+    """Documented once, never changed."""
+
+    DONE = 0
+    ERROR = 1
+    CHANGES = 2
+    BLOCKED = 3
+    STALE = 4
+    PARTIAL = 5
+    LOCKED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCluster:
+    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again."""
+
+    name: str
+    cluster_id: str | None
+    brokers: int
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Fingerprint of one observed subject that a change rests on, with words to say what moved."""
+
+    subject: str
+    fingerprint: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The ground of a plan. ``revision`` is a git commit or empty."""
+
+    environment: str
+    topology_digest: str
+    revision: str = ""
+    dirty: bool = False
+    clusters: tuple[SeenCluster, ...] = ()
+    observed: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One change with its place in the order. ``needs`` are ids of changes that must succeed first."""
+
+    id: str
+    change: Change
+    stage: str
+    risk: str
+    risk_why: str
+    reversibility: str
+    needs: tuple[str, ...] = ()
+    needs_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Preview and execution walk ``changes`` in this order."""
+
+    basis: Basis
+    changes: tuple[Planned, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+    unmanaged: tuple[Unmanaged, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    notes: tuple[str, ...] = ()
+    unchanged: int = 0
+    format_version: int = field(default=FORMAT_VERSION)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The one place that decides what a plan means for a caller."""
+        if self.unknown:
+            return ExitCode.ERROR
+        if self.refused:
+            return ExitCode.BLOCKED
+        return ExitCode.CHANGES if self.changes else ExitCode.DONE
+
+
+class Result(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one planned change. ``error`` has what, why and what to do."""
+
+    id: str
+    result: Result
+    error: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,191 @@
+"""The desired state of one environment, frozen. Built by ``loading``; nothing here reads a file or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from reconciler.errors import Where
+
+NOWHERE = Where("(built in)")
+
+
+class Principal(StrEnum):
+    """Who speaks to a cluster: settings of ``principals.<name>`` lie over ``client``."""
+
+    PLAN = "plan"
+    APPLY = "apply"
+    MIRROR = "mirror"
+
+
+def _no_configs() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_principals() -> Mapping[Principal, Mapping[str, str]]:
+    return MappingProxyType({})
+
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicRef:
+    """``cluster/name``: the key of a topic everywhere."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = field(default_factory=_no_configs)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``client`` and ``principals`` hold librdkafka settings with secrets still as ``${env:}``/``${file:}``."""
+
+    name: str
+    bootstrap_servers: tuple[str, ...]
+    cluster_id: str | None = None
+    region: str | None = None
+    client: Mapping[str, str] = field(default_factory=_no_configs)
+    principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_no_principals)
+    defaults: TopicDefaults = TopicDefaults()
+    where: Where = field(default=NOWHERE, compare=False)
+
+    def client_for(self, principal: Principal) -> dict[str, str]:
+        return {**self.client, **self.principals.get(principal, {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic wished on each cluster in ``clusters``. ``None`` means: the cluster's default decides."""
+
+    name: str
+    clusters: tuple[str, ...]
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = field(default_factory=_no_configs)
+    labels: Mapping[str, str] = field(default_factory=_no_configs)
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+class Delivery(StrEnum):
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class Isolation(StrEnum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """``policy``: ``default``, ``identity`` or an import path ``package.module:Class``."""
+
+    policy: str = "default"
+    separator: str = "."
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``."""
+
+    kind: str = "earliest"
+    timestamp_ms: int | None = None
+
+
+# MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
+MM2_CONFIG_EXCLUDE = (
+    r"follower\.replication\.throttled\.replicas",
+    r"leader\.replication\.throttled\.replicas",
+    r"message\.timestamp\.difference\.max\.ms",
+    r"message\.timestamp\.type",
+    r"unclean\.leader\.election\.enable",
+    r"min\.insync\.replicas",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSync:
+    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894)."""
+
+    enabled: bool = True
+    exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
+    use_defaults_from: str = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    include: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = ()
+    sync_offsets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``."""
+
+    name: str
+    source: str
+    target: str
+    topics: tuple[str, ...]
+    exclude_topics: tuple[str, ...] = ()
+    naming: Naming = Naming()
+    replication_factor: int | None = None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    isolation: Isolation = Isolation.READ_COMMITTED
+    start: Start = Start()
+    lanes: int = 2
+    configs: ConfigSync = ConfigSync()
+    groups: Groups = Groups()
+    labels: Mapping[str, str] = field(default_factory=_no_configs)
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name."""
+
+    name: str
+    flows: tuple[str, ...]
+    master: str = "local[2]"
+    parallelism: int = 2
+    spark_conf: Mapping[str, str] = field(default_factory=_no_configs)
+    refresh_interval_ms: int = 5_000
+    status_interval_ms: int = 2_000
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """One environment folder. Mappings are keyed by name, in the order of the files."""
+
+    environment: str
+    clusters: Mapping[str, Cluster]
+    topics: Mapping[str, Topic]
+    flows: Mapping[str, Flow]
+    mirrors: Mapping[str, Mirror]
+
+    def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
+        return tuple(self.flows[name] for name in mirror.flows)
+
+    def status_cluster(self, mirror: Mirror) -> str:
+        """The cluster that carries the mirror's status records: the target of its first flow by name."""
+        return min(self.flows_of(mirror), key=lambda flow: flow.name).target
+
+
+Named = TypeVar("Named", Cluster, Topic, Flow, Mirror)
+
+
+def by_name(items: Iterable[Named]) -> Mapping[str, Named]:
+    return MappingProxyType({item.name: item for item in items})

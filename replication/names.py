@@ -1,0 +1,20 @@
+"""Names on the clusters that the mirror job writes and the reconciler reads."""
+
+from __future__ import annotations
+
+STATUS_TOPIC = "__mirror_status"
+
+
+def status_key(environment: str, mirror: str) -> str:
+    """Key of a mirror's status record in ``STATUS_TOPIC`` on its status cluster."""
+    return f"{environment}/{mirror}"
+
+
+def position_group(flow: str) -> str:
+    """The group on the target that holds a flow's positions, keyed by *target* topic and partition."""
+    return f"mirror.{flow}"
+
+
+def transactional_id(flow: str, lane: int) -> str:
+    """One per lane, for ever: InitProducerId with it fences every earlier holder of the lane."""
+    return f"mirror.{flow}.{lane}"

@@ -1,0 +1,166 @@
+"""MirrorMaker 2's ReplicationPolicy: how a topic is called on the other side, and which topics may travel.
+
+Rules of Kafka 4.0+ (KIP-1074) for internal topics; cycle rule of MirrorSourceConnector.isCycle, 4.4 line
+(PR 22079: any hop that equals the source or the target alias).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast, runtime_checkable
+
+# DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
+EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
+
+
+@runtime_checkable
+class ReplicationPolicy(Protocol):
+    """The contract of ``org.apache.kafka.connect.mirror.ReplicationPolicy``, in Python's names."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str: ...
+
+    def topic_source(self, topic: str) -> str | None: ...
+
+    def upstream_topic(self, topic: str) -> str | None: ...
+
+    def is_internal_topic(self, topic: str) -> bool: ...
+
+
+def _internal(topic: str, separator: str) -> bool:
+    return (
+        topic.startswith(("__", "."))
+        or (topic.startswith("mm2") and topic.endswith(f"{separator}internal"))
+        or topic.endswith(f"{separator}checkpoints{separator}internal")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultReplicationPolicy:
+    separator: str = "."
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{source_alias}{self.separator}{topic}"
+
+    def topic_source(self, topic: str) -> str | None:
+        head, found, _ = topic.partition(self.separator)
+        return head if found and head else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        source = self.topic_source(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return _internal(topic, self.separator)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityReplicationPolicy:
+    """Names stay, but heartbeats topics are prefixed, as in Kafka's IdentityReplicationPolicy."""
+
+    source_alias: str
+    separator: str = "."
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{source_alias}{self.separator}{topic}" if self._heartbeats(topic) else topic
+
+    def topic_source(self, topic: str) -> str | None:
+        if self._heartbeats(topic):
+            return DefaultReplicationPolicy(self.separator).topic_source(topic)
+        return self.source_alias
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return DefaultReplicationPolicy(self.separator).upstream_topic(topic) if self._heartbeats(topic) else topic
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return _internal(topic, self.separator)
+
+    @staticmethod
+    def _heartbeats(topic: str) -> bool:
+        return topic.endswith("heartbeats")
+
+
+def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPolicy:
+    """``default``, ``identity`` or ``package.module:Class``, whose class is called with separator and source_alias.
+
+    Raises ValueError with what is wrong when a class cannot be imported or breaks the contract.
+    """
+    if policy == "default":
+        return DefaultReplicationPolicy(separator)
+    if policy == "identity":
+        return IdentityReplicationPolicy(source_alias, separator)
+    module, found, name = policy.partition(":")
+    if not found:
+        raise ValueError(f"naming policy {policy!r} is neither default, identity nor package.module:Class")
+    try:
+        made = getattr(importlib.import_module(module), name)(separator=separator, source_alias=source_alias)
+    except Exception as error:  # user code: anything may come out of it
+        raise ValueError(f"naming policy {policy!r} cannot be used: {type(error).__name__}: {error}") from error
+    if not isinstance(made, ReplicationPolicy):
+        raise ValueError(f"naming policy {policy!r} lacks methods of ReplicationPolicy")
+    return cast(ReplicationPolicy, made)
+
+
+def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_alias: str) -> bool:
+    """Would a record of ``topic`` come back to a cluster it has been on? Identity names cannot tell."""
+    if isinstance(policy, IdentityReplicationPolicy) and not topic.endswith("heartbeats"):
+        return False
+    seen: set[str] = set()
+    current: str | None = topic
+    while current is not None and current not in seen:
+        seen.add(current)
+        hop = policy.topic_source(current)
+        if hop is None:
+            return False
+        if hop in (source_alias, target_alias):
+            return True
+        current = policy.upstream_topic(current)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelector:
+    """Which topics of a flow's source travel, and under which name. Whole-name match; exclude wins."""
+
+    include: re.Pattern[str]
+    exclude: re.Pattern[str]
+    policy: ReplicationPolicy
+    source_alias: str
+    target_alias: str
+
+    def why_not(self, topic: str) -> str | None:
+        """None when the topic travels, else the rule that keeps it: a word fit for a plan."""
+        if not self.include.fullmatch(topic):
+            return "no pattern matches"
+        if self.exclude.fullmatch(topic):
+            return "excluded"
+        if self.policy.is_internal_topic(topic):
+            return "internal"
+        if is_cycle(self.policy, topic, self.source_alias, self.target_alias):
+            return "cycle"
+        return None
+
+    def remote_name(self, topic: str) -> str:
+        return self.policy.format_remote_topic(self.source_alias, topic)
+
+
+def make_selector(
+    topics: Sequence[str],
+    exclude_topics: Sequence[str],
+    policy: str,
+    separator: str,
+    source_alias: str,
+    target_alias: str,
+) -> TopicSelector:
+    """Raises re.error for a bad pattern, ValueError for a bad policy. An empty include list matches nothing."""
+    include = "|".join(f"(?:{p})" for p in topics) if topics else r"(?!)"
+    exclude = "|".join(f"(?:{p})" for p in (*EXCLUDED_TOPICS, *exclude_topics))
+    return TopicSelector(
+        re.compile(include),
+        re.compile(exclude),
+        make_policy(policy, separator, source_alias),
+        source_alias,
+        target_alias,
+    )

@@ -1,0 +1,39 @@
+"""Secret references: ``${env:NAME}`` and ``${file:PATH}``, resolved at the last moment, at an edge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+
+
+class MissingReference(LookupError):
+    """``reference`` is the text between the braces; never the secret."""
+
+    def __init__(self, reference: str, why: str) -> None:
+        super().__init__(f"${{{reference}}}: {why}")
+        self.reference = reference
+        self.why = why
+
+
+def resolve(
+    settings: Mapping[str, str], environ: Mapping[str, str], read_text: Callable[[str], str]
+) -> dict[str, str]:
+    """``settings`` with every reference replaced. A file's value loses its trailing line break.
+
+    Raises MissingReference for an unset variable or an unreadable file.
+    """
+
+    def one(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        if kind == "env":
+            if name not in environ:
+                raise MissingReference(f"env:{name}", "the environment variable is not set")
+            return environ[name]
+        try:
+            return read_text(name).rstrip("\r\n")
+        except OSError as error:
+            raise MissingReference(f"file:{name}", error.strerror or "cannot be read") from None
+
+    return {key: REFERENCE.sub(one, value) for key, value in settings.items()}
