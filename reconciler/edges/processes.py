@@ -1,0 +1,32 @@
+"""Processes of this machine, told apart from strangers that got the same number."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+
+def command_line(pid: int) -> str:
+    """The words of a running process, or empty when there is none (a zombie counts as none)."""
+    proc = Path(f"/proc/{pid}")
+    if Path("/proc/self").exists():
+        try:
+            if (proc / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return ""
+            return (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+    listed = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip()
+
+
+def is_running(pid: int | None, mark: str) -> bool:
+    """Does ``pid`` run, and does its command line carry ``mark``?"""
+    return pid is not None and mark in command_line(pid)
+
+
+def terminate(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

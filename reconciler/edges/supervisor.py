@@ -1,0 +1,126 @@
+"""Keeps one spark-submit process alive, apart from the CLI that started it. Standard library only.
+
+``python -m reconciler.edges.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of words), starts it in its
+own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes. It ends when the job
+stopped on purpose (exit 0), was superseded by another application (exit 3), or cannot start at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+STOPPED, SUPERSEDED = 0, 3
+FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
+LOG_LIMIT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """``RUN_DIR/supervisor.json``. ``state`` is starting, running, pausing, stopped, superseded or failed."""
+
+    pid: int
+    started_at_ms: int
+    state: str
+    job_pid: int | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replaces the file in one step, so that a reader never sees half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(value), encoding="utf-8")
+    draft.replace(path)
+
+
+def _rotate(log: Path) -> None:
+    """Copy and truncate: the job holds the file open for appending and must not lose it."""
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        shutil.copyfile(log, log.with_suffix(".log.1"))
+        with log.open("r+b") as handle:
+            handle.truncate(0)
+
+
+def kill_group(process_group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process_group, number)
+
+
+class Supervisor:
+    """One run folder, one job at a time. ``stop`` may come from a signal or from the file ``stop``."""
+
+    def __init__(self, run_dir: Path, patience_s: float = 45.0) -> None:
+        self.run_dir = run_dir
+        self.patience_s = patience_s
+        self.stopping = threading.Event()
+        self.now = Supervision(os.getpid(), int(time.time() * 1000), "starting")
+
+    def say(self, state: str, **changes: object) -> None:
+        self.now = replace(self.now, state=state, **changes)  # type: ignore[arg-type]
+        write_json(self.run_dir / "supervisor.json", asdict(self.now))
+
+    def run(self) -> int:
+        command = json.loads((self.run_dir / "command.json").read_text(encoding="utf-8"))
+        pause = FIRST_PAUSE_S
+        while True:
+            began = time.monotonic()
+            (self.run_dir / "driver.json").unlink(missing_ok=True)
+            code = self.run_once(command)
+            reached_spark = (self.run_dir / "driver.json").exists()
+            if self.stopping.is_set() or code == STOPPED:
+                self.say("stopped", exit_code=code)
+                return STOPPED
+            if code == SUPERSEDED:
+                self.say("superseded", exit_code=code)
+                return SUPERSEDED
+            if not reached_spark and self.now.restarts == 0:
+                self.say("failed", exit_code=code)  # Spark itself does not start: trying again changes nothing
+                return 1
+            pause = FIRST_PAUSE_S if time.monotonic() - began > STEADY_AFTER_S else min(pause * 2, LONGEST_PAUSE_S)
+            self.say("pausing", exit_code=code, job_pid=None, restarts=self.now.restarts + 1)
+            if self.stopping.wait(pause):
+                self.say("stopped")
+                return STOPPED
+
+    def run_once(self, command: list[str]) -> int:
+        log = self.run_dir / "job.log"
+        _rotate(log)
+        with log.open("ab") as out:
+            job = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self.say("running", job_pid=job.pid, exit_code=None)
+        asked_at: float | None = None
+        while (code := job.poll()) is None:
+            if self.stopping.is_set() or (self.run_dir / "stop").exists():
+                self.stopping.set()
+                if asked_at is None:
+                    asked_at = time.monotonic()
+                    (self.run_dir / "stop").touch()  # the driver looks for it and commits before it leaves
+                elif time.monotonic() - asked_at > self.patience_s:
+                    kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
+            _rotate(log)
+            self.stopping.wait(0.2) if asked_at is None else time.sleep(0.1)
+        kill_group(job.pid, signal.SIGKILL)  # Python workers that outlived a killed driver
+        return code
+
+
+def main() -> int:
+    supervisor = Supervisor(Path(sys.argv[1]))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: supervisor.stopping.set())
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
