@@ -71,12 +71,16 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it."""
+    """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
+
+    ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
+    """
 
     name: str
     cluster_id: str
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
+    sees_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""KafkaCluster: the ports ClusterReader and ClusterAdmin over one cluster and one principal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+
+from reconciler.changes import TopicChange
+from reconciler.edges.kafka.batches import Item
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.reading import read_cluster
+from reconciler.edges.kafka.writing import perform, validate
+from reconciler.live import LiveCluster
+from reconciler.plans import Outcome, Planned
+from reconciler.topology import Cluster, Principal
+
+
+class KafkaCluster:
+    """Connects at the first request; secrets are resolved then. Methods raise ClusterError, or SecretError for a
+    reference that cannot be resolved. One thread at a time; a context manager."""
+
+    def __init__(self, cluster: Cluster, principal: Principal = Principal.PLAN) -> None:
+        self.cluster = cluster
+        self.principal = principal
+        self._connection: Connection | None = None
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    def read(self, topics: Collection[str] | None = None) -> LiveCluster:
+        return read_cluster(self._connected(), topics)
+
+    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
+        items = [Item(f"{number}", change) for number, change in enumerate(changes)]
+        return validate(self._connected(), items) if items else {}
+
+    def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
+        return perform(self._connected(), changes, progress) if changes else ()
+
+    def close(self) -> None:
+        """Lets the connection go; the next request opens a new one."""
+        self._connection = None
+
+    def __enter__(self) -> KafkaCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self.cluster, self.principal)
+        return self._connection

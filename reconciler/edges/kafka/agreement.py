@@ -1,0 +1,94 @@
+"""Does what was read agree with what a change asked for? Pure; asked before a change (resume) and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, TopicChange
+from reconciler.errors import Unknown
+from reconciler.live import LiveTopic
+from reconciler.topic_configs import same
+
+
+def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
+    """None when ``topic`` is as ``change`` wants it, else how it differs, in words that follow the topic's name."""
+    if topic is None:
+        return "does not exist"
+    match change:
+        case CreateTopic():
+            return (
+                _partitions(change.partitions, topic)
+                or _factor(change.replication_factor, topic)
+                or _configs(change.configs, topic)
+            )
+        case AddPartitions():
+            return _identity(change.topic_id, topic) or _partitions(change.after, topic)
+        case AlterConfigs():
+            return _identity(change.topic_id, topic) or _configs(change.configs, topic)
+        case _:
+            assert_never(change)
+
+
+def obstacle(change: AddPartitions | AlterConfigs, topic: LiveTopic | None) -> str | None:
+    """Why the change must not be sent: the topic is gone, another one, or larger than the change would make it."""
+    if topic is None:
+        return "no longer exists"
+    if recreated := _identity(change.topic_id, topic):
+        return recreated
+    if isinstance(change, AddPartitions) and len(topic.partitions) > change.after:
+        return f"has {len(topic.partitions)} partitions by now, more than the {change.after} planned"
+    return None
+
+
+def leaderless(change: TopicChange, topic: LiveTopic) -> str | None:
+    """Of the partitions that the change made."""
+    match change:
+        case CreateTopic():
+            made = topic.partitions
+        case AddPartitions():
+            made = topic.partitions[change.before :]
+        case AlterConfigs():
+            made = ()
+        case _:
+            assert_never(change)
+    without = [str(part.index) for part in made if part.leader < 0]
+    return f"has no leader for partition {', '.join(without[:10])}" if without else None
+
+
+def _identity(topic_id: str, topic: LiveTopic) -> str | None:
+    if topic.topic_id == topic_id:
+        return None
+    return f"was deleted and created again since the plan: topic id was {topic_id}, is {topic.topic_id}"
+
+
+def _partitions(wanted: int, topic: LiveTopic) -> str | None:
+    found = len(topic.partitions)
+    return None if found == wanted else f"has {found} partitions, not {wanted}"
+
+
+def _factor(wanted: int | None, topic: LiveTopic) -> str | None:
+    if wanted is None or topic.replication_factor == wanted:
+        return None
+    return f"has replication factor {topic.replication_factor or 'mixed'}, not {wanted}"
+
+
+def _configs(wanted: Iterable[ConfigChange], topic: LiveTopic) -> str | None:
+    wishes = tuple(wanted)
+    if not wishes:
+        return None
+    if isinstance(topic.configs, Unknown):
+        return f"does not show its configs: {topic.configs.error}"
+    overrides = topic.overrides
+    for wish in wishes:
+        entry = topic.configs.get(wish.key)
+        if entry is not None and entry.sensitive:
+            continue  # its value is hidden: nothing can be compared
+        found = overrides.get(wish.key)
+        if not same(wish.key, found, wish.after):
+            return f"has {wish.key} = {_shown(found)}, not {_shown(wish.after)}"
+    return None
+
+
+def _shown(value: str | None) -> str:
+    return "no override" if value is None else repr(value)

@@ -1,0 +1,84 @@
+"""How topic changes are cut into requests. Pure.
+
+KRaft refuses a request that makes more than 10,000 metadata records (POLICY_VIOLATION, "excessively large"); half of
+that leaves room for records the broker adds by itself. A request never mixes kinds of change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.plans import Planned
+
+RECORDS_PER_REQUEST = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A planned change of a topic: ``Planned`` with the kind of change narrowed."""
+
+    id: str
+    change: TopicChange
+    needs: tuple[str, ...] = ()
+
+
+def topic_items(changes: Sequence[Planned]) -> tuple[Item, ...]:
+    """Raises ValueError for a change that is not one of a topic."""
+    items = []
+    for planned in changes:
+        change = planned.change
+        if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
+            raise ValueError(f"{planned.id} is no change of a topic")
+        items.append(Item(planned.id, change, planned.needs))
+    return tuple(items)
+
+
+def records_of(change: TopicChange) -> int:
+    """Metadata records the controller writes for it, at most."""
+    match change:
+        case CreateTopic():
+            return 1 + change.partitions + len(change.configs)
+        case AddPartitions():
+            return max(1, change.after - change.before)
+        case AlterConfigs():
+            return max(1, len(change.configs))
+        case _:
+            assert_never(change)
+
+
+def rank_of(change: TopicChange) -> int:
+    """What exists comes before what grows, and that before what is set."""
+    match change:
+        case CreateTopic():
+            return 0
+        case AddPartitions():
+            return 1
+        case AlterConfigs():
+            return 2
+        case _:
+            assert_never(change)
+
+
+def cut(items: Sequence[Item], limit: int = RECORDS_PER_REQUEST) -> Iterator[tuple[Item, ...]]:
+    """Batches of one kind and at most ``limit`` records; one larger change goes alone. Order within a kind is kept.
+
+    No batch names a topic twice: KRaft refuses the repeated ones.
+    """
+    ordered = sorted(items, key=lambda item: rank_of(item.change))
+    batch: list[Item] = []
+    names: set[str] = set()
+    records = 0
+    for item in ordered:
+        size, name = records_of(item.change), item.change.ref.name
+        full = records + size > limit or name in names
+        if batch and (full or rank_of(item.change) != rank_of(batch[-1].change)):
+            yield tuple(batch)
+            batch, names, records = [], set(), 0
+        batch.append(item)
+        names.add(name)
+        records += size
+    if batch:
+        yield tuple(batch)

@@ -1,0 +1,165 @@
+"""One connection to one cluster as one principal: settings, secrets, silence on stderr, bounded waiting.
+
+Secrets are resolved here, at the moment of connecting, and are cut out of every message that leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from reconciler.edges.kafka.errors import Asked, Speaker, authentication, bad_settings, translate, unreachable
+from reconciler.errors import ClusterError, SecretError
+from reconciler.topology import Cluster, Principal
+from replication.references import REFERENCE, MissingReference, resolve
+
+CONNECT_SECONDS = 10.0
+REFUSED_SECONDS = 4.0
+"""Every address refused for this long means: nothing listens. A broker that restarts is back sooner."""
+REQUEST_SECONDS = 30.0
+
+_log = logging.getLogger("reconciler.kafka")
+_SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
+_AFTER = re.compile(r" \(after \d+ms in state \w+\)")
+_AUTHENTICATION_CODES = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+class DebugLog:
+    """librdkafka's log lines, all at debug level: what a user must know comes as an error."""
+
+    def log(self, _level: int, message: str, *args: object) -> None:
+        _log.debug(message, *args)
+
+
+def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
+    """librdkafka settings with secrets in them: hand them to a client at once, keep them nowhere else.
+
+    Raises SecretError for a reference that cannot be resolved.
+    """
+    ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
+    raw = {**ours, **cluster.client_for(principal), "bootstrap.servers": ",".join(cluster.bootstrap_servers)}
+    resolved: dict[str, str] = {}
+    for key, value in raw.items():
+        try:
+            resolved |= resolve({key: value}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+        except (MissingReference, UnicodeDecodeError) as error:
+            what = str(error) if isinstance(error, MissingReference) else f"{value}: not a text file"
+            raise SecretError(
+                f"cluster {cluster.name}, principal {principal}, setting {key}: {what}",
+                "Without it no connection can be opened",
+                "Set the variable or the file for this process, or correct the reference in the topology.",
+            ) from None
+    return resolved
+
+
+def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
+    user = cluster.client_for(principal).get("sasl.username", "")
+    known = user if user and not REFERENCE.search(user) else f"<principal {principal}>"
+    return Speaker(cluster.name, cluster.bootstrap_servers, str(principal), f"User:{known}")
+
+
+def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str, ...]:
+    """Values that must never be shown: those that came from a reference, and those under a secret key."""
+    found = {
+        value
+        for key, value in resolved.items()
+        if value and (REFERENCE.search(raw.get(key, "")) or any(word in key for word in _SECRET_KEYS))
+    }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+class Connection:
+    """An AdminClient that waits with a bound and tells why nothing came. For one thread at a time."""
+
+    def __init__(self, cluster: Cluster, principal: Principal) -> None:
+        self.speaker = speaker_of(cluster, principal)
+        settings = client_settings(cluster, principal)
+        self._secrets = secrets_in(cluster.client_for(principal), settings)
+        self._reasons: dict[str, None] = {}
+        self._authentication: str | None = None
+        self._refused_since: float | None = None
+        try:
+            self.admin = AdminClient({**settings, "error_cb": self._heard}, logger=DebugLog())
+        except (KafkaException, TypeError, ValueError) as error:
+            raise bad_settings(self.speaker, self.clean(_words(error))) from None
+
+    def clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _heard(self, error: KafkaError) -> None:
+        words = _AFTER.sub("", self.clean(error.str()))
+        if error.code() in _AUTHENTICATION_CODES:
+            self._authentication = words
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._refused_since = self._refused_since or time.monotonic()
+        else:
+            self._reasons[words] = None
+
+    def first(self, future: Future[Any], asked: Asked) -> Any:
+        """The answer to the first request of a connection, or the reason why no broker can be spoken to.
+
+        Takes at most CONNECT_SECONDS; less when authentication fails or every address refuses.
+        """
+        until = time.monotonic() + CONNECT_SECONDS
+        while not future.done() and time.monotonic() < until:
+            wait((future,), timeout=0.05)
+            self.admin.poll(0)
+            if self._authentication is not None:
+                raise authentication(self.speaker, self._authentication)
+            if self._refused_since is not None and time.monotonic() - self._refused_since > REFUSED_SECONDS:
+                break
+        if future.done() and future.exception() is None:
+            self._refused_since = None
+            self._reasons.clear()
+            return future.result()
+        reasons = tuple(self._reasons)[-4:]
+        error = _kafka_error(future.exception()) if future.done() else None
+        if error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            raise unreachable(self.speaker, reasons or ((error.str(),) if error else ()))
+        raise self.error(error, asked)
+
+    def settle(self, futures: Iterable[Future[Any]], seconds: float = REQUEST_SECONDS + 5) -> None:
+        """Waits until all futures are done. Raises ClusterError when the client itself does not keep its bound."""
+        pending: Sequence[Future[Any]] = tuple(futures)
+        until = time.monotonic() + seconds
+        while pending:
+            pending = tuple(wait(pending, timeout=0.2).not_done)
+            self.admin.poll(0)
+            if pending and time.monotonic() > until:
+                raise unreachable(self.speaker, (*tuple(self._reasons)[-4:], f"no answer within {seconds:.0f} s"))
+
+    def error(self, error: KafkaError, asked: Asked) -> ClusterError:
+        return translate(self.speaker, error, asked, self.clean(error.str()))
+
+    def failure(self, future: Future[Any], asked: Asked) -> ClusterError | None:
+        """Of a settled future: None when it holds a result."""
+        error = kafka_error_of(future)
+        return None if error is None else self.error(error, asked)
+
+
+def kafka_error_of(future: Future[Any]) -> KafkaError | None:
+    raised = future.exception()
+    return None if raised is None else _kafka_error(raised)
+
+
+def _kafka_error(raised: BaseException | None) -> KafkaError:
+    if isinstance(raised, KafkaException) and raised.args and isinstance(raised.args[0], KafkaError):
+        return raised.args[0]
+    return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return str(error.args[0].str())
+    return str(error)

@@ -1,0 +1,187 @@
+"""From a client error to a ClusterError a person can act on. Pure: no connection is opened here.
+
+Codes are those of the Kafka protocol; negative ones are librdkafka's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from reconciler.errors import ClusterError
+
+# Kafka protocol error codes, and the word of ClusterError.KINDS they belong to
+KINDS_BY_CODE: dict[int, str] = {
+    3: "missing",  # UNKNOWN_TOPIC_OR_PARTITION
+    100: "missing",  # UNKNOWN_TOPIC_ID
+    36: "exists",  # TOPIC_ALREADY_EXISTS
+    17: "invalid",  # INVALID_TOPIC_EXCEPTION
+    37: "invalid",  # INVALID_PARTITIONS
+    38: "invalid",  # INVALID_REPLICATION_FACTOR
+    39: "invalid",  # INVALID_REPLICA_ASSIGNMENT
+    40: "invalid",  # INVALID_CONFIG
+    42: "invalid",  # INVALID_REQUEST
+    44: "invalid",  # POLICY_VIOLATION
+    29: "denied",  # TOPIC_AUTHORIZATION_FAILED
+    30: "denied",  # GROUP_AUTHORIZATION_FAILED
+    31: "denied",  # CLUSTER_AUTHORIZATION_FAILED
+    33: "authentication",  # UNSUPPORTED_SASL_MECHANISM
+    34: "authentication",  # ILLEGAL_SASL_STATE
+    58: "authentication",  # SASL_AUTHENTICATION_FAILED
+    89: "quota",  # THROTTLING_QUOTA_EXCEEDED
+    7: "unreachable",  # REQUEST_TIMED_OUT
+    8: "unreachable",  # BROKER_NOT_AVAILABLE
+    13: "unreachable",  # NETWORK_EXCEPTION
+    KafkaError._AUTHENTICATION: "authentication",
+    KafkaError._SSL: "authentication",
+    KafkaError._TRANSPORT: "unreachable",
+    KafkaError._ALL_BROKERS_DOWN: "unreachable",
+    KafkaError._TIMED_OUT: "unreachable",
+    KafkaError._TIMED_OUT_QUEUE: "unreachable",
+    KafkaError._RESOLVE: "unreachable",
+    KafkaError._INVALID_ARG: "invalid",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret."""
+
+    cluster: str
+    bootstrap_servers: tuple[str, ...]
+    principal: str
+    kafka_principal: str
+
+    def acl_command(self, operation: str, resource: str) -> str:
+        """``resource`` as kafka-acls writes it: ``--topic orders`` or ``--cluster``."""
+        return (
+            f"kafka-acls.sh --bootstrap-server {self.bootstrap_servers[0]} --add"
+            f" --allow-principal '{self.kafka_principal}' --operation {operation} {resource}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request in words: ``verb`` fits "may not <verb>"; ``operation`` and ``resource`` fit kafka-acls."""
+
+    verb: str
+    operation: str
+    resource: str
+
+
+def describe_topic(topic: str) -> Asked:
+    return Asked(f"describe topic {topic}", "Describe", f"--topic {topic}")
+
+
+def describe_configs(topic: str) -> Asked:
+    return Asked(f"read the configs of topic {topic}", "DescribeConfigs", f"--topic {topic}")
+
+
+def create_topic(topic: str) -> Asked:
+    return Asked(f"create topic {topic}", "Create", f"--topic {topic}")
+
+
+def add_partitions(topic: str) -> Asked:
+    return Asked(f"add partitions to topic {topic}", "Alter", f"--topic {topic}")
+
+
+def alter_configs(topic: str) -> Asked:
+    return Asked(f"alter the configs of topic {topic}", "AlterConfigs", f"--topic {topic}")
+
+
+def read_topic(topic: str) -> Asked:
+    return Asked(f"read the records of topic {topic}", "Read", f"--topic {topic}")
+
+
+DESCRIBE_CLUSTER = Asked("describe the cluster", "Describe", "--cluster")
+
+
+def kind_of(error: KafkaError) -> str:
+    return KINDS_BY_CODE.get(error.code(), "other")
+
+
+def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | None = None) -> ClusterError:
+    """``said`` replaces the client's own words (for example without secrets)."""
+    kind = kind_of(error)
+    words = said if said is not None else error.str()
+    name = speaker.cluster
+    if kind == "denied":
+        return denied(speaker, asked)
+    if kind == "unreachable":
+        return unreachable(speaker, (words,))
+    if kind == "authentication":
+        return authentication(speaker, words)
+    what = f"cluster {name} refused to {asked.verb}: {words} ({error.name()})"
+    if kind == "quota":
+        why = "The controller mutation quota of this client is used up"
+        todo = "Wait and run again, or raise controller_mutation_rate for this client id or user."
+    elif kind == "missing":
+        why = "The topic was deleted, or this broker does not know it yet"
+        todo = "Run plan again."
+    else:
+        why, todo = "", _todo_for(error.code())
+    return ClusterError(name, kind, what, why, todo)
+
+
+def _todo_for(code: int) -> str:
+    match code:
+        case 44:
+            return (
+                "A policy of the cluster (create.topic.policy.class.name, alter.config.policy.class.name) forbids this."
+                " Change the topology, or ask the cluster's owner."
+            )
+        case 40:
+            return "Correct the key or value under configs in the topology."
+        case 38:
+            return "Set replication_factor to at most the number of brokers."
+        case 37:
+            return "Partitions can only grow. Set a larger number, or make a new topic."
+        case 17:
+            return "Use letters, digits, '.', '_' and '-', at most 249 of them, and no '.'/'_' twin of another topic."
+        case 35:
+            return "The brokers are too old: Kafka 2.3 or newer is needed."
+        case _:
+            return "See the broker's log for more."
+
+
+def denied(speaker: Speaker, asked: Asked) -> ClusterError:
+    return ClusterError(
+        speaker.cluster,
+        "denied",
+        f"principal {speaker.principal} may not {asked.verb} on cluster {speaker.cluster}",
+        f"It lacks operation {asked.operation} on {asked.resource.removeprefix('--')}",
+        f"Allow it: {speaker.acl_command(asked.operation, asked.resource)}",
+    )
+
+
+def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
+    addresses = ", ".join(speaker.bootstrap_servers)
+    return ClusterError(
+        speaker.cluster,
+        "unreachable",
+        f"cluster {speaker.cluster} does not answer at {addresses}",
+        "; ".join(dict.fromkeys(reason for reason in reasons if reason)) or "No broker answered in time",
+        "Check that the brokers run, bootstrap_servers, security.protocol, and the network between here and there.",
+    )
+
+
+def authentication(speaker: Speaker, reason: str) -> ClusterError:
+    return ClusterError(
+        speaker.cluster,
+        "authentication",
+        f"cluster {speaker.cluster} does not accept principal {speaker.principal}, or its certificate is not trusted",
+        reason,
+        f"Check security.protocol, sasl.* and ssl.* under client and principals.{speaker.principal}"
+        f" of cluster {speaker.cluster}, and the secrets they refer to.",
+    )
+
+
+def bad_settings(speaker: Speaker, reason: str) -> ClusterError:
+    return ClusterError(
+        speaker.cluster,
+        "invalid",
+        f"the client settings of cluster {speaker.cluster} (principal {speaker.principal}) cannot be used",
+        reason,
+        "Use librdkafka's setting names and values under client and principals.",
+    )

@@ -1,0 +1,175 @@
+"""Reads a whole cluster, or named topics, into a LiveCluster. Never creates a topic by asking for it.
+
+Topics come from one Metadata request for all names, then ids, partitions and configs in batches. Equal values are
+kept once: ten thousand topics mostly share the same thirty config entries.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.errors import ClusterError, Unknown
+from reconciler.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source
+
+DESCRIBE_TOPICS_BATCH = 2_000
+DESCRIBE_CONFIGS_BATCH = 250
+CONFIG_REQUESTS_IN_FLIGHT = 3
+
+VISIBILITY_PROBE = "reconciler-visibility-probe"
+"""A name that nobody uses. Only who may describe every topic learns that it does not exist; others are denied."""
+
+_SOURCES = {
+    1: Source.TOPIC,
+    2: Source.BROKER,
+    3: Source.CLUSTER,
+    4: Source.STATIC,
+    5: Source.BUILT_IN,
+}
+
+Item = TypeVar("Item")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def read_cluster(
+    connection: Connection, topics: Collection[str] | None = None, config_broker: int | None = None
+) -> LiveCluster:
+    """All topics the principal may see, or only those of ``topics`` that exist.
+
+    ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
+    """
+    admin = connection.admin
+    request = admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+    described = connection.first(request, errors.DESCRIBE_CLUSTER)
+    name = connection.speaker.cluster
+    names = _all_names(connection) if topics is None else sorted(set(topics))
+    found, sees_all = _topics(connection, names)
+    configs = _configs(connection, list(found), config_broker)
+    return LiveCluster(
+        name=name,
+        cluster_id=described.cluster_id,
+        brokers=tuple(
+            Broker(node.id, node.host, node.port, node.rack or None)
+            for node in sorted(described.nodes, key=lambda node: node.id)
+        ),
+        topics=MappingProxyType(
+            {
+                topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
+                for topic, (topic_id, partitions, internal) in found.items()
+                if topic in configs
+            }
+        ),
+        sees_all=sees_all,
+    )
+
+
+def _all_names(connection: Connection) -> list[str]:
+    try:
+        return sorted(connection.admin.list_topics(timeout=REQUEST_SECONDS).topics)
+    except KafkaException as error:
+        raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
+
+
+Described = tuple[str, tuple[LivePartition, ...], bool]
+
+
+def _topics(connection: Connection, names: Sequence[str]) -> tuple[dict[str, Described], bool]:
+    """Topic id, partitions and internal flag by name; and whether the principal may see every topic."""
+    ids: dict[tuple[int, ...], tuple[int, ...]] = {}
+    found: dict[str, Described] = {}
+    sees_all = True
+    for batch in batched([*names, VISIBILITY_PROBE], DESCRIBE_TOPICS_BATCH):
+        futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS)
+        connection.settle(futures.values())
+        for topic, future in futures.items():
+            failed = connection.failure(future, errors.describe_topic(topic))
+            if failed is None:
+                if topic != VISIBILITY_PROBE:
+                    found[topic] = _described(future.result(), ids)
+            elif failed.kind == "denied":
+                sees_all = False
+            elif failed.kind not in ("missing", "invalid"):
+                raise failed
+    return found, sees_all
+
+
+def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Described:
+    def shared(nodes: Iterable[Any]) -> tuple[int, ...]:
+        key = tuple(node.id for node in nodes)
+        return ids.setdefault(key, key)
+
+    partitions = tuple(
+        LivePartition(
+            part.id, part.leader.id if part.leader is not None else -1, shared(part.replicas), shared(part.isr)
+        )
+        for part in sorted(topic.partitions, key=lambda part: part.id)
+    )
+    return str(topic.topic_id), partitions, bool(topic.is_internal)
+
+
+Configs = Mapping[str, ConfigValue] | Unknown
+
+
+def _configs(connection: Connection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
+    """By topic; a topic deleted meanwhile is left out, one whose configs are refused is Unknown."""
+    shelf = _Shelf()
+    steer = {} if broker is None else {"broker": broker}
+    answers: dict[str, Configs] = {}
+    for group in batched(batched(names, DESCRIBE_CONFIGS_BATCH), CONFIG_REQUESTS_IN_FLIGHT):
+        asked: dict[ConfigResource, Any] = {}
+        for batch in group:
+            resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in batch]
+            asked |= connection.admin.describe_configs(resources, request_timeout=REQUEST_SECONDS, **steer)
+        connection.settle(asked.values())
+        while asked:
+            resource, future = asked.popitem()
+            error = kafka_error_of(future)
+            if error is None:
+                answers[resource.name] = shelf.mapping(future.result())
+                continue
+            failed = connection.error(error, errors.describe_configs(resource.name))
+            if failed.kind == "unreachable":
+                raise failed
+            if failed.kind != "missing":
+                answers[resource.name] = _unknown(connection, resource.name, failed)
+    return answers
+
+
+def _unknown(connection: Connection, topic: str, failed: ClusterError) -> Unknown:
+    return Unknown(f"configs of {connection.speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)
+
+
+class _Shelf:
+    """Keeps one copy of each config value, and one of each whole set of them."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str | None, Source, bool, bool], ConfigValue] = {}
+        self._mappings: dict[tuple[tuple[str, int], ...], Mapping[str, ConfigValue]] = {}
+
+    def mapping(self, entries: Mapping[str, Any]) -> Mapping[str, ConfigValue]:
+        told = {sys.intern(name): self._value(name, entries[name]) for name in sorted(entries)}
+        # the shelf keeps every value alive, so an id stands for one value
+        key = tuple((name, id(value)) for name, value in told.items())
+        return self._mappings.setdefault(key, MappingProxyType(told))
+
+    def _value(self, name: str, entry: Any) -> ConfigValue:
+        # librdkafka's number 0 is "unknown": an old broker that tells no source
+        source = _SOURCES.get(int(entry.source), Source.BUILT_IN if entry.is_default else Source.TOPIC)
+        key = (name, entry.value, source, bool(entry.is_sensitive), bool(entry.is_read_only))
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = ConfigValue(*key[1:])
+        return found

@@ -1,0 +1,189 @@
+"""Performs topic changes batch by batch: check, send, wait out quotas, and see that reads agree, then report.
+
+An outcome is "done" only when the cluster shows it. A batch that was cut off half way can be performed again: what
+is already as wanted counts as done.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from reconciler.changes import CreateTopic
+from reconciler.edges.kafka.agreement import disagreement, leaderless, obstacle
+from reconciler.edges.kafka.batches import Item, cut, topic_items
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.reading import read_cluster
+from reconciler.edges.kafka.requests import send
+from reconciler.errors import ClusterError
+from reconciler.live import LiveTopic
+from reconciler.plans import Outcome, Planned, Result
+
+AGREE_SECONDS = 20.0
+QUOTA_PATIENCE_SECONDS = 300.0
+"""How long a request may be throttled without a single item getting through."""
+QUOTA_PATIENCE_VALIDATING_SECONDS = 20.0
+
+_log = logging.getLogger("reconciler.kafka")
+Failures = dict[str, str]
+
+
+def perform(
+    connection: Connection, changes: Sequence[Planned], progress: Callable[[Outcome], None]
+) -> tuple[Outcome, ...]:
+    """Creates, then grows, then configures; one outcome an item, in the order of ``changes``. Never raises for one."""
+    outcomes: dict[str, Outcome] = {}
+    for batch in cut(topic_items(changes)):
+        began = time.monotonic()
+        failures = _perform_batch(connection, batch, outcomes)
+        seconds = (time.monotonic() - began) / len(batch)
+        for item in batch:
+            outcome = outcomes.get(item.id) or _outcome(item, failures, seconds)
+            outcomes[item.id] = outcome
+            progress(outcome)
+    return tuple(outcomes[planned.id] for planned in changes)
+
+
+def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]:
+    """str(ref) -> the broker's refusal, by validate-only requests.
+
+    Raises ClusterError when no refusal was found but something could not be asked (no permission, no answer).
+    """
+    refusals: dict[str, str] = {}
+    not_asked: list[ClusterError] = []
+    for batch in cut(items):
+        answers = _send_patiently(connection, batch, validate_only=True)
+        for item in batch:
+            match answers[item.id]:
+                case None:
+                    pass
+                case ClusterError(kind="invalid" | "exists" | "missing" | "other") as refused:
+                    refusals[str(item.change.ref)] = f"{refused.what}. {refused.todo}"
+                case ClusterError() as error:
+                    not_asked.append(error)
+    if not_asked and not refusals:
+        raise not_asked[0]
+    return refusals
+
+
+def _outcome(item: Item, failures: Failures, seconds: float) -> Outcome:
+    error = failures.get(item.id)
+    return Outcome(item.id, Result.DONE if error is None else Result.FAILED, error or "", seconds)
+
+
+def _perform_batch(connection: Connection, batch: Sequence[Item], outcomes: dict[str, Outcome]) -> Failures:
+    """Fills ``outcomes`` for what is skipped; returns what failed. All others are done."""
+    ready = []
+    for item in batch:
+        lacking = [need for need in item.needs if need in outcomes and outcomes[need].result is not Result.DONE]
+        if lacking:
+            outcomes[item.id] = Outcome(item.id, Result.SKIPPED, f"needs {', '.join(lacking)}, which was not done")
+        else:
+            ready.append(item)
+    if not ready:
+        return {}
+    try:
+        return _send_and_agree(connection, ready)
+    except ClusterError as error:
+        return {item.id: f"{item.change.ref}: {error}" for item in ready}
+
+
+def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
+    failures, waiting = _before(connection, items)
+    answers = _send_patiently(connection, waiting, validate_only=False)
+    doubtful = {item_id: error for item_id, error in answers.items() if error and error.kind in _DOUBTFUL}
+    failures |= {item_id: str(error) for item_id, error in answers.items() if error and item_id not in doubtful}
+    sent = [item for item in waiting if item.id not in failures]
+    existed = frozenset(item_id for item_id, error in doubtful.items() if error.kind == "exists")
+    for item_id, difference in _await_agreement(connection, sent, existed).items():
+        error = doubtful.get(item_id)
+        failures[item_id] = difference if error is None else f"{error}\n{difference}"
+    return failures
+
+
+# The answer does not tell whether the cluster is as wanted: the request may have been done all the same, or earlier.
+_DOUBTFUL = ("exists", "unreachable")
+
+
+def _before(connection: Connection, items: Sequence[Item]) -> tuple[Failures, list[Item]]:
+    """What must not be sent, with the reason, and what is to be sent. What is already as wanted is in neither."""
+    failures: Failures = {}
+    waiting: list[Item] = []
+    existing = [item for item in items if not isinstance(item.change, CreateTopic)]
+    live = _read(connection, existing) if existing else {}
+    for item in items:
+        if isinstance(item.change, CreateTopic):
+            waiting.append(item)
+            continue
+        topic = live.get(item.change.ref.name)
+        if reason := obstacle(item.change, topic):
+            failures[item.id] = f"{item.change.ref} {reason}\nNothing was changed on it\nRun plan again."
+        elif disagreement(item.change, topic):
+            waiting.append(item)
+    return failures, waiting
+
+
+def _send_patiently(
+    connection: Connection, items: Sequence[Item], validate_only: bool
+) -> dict[str, ClusterError | None]:
+    """Sends again what the controller's mutation quota held back (KIP-599), for as long as something moves."""
+    answers: dict[str, ClusterError | None] = {}
+    patience = QUOTA_PATIENCE_VALIDATING_SECONDS if validate_only else QUOTA_PATIENCE_SECONDS
+    rest, pause, moved = list(items), 0.5, time.monotonic()
+    while rest:
+        told = send(connection, rest, validate_only)
+        throttled = [item for item in rest if (error := told[item.id]) is not None and error.kind == "quota"]
+        answers |= told
+        if len(throttled) < len(rest):
+            pause, moved = 0.5, time.monotonic()
+        if not throttled or time.monotonic() - moved > patience:
+            break
+        _log.info("cluster %s throttles: %d changes wait", connection.speaker.cluster, len(throttled))
+        time.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, no secret
+        rest, pause = throttled, min(pause * 2, 5.0)
+    return answers
+
+
+def _await_agreement(connection: Connection, items: Sequence[Item], existed: frozenset[str]) -> Failures:
+    """Reads until every broker's configs and the metadata agree with ``items``. What still differs, in words.
+
+    Metadata requests go to any broker, so as many rounds as brokers must agree; brokers follow the controller's log
+    in milliseconds. Items of ``existed`` were there before and will not change by waiting.
+    """
+    until = time.monotonic() + AGREE_SECONDS
+    agreed, broker, pause = 0, None, 0.02
+    while items:
+        live = read_cluster(connection, [item.change.ref.name for item in items], broker)
+        differing = _differences(items, live.topics)
+        brokers = [each.id for each in live.brokers]
+        if not differing:
+            agreed += 1
+            if agreed >= len(brokers):
+                return {}
+            broker = brokers[agreed]
+            continue
+        hopeless = all(item_id in existed and "does not exist" not in text for item_id, text in differing.items())
+        if hopeless or time.monotonic() > until:
+            return differing
+        agreed, broker = 0, None
+        time.sleep(pause)
+        pause = min(pause * 2, 1.0)
+    return {}
+
+
+def _differences(items: Iterable[Item], live: Mapping[str, LiveTopic]) -> Failures:
+    found: Failures = {}
+    for item in items:
+        topic = live.get(item.change.ref.name)
+        text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
+        if text:
+            found[item.id] = (
+                f"{item.change.ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
+            )
+    return found
+
+
+def _read(connection: Connection, items: Iterable[Item]) -> Mapping[str, LiveTopic]:
+    return read_cluster(connection, [item.change.ref.name for item in items]).topics
