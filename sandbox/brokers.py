@@ -1,0 +1,194 @@
+"""Whole sandboxes: bring up all clusters of a profile at once, find them again, stop them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from confluent_kafka.admin import AdminClient
+
+from sandbox import control, guardian, jars, ports, prerequisites, processes
+from sandbox.errors import SandboxError
+from sandbox.handles import ClusterHandle, Sandbox
+from sandbox.places import JARS, home_of
+from sandbox.profiles import PROFILES, Broker, Profile, layout
+
+_STATE = "sandbox.json"
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    return
+
+
+def profile_named(name: str) -> Profile:
+    """Raises SandboxError for an unknown name."""
+    if name not in PROFILES:
+        raise SandboxError(f"there is no sandbox profile {name!r}", todo=f"Choose one of: {', '.join(PROFILES)}.")
+    return PROFILES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How one sandbox is started. ``base`` None means the default ports, ``heap`` None the profile's."""
+
+    profile: Profile
+    home: Path
+    base: int | None = None
+    heap: str | None = None
+
+
+def bring_up(launch: Launch, progress: Progress = _silent) -> Sandbox:
+    """Starts what does not run yet and returns when every cluster answers. Data of an earlier run is kept.
+
+    Raises SandboxError: missing Java or jars, a taken port, a broker that does not start.
+    """
+    prerequisites.java()
+    jars.ensure(progress)
+    sandbox = _described(launch)
+    running = {found.node for found in processes.find(launch.home)}
+    idle = {
+        name: [broker for broker in handle.brokers if f"{name}/{broker.node_id}" not in running]
+        for name, handle in sandbox.clusters.items()
+    }
+    ports.require_free(port for brokers in idle.values() for broker in brokers for port in broker.ports)
+    _save(sandbox)
+    with ThreadPoolExecutor(len(sandbox.clusters)) as pool:
+        started = [pool.submit(_start, launch, handle, idle[name]) for name, handle in sandbox.clusters.items()]
+        for future in started:
+            future.result()
+    return sandbox
+
+
+def _described(launch: Launch) -> Sandbox:
+    """The handle before anything runs; cluster ids and passwords of an earlier run on the same data are kept."""
+    before = found_in(launch.home)
+    clusters = {}
+    for name, brokers in layout(launch.profile, launch.base).items():
+        old = before.clusters.get(name) if before else None
+        cluster_id = old.cluster_id if old else base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        passwords = dict(old.passwords) if old else _passwords(launch.profile)
+        clusters[name] = ClusterHandle(name, launch.home, cluster_id, brokers, MappingProxyType(passwords))
+    return Sandbox(launch.profile.name, launch.home, MappingProxyType(clusters))
+
+
+def _passwords(profile: Profile) -> dict[str, str]:
+    if not profile.secure:
+        return {}
+    from sandbox.access import PRINCIPALS
+
+    return {principal: secrets.token_urlsafe(18) for principal in PRINCIPALS}
+
+
+def _start(launch: Launch, handle: ClusterHandle, idle: list[Broker]) -> None:
+    profile = launch.profile
+    if profile.secure and len(idle) == len(handle.brokers):
+        from sandbox import certificates
+
+        certificates.make(handle.folder / "certificates", handle.name, handle.passwords)
+    java, classpath = prerequisites.java(), f"{JARS}{os.sep}*"
+    heap = launch.heap or profile.heap
+    jvm = [java, f"-Xmx{heap}", "-Xms64m", *profile.jvm, "-Djava.awt.headless=true", "-cp", classpath]
+    folders = {broker: handle.folder / f"broker-{broker.node_id}" for broker in handle.brokers}
+    for broker in idle:
+        control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folders[broker])])
+    control.format_storage(java, classpath, handle.cluster_id, [folders[broker] for broker in idle])
+    for broker in idle:
+        control.start_broker(folders[broker], f"{handle.name}/{broker.node_id}")
+    for broker in idle:
+        control.wait_listening(folders[broker], f"{handle.name}/{broker.node_id}", broker)
+    control.wait_answering(handle.name, handle.super_client(), len(handle.brokers), launch.home)
+    if profile.secure:
+        _grant_access(launch, handle)
+
+
+def _grant_access(launch: Launch, handle: ClusterHandle) -> None:
+    from sandbox import access
+
+    access.install(AdminClient(handle.super_client()), handle.name, handle.passwords)
+    for principal in handle.passwords:
+        control.wait_answering(handle.name, handle.client(principal), len(handle.brokers), launch.home)
+
+
+def _save(sandbox: Sandbox) -> None:
+    sandbox.home.mkdir(parents=True, exist_ok=True)
+    clusters = {
+        name: {
+            "cluster_id": handle.cluster_id,
+            "brokers": [asdict(broker) for broker in handle.brokers],
+            "passwords": dict(handle.passwords),
+        }
+        for name, handle in sandbox.clusters.items()
+    }
+    fresh = sandbox.home / f".{_STATE}"
+    fresh.touch(mode=0o600)
+    fresh.write_text(json.dumps({"profile": sandbox.profile, "clusters": clusters}, indent=1))
+    fresh.replace(sandbox.home / _STATE)
+
+
+def found_in(home: Path) -> Sandbox | None:
+    """The sandbox whose data lies in ``home``, running or not; None when there is none."""
+    file = home / _STATE
+    if not file.exists():
+        return None
+    state = json.loads(file.read_text())
+    clusters = {
+        name: ClusterHandle(
+            name,
+            home,
+            found["cluster_id"],
+            tuple(Broker(**broker) for broker in found["brokers"]),
+            MappingProxyType(found["passwords"]),
+        )
+        for name, found in state["clusters"].items()
+    }
+    return Sandbox(state["profile"], home, MappingProxyType(clusters))
+
+
+def nodes_down(sandbox: Sandbox) -> tuple[str, ...]:
+    """``east/1`` for each broker that does not run."""
+    running = {found.node for found in processes.find(sandbox.home)}
+    every = (f"{name}/{broker.node_id}" for name, handle in sandbox.clusters.items() for broker in handle.brokers)
+    return tuple(node for node in every if node not in running)
+
+
+def take_down(home: Path, clear: bool = False) -> int:
+    """Stops all brokers of ``home``, at first gracefully; returns how many ran. ``clear`` removes the data too."""
+    count = len(processes.find(home))
+    processes.stop(lambda: processes.find(home))
+    if clear:
+        shutil.rmtree(home, ignore_errors=True)
+    return count
+
+
+@contextlib.contextmanager
+def running(profile: str, ephemeral: bool = True, heap: str | None = None) -> Iterator[Sandbox]:
+    """Clusters for the length of a block.
+
+    ``ephemeral``: on free ports, data in a temporary folder; gone after the block even when this process is killed.
+    Otherwise the lasting clusters of the profile on the default ports, stopped after the block if it started them.
+    """
+    chosen = profile_named(profile)
+    if not ephemeral:
+        home = home_of(profile)
+        found_running = bool(processes.find(home))
+        try:
+            yield bring_up(Launch(chosen, home, heap=heap))
+        finally:
+            if not found_running:
+                take_down(home)
+        return
+    with guardian.guarded_home() as home:
+        base, reserved = ports.reserve_block()
+        with reserved:
+            yield bring_up(Launch(chosen, home, base, heap))

@@ -1,0 +1,123 @@
+"""Single brokers: prepare a folder, start, stop, and wait until a cluster really answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sandbox import processes, properties
+from sandbox.errors import SandboxError
+from sandbox.ports import answers
+from sandbox.processes import BrokerProcess
+from sandbox.profiles import Broker, Profile
+
+START_SECONDS = 90.0
+
+
+def prepare(profile: Profile, cluster: str, broker: Broker, brokers: Sequence[Broker], command: Sequence[str]) -> None:
+    """Writes what the broker starts from. ``command`` is the JVM up to the main class; its last word is the folder."""
+    *jvm, name = command
+    folder = Path(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.properties").write_text(properties.LOG4J)
+    settings = properties.server(profile, broker, brokers, folder)
+    (folder / "server.properties").write_text(properties.text(settings))
+    marks = processes.marks(folder.parent.parent, f"{cluster}/{broker.node_id}")
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+    words = [*jvm, *marks, logging, "kafka.Kafka", str(folder / "server.properties")]
+    (folder / "command.json").write_text(json.dumps(words))
+
+
+def format_storage(java: str, classpath: str, cluster_id: str, folders: Sequence[Path]) -> None:
+    """Formats the data folders of one cluster that are not formatted yet. Raises SandboxError."""
+    fresh = [folder for folder in folders if not (folder / "data" / "meta.properties").exists()]
+    if not fresh:
+        return
+    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
+    command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"]
+    first, *others = fresh
+    done = subprocess.run(
+        [*command, str(first / "server.properties")], capture_output=True, text=True, check=False, timeout=120
+    )
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+        raise SandboxError("Kafka's storage could not be formatted", said, "See the lines above.")
+    for folder in others:
+        # The same features for every node, without a JVM each; the broker adds its own directory id.
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        shutil.copy(first / "data" / "bootstrap.checkpoint", folder / "data")
+        node_id = folder.name.removeprefix("broker-")
+        meta = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
+        (folder / "data" / "meta.properties").write_text(meta)
+
+
+def start_broker(folder: Path, node: str) -> None:
+    """Starts the prepared broker in ``folder``; does nothing when it runs. ``node`` is ``east/1``."""
+    if running_nodes(folder.parent.parent, node):
+        return
+    processes.start(json.loads((folder / "command.json").read_text()), folder / "broker.log")
+
+
+def running_nodes(home: Path, prefix: str) -> tuple[BrokerProcess, ...]:
+    """Brokers of the sandbox in ``home`` whose node is ``prefix`` (``east/1``) or lies under it (``east``)."""
+    return tuple(found for found in processes.find(home) if found.node == prefix or found.node.startswith(f"{prefix}/"))
+
+
+def stop_broker(home: Path, node: str, grace: float = 20.0) -> None:
+    processes.stop(lambda: running_nodes(home, node), grace)
+
+
+def signal_broker(home: Path, node: str, number: signal.Signals) -> None:
+    processes.send(running_nodes(home, node), number)
+
+
+def wait_listening(folder: Path, node: str, broker: Broker) -> None:
+    """Returns when the main listener accepts connections. Raises SandboxError with the log's end if the broker died."""
+    home = folder.parent.parent
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(broker.port):
+        # Asked for only now and then: it walks over all processes.
+        if not running_nodes(home, node):
+            raise _failed(node, "ended while starting", folder)
+        if time.monotonic() > deadline:
+            raise _failed(node, f"does not listen on port {broker.port} after {START_SECONDS:.0f} s", folder)
+        time.sleep(0.1)
+
+
+def wait_answering(cluster: str, client: Mapping[str, str], brokers: int, home: Path) -> None:
+    """Returns when ``brokers`` brokers are registered, unfenced and answer. Raises SandboxError."""
+    deadline = time.monotonic() + START_SECONDS
+    seen: str = "no answer"
+    while time.monotonic() < deadline:
+        # A new client each time: an old one waits out its reconnect backoff. Silent, since refusals are expected.
+        admin = AdminClient({**client, "log_level": "0", "socket.timeout.ms": "5000"})
+        try:
+            nodes = admin.describe_cluster(request_timeout=5).result(6).nodes
+        except (KafkaException, TimeoutError) as error:
+            seen = str(error)
+        else:
+            if len(nodes) >= brokers:
+                return
+            seen = f"{len(nodes)} of {brokers} brokers answer"
+        time.sleep(0.1)
+    raise SandboxError(
+        f"cluster {cluster} did not come up in {START_SECONDS:.0f} s: {seen}",
+        "Nothing can be read or written there.",
+        f"Read the logs: {home / cluster}/broker-*/broker.log",
+    )
+
+
+def _failed(node: str, how: str, folder: Path) -> SandboxError:
+    log = folder / "broker.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    telling = [line for line in lines if " ERROR " in line or "Exception" in line or "Error:" in line] or lines
+    end = "\n".join(f"  {line}" for line in telling[-3:])
+    return SandboxError(f"broker {node} {how}", end or "Its log is empty.", f"Read its log: {log}")

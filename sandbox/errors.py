@@ -1,0 +1,9 @@
+"""What can go wrong on this machine before any cluster is involved."""
+
+from __future__ import annotations
+
+from reconciler.errors import ReconcilerError
+
+
+class SandboxError(ReconcilerError):
+    """A tool, a jar, a port or a broker process of the sandbox is not as needed."""

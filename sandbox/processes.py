@@ -1,0 +1,110 @@
+"""Broker processes of this machine. They carry their sandbox's folder on the command line and are found by it alone:
+no pid file can be stale, and a process id that was given to another program is never touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HOME = "-Dsandbox.home="
+_NODE = "-Dsandbox.node="
+
+# Popen objects of brokers this process started: kept to reap them, since brokers outlive their handles.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProcess:
+    """``node`` is ``east/1``."""
+
+    pid: int
+    home: str
+    node: str
+
+
+def marks(home: Path, node: str) -> tuple[str, str]:
+    """JVM arguments by which the process is found again."""
+    return f"{_HOME}{home}", f"{_NODE}{node}"
+
+
+def start(command: Sequence[str], log: Path) -> None:
+    """Starts a process that survives this one, its session and Ctrl-C; output is appended to ``log``."""
+    with log.open("ab") as output:
+        _children.append(
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        )
+
+
+def reap() -> None:
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def find(home: Path | None = None) -> tuple[BrokerProcess, ...]:
+    """Running brokers of the sandbox in ``home``, or of every sandbox of this machine."""
+    reap()
+    found = []
+    for pid, arguments in _command_lines():
+        values = {
+            mark: argument.removeprefix(mark)
+            for argument in arguments
+            for mark in (_HOME, _NODE)
+            if argument.startswith(mark)
+        }
+        if len(values) == 2 and (home is None or values[_HOME] == str(home)):
+            found.append(BrokerProcess(pid, values[_HOME], values[_NODE]))
+    return tuple(found)
+
+
+def _command_lines() -> list[tuple[int, list[str]]]:
+    if Path("/proc/self/cmdline").exists():
+        lines = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                with contextlib.suppress(OSError):
+                    raw = (process / "cmdline").read_bytes()
+                    lines.append((int(process.name), os.fsdecode(raw).split("\0")))
+        return lines
+    listed = subprocess.run(["ps", "-axww", "-o", "pid=,args="], capture_output=True, text=True, check=False).stdout
+    rows = (line.split(maxsplit=1) for line in listed.splitlines())
+    # ps does not keep arguments apart; " -" does, as far as our two marks are concerned.
+    return [(int(row[0]), ["-" + part.rstrip() for part in row[1].split(" -")]) for row in rows if len(row) == 2]
+
+
+def send(processes: Sequence[BrokerProcess], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def wait_gone(search: Callable[[], Sequence[BrokerProcess]], seconds: float) -> bool:
+    """True when the search finds nothing any more within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while search():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def stop(search: Callable[[], Sequence[BrokerProcess]], grace: float = 20.0) -> None:
+    """SIGTERM to all that the search finds, SIGKILL after ``grace`` seconds; returns when they are gone.
+
+    ``grace`` 0 kills at once.
+    """
+    if grace > 0:
+        send(search(), signal.SIGTERM)
+        send(search(), signal.SIGCONT)
+        if wait_gone(search, grace):
+            return
+    while True:
+        send(search(), signal.SIGKILL)
+        if wait_gone(search, 0.5):
+            return

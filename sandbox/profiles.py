@@ -1,0 +1,70 @@
+"""What is started: profiles, brokers and their ports. Nouns and arithmetic; nothing here touches the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+HOST = "127.0.0.1"
+CLUSTERS = ("east", "west")
+PORT_VARIABLE = "SANDBOX_PORT"
+
+DEFAULT_BASES: Mapping[str, int] = MappingProxyType({"east": 19092, "west": 29092})
+# With a base of one's own all ports lie in one block, so that one number frees the sandbox of any neighbour.
+BLOCK = 100
+_CLUSTER_STRIDE = 50
+_BROKER_STRIDE = 10
+
+# C1 only: half the start-up CPU. Not for `plain`, which also carries the benchmarks.
+_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A shape of cluster. ``heap`` is Java's notation (``512m``); ``replication`` also holds for internal topics."""
+
+    name: str
+    brokers: int
+    replication: int
+    min_insync: int
+    secure: bool
+    heap: str
+    jvm: tuple[str, ...]
+
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {
+        "plain": Profile("plain", 1, 1, 1, secure=False, heap="512m", jvm=("-XX:+UseSerialGC",)),
+        "ha": Profile("ha", 3, 3, 2, secure=False, heap="256m", jvm=_QUICK_START),
+        "secure": Profile("secure", 1, 1, 1, secure=True, heap="256m", jvm=_QUICK_START),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A combined broker and controller. ``port`` is the main listener; ``mtls_port`` is 0 outside ``secure``."""
+
+    node_id: int
+    port: int
+    controller_port: int
+    mtls_port: int
+    rack: str
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(port for port in (self.port, self.controller_port, self.mtls_port) if port)
+
+
+def layout(profile: Profile, base: int | None = None) -> dict[str, tuple[Broker, ...]]:
+    """Brokers of each cluster. ``base`` None: the default ports; else one block of ``BLOCK`` ports from ``base``."""
+    brokers = {}
+    for index, cluster in enumerate(CLUSTERS):
+        first = DEFAULT_BASES[cluster] if base is None else base + index * _CLUSTER_STRIDE
+        ports = [first + node * _BROKER_STRIDE for node in range(profile.brokers)]
+        brokers[cluster] = tuple(
+            Broker(node, port, port + 1, port + 2 if profile.secure else 0, f"{cluster}-{'abc'[node - 1]}")
+            for node, port in enumerate(ports, start=1)
+        )
+    return brokers

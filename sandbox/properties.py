@@ -1,0 +1,90 @@
+"""A broker's configuration as text: ``server.properties`` and the log4j file. Nouns in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sandbox.profiles import HOST, Broker, Profile
+
+_SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+LOG4J = """\
+rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n%throwable
+"""
+
+
+def text(settings: Mapping[str, str]) -> str:
+    """Java's properties format; backslashes doubled, because it takes them for escapes."""
+    return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
+
+
+def server(profile: Profile, broker: Broker, brokers: Sequence[Broker], folder: Path) -> dict[str, str]:
+    """Settings of one broker whose data and certificates lie under ``folder`` and its parent."""
+    voters = ",".join(f"{other.node_id}@{HOST}:{other.controller_port}" for other in brokers)
+    replication, min_insync = str(profile.replication), str(profile.min_insync)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": str(broker.node_id),
+        "broker.rack": broker.rack,
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(folder / "data"),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replication,
+        "min.insync.replicas": min_insync,
+        "offsets.topic.replication.factor": replication,
+        "offsets.topic.num.partitions": "5",
+        "transaction.state.log.replication.factor": replication,
+        "transaction.state.log.min.isr": min_insync,
+        "transaction.state.log.num.partitions": "5",
+        "share.coordinator.state.topic.replication.factor": replication,
+        "share.coordinator.state.topic.min.isr": min_insync,
+        "share.coordinator.state.topic.num.partitions": "5",
+        "group.initial.rebalance.delay.ms": "0",
+        # The default of 128 MiB would be half of a small heap.
+        "log.cleaner.dedupe.buffer.size": str(16 * 2**20),
+    }
+    if profile.brokers > 1:
+        # A killed broker is noticed in seconds, so that fault tests need not wait long.
+        settings |= {
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "1000",
+            "replica.lag.time.max.ms": "10000",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+        }
+    return settings | (_secure_listeners(broker, folder.parent) if profile.secure else _plain_listeners(broker))
+
+
+def _plain_listeners(broker: Broker) -> dict[str, str]:
+    return {
+        "listeners": f"PLAINTEXT://{HOST}:{broker.port},CONTROLLER://{HOST}:{broker.controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+def _secure_listeners(broker: Broker, cluster_folder: Path) -> dict[str, str]:
+    certificates = cluster_folder / "certificates"
+    return {
+        "listeners": f"SASL_SSL://{HOST}:{broker.port},MTLS://{HOST}:{broker.mtls_port},"
+        f"CONTROLLER://{HOST}:{broker.controller_port}",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,MTLS:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "MTLS",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SCRAM_LOGIN} required;",
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.controller.ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.pem"),
+        "ssl.principal.mapping.rules": r"RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": "User:admin;User:broker",
+    }
