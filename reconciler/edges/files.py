@@ -1,0 +1,94 @@
+"""Folders and files of this machine: an environment read, a text written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
+
+
+def read_environment(folder: Path) -> Mapping[str, str]:
+    """The text of every ``*.yaml`` in ``folder`` and below it, by its path; names that begin with a dot are not read.
+
+    Raises TopologyError with all problems: no such folder, no file, unreadable, not UTF-8, ``.yml`` instead of ``.yaml``.
+    """
+    if not folder.is_dir():
+        what = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
+        why = "An environment is a folder with *.yaml files"
+        raise TopologyError((Problem("no-folder", Where(str(folder)), what, why, "Check the path"),))
+    texts: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in sorted(_files(folder, problems)):
+        read = _text(path)
+        if isinstance(read, Problem):
+            problems.append(read)
+        else:
+            texts[str(path)] = read
+    if not texts and not problems:
+        what = "the environment has no *.yaml file"
+        why = "An empty wish would be taken for: nothing is wanted any more"
+        problems.append(Problem("no-files", Where(str(folder)), what, why, "Check the folder's name"))
+    if problems:
+        raise TopologyError(tuple(problems))
+    return texts
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ReconcilerError(
+            f"{path} cannot be written: {error.strerror or error}",
+            "Nothing was changed there.",
+            "Check the folder's permissions and the space left.",
+        ) from None
+
+
+def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
+    """``*.yaml`` below the folder; what looks like YAML but is not read, and what cannot be listed, is a problem."""
+
+    def denied(error: OSError) -> None:
+        problems.append(_unreadable(Path(error.filename or folder), error))
+
+    for root, folders, names in os.walk(folder, onerror=denied):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = Path(root) / name
+            if name.startswith("."):
+                continue
+            if path.suffix == ".yaml":
+                yield path
+            elif path.suffix.lower() in (".yml", ".yaml"):
+                what = f"the file ends in {path.suffix}"
+                why = "Only *.yaml is read, so it would be left out without a word"
+                problems.append(Problem("wrong-extension", Where(str(path)), what, why, "Rename it to .yaml"))
+
+
+def _text(path: Path) -> str | Problem:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start} is not UTF-8"
+        return Problem("not-utf8", Where(str(path)), what, "YAML files are UTF-8 here", "Save the file as UTF-8")
+    except OSError as error:
+        return _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    what = f"cannot be read: {error.strerror or type(error).__name__}"
+    why = "A part that is left out would look as if its topics and flows were not wanted"
+    return Problem("unreadable", Where(str(path)), what, why, "Check the file's permissions")

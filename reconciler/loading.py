@@ -1,0 +1,152 @@
+"""From the texts of an environment's files to a checked ``Topology``, or every problem of all files at once.
+
+Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.files``; reading git is ``edges.git``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from reconciler.building import Reading, build_cluster, build_flow, build_mirror, build_topic, judge_values
+from reconciler.checking import check
+from reconciler.errors import Problem, TopologyError, Where
+from reconciler.places import Place, Places
+from reconciler.shape import SECTIONS, check_shape
+from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
+from reconciler.yaml_text import Document, read
+from reconciler.yaml_text import Mapping as YamlMapping
+
+Noun = TypeVar("Noun", Cluster, Topic, Flow, Mirror)
+
+
+def load(texts: Mapping[str, str], environment: str) -> Topology:
+    """The checked topology of one environment.
+
+    ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
+    Raises TopologyError, and nothing else, with all problems of shape, values and relations.
+    """
+    documents = [read(file, texts[file]) for file in sorted(texts)]
+    problems = [problem for document in documents for problem in document.problems]
+    if not documents:
+        problems.append(_nothing(environment))
+    shape = [problem for document in documents for problem in check_shape(document)]
+    problems += shape
+    places, doubled = _collect(documents)
+    problems += doubled
+    builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
+    clusters = builder.build("clusters", build_cluster)
+    topics = builder.build("topics", build_topic)
+    flows = builder.build("flows", build_flow)
+    mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
+    topology = Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors))
+    problems += check(topology, places)
+    if problems:
+        raise TopologyError(tuple(problems))
+    return topology
+
+
+def _nothing(environment: str) -> Problem:
+    return Problem(
+        "no-files",
+        Where(environment),
+        "the environment has no *.yaml file",
+        "An empty wish would be taken for: nothing is wanted any more",
+        "Check the folder's name",
+    )
+
+
+def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
+    """Every entry under its section and name; a name defined again is a problem, and the first one counts."""
+    entries: dict[tuple[str, str], Place] = {}
+    problems: list[Problem] = []
+    complete = True
+    for document in documents:
+        if not isinstance(document.root, YamlMapping):
+            complete = False
+            continue
+        for section, word in SECTIONS.items():
+            part = document.root.entries.get(section)
+            if part is None or not isinstance(part.value, YamlMapping):
+                continue
+            for name, entry in part.value.entries.items():
+                place = Place(document, entry)
+                first = entries.setdefault((section, name), place)
+                if first is not place:
+                    problems.append(
+                        Problem(
+                            "duplicate-name",
+                            place.where,
+                            f"{word} {name} is defined again",
+                            f"It is already defined at {first.where}, and only one of them could count",
+                            "Remove one, or merge the two",
+                        )
+                    )
+    return Places(MappingProxyType(entries), complete), problems
+
+
+class _Builder:
+    """Builds the nouns of entries that are free of problems so far and notes the problems of the others."""
+
+    def __init__(self, places: Places, bad: set[tuple[str, int, int]], problems: list[Problem]) -> None:
+        self.places = places
+        self.bad = bad
+        self.problems = problems
+
+    def build(self, section: str, make: Callable[[Reading], Noun]) -> list[Noun]:
+        nouns = []
+        for (of, name), place in self.places.entries.items():
+            if of != section:
+                continue
+            reading = Reading(section, name, place)
+            if self._touched(place):
+                judge_values(reading)
+            else:
+                noun = make(reading)
+                if not reading.problems:
+                    nouns.append(noun)
+            self.problems += reading.problems
+        return nouns
+
+    def _touched(self, place: Place) -> bool:
+        """Does a problem of YAML or shape lie in this entry?"""
+        if not self.bad:
+            return False
+        return any((place.document.file, *mark) in self.bad for mark in _marks(place))
+
+
+def _marks(place: Place) -> Iterable[tuple[int, int]]:
+    entry = place.entry
+    yield entry.line, entry.column
+    waiting = [entry.value]
+    while waiting:
+        node = waiting.pop()
+        yield node.line, node.column
+        if isinstance(node, YamlMapping):
+            for inner in node.entries.values():
+                yield inner.line, inner.column
+                waiting.append(inner.value)
+        elif hasattr(node, "items"):
+            waiting.extend(node.items)
+
+
+def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> list[Mirror]:
+    """Flows that no mirror names go to the mirror named as their target cluster; it is made when it is not written."""
+    claimed = {name for mirror in mirrors for name in mirror.flows}
+    waiting: dict[str, list[Flow]] = {}
+    for flow in sorted(flows, key=lambda flow: flow.name):
+        if flow.name not in claimed:
+            waiting.setdefault(flow.target, []).append(flow)
+    made = []
+    for mirror in mirrors:
+        if not mirror.flows:
+            taken = waiting.pop(mirror.name, [])
+            mirror = replace(mirror, flows=tuple(flow.name for flow in taken))
+        made.append(mirror)
+    written = {mirror.name for mirror in mirrors}
+    for target, left in waiting.items():
+        if target not in written and not places.has("mirrors", target):
+            made.append(Mirror(target, tuple(flow.name for flow in left), where=left[0].where))
+    return made

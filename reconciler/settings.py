@@ -1,0 +1,183 @@
+"""Kafka's topic configs and librdkafka's client settings as texts: normalised, with units, and with secrets kept out.
+
+Border: values of single keys. Whether a broker accepts a value is asked of the broker at plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.places import nearest
+from reconciler.sizes import duration_ms, looks_like_duration, looks_like_size, size_bytes
+from reconciler.yaml_text import Node, Scalar
+from reconciler.yaml_text import Sequence as YamlSequence
+
+# Topic configs of Kafka 4.3 (LogConfig), and those that brokers before 4.0 still know
+TOPIC_CONFIGS = frozenset({
+    "cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level",
+    "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
+    "follower.replication.throttled.replicas", "index.interval.bytes", "internal.segment.bytes",
+    "leader.replication.throttled.replicas", "local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms",
+    "max.message.bytes", "message.downconversion.enable", "message.format.version", "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms", "message.timestamp.type",
+    "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas", "preallocate",
+    "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable", "retention.bytes",
+    "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+    "unclean.leader.election.enable",
+})  # fmt: skip
+THROTTLES = frozenset({"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"})
+
+# Set by the reconciler and the mirror job themselves; a value from outside would break exactly-once or the lanes
+RESERVED_SETTINGS = {
+    "bootstrap.servers": "write it as bootstrap_servers of the cluster",
+    "metadata.broker.list": "write it as bootstrap_servers of the cluster",
+    "group.id": "positions are kept under mirror.<flow>",
+    "group.instance.id": "the mirror job joins no group",
+    "transactional.id": "it is mirror.<flow>.<lane>",
+    "enable.idempotence": "the flow's delivery decides",
+    "isolation.level": "the flow's isolation decides",
+    "enable.auto.commit": "positions are committed with the data",
+    "auto.offset.reset": "the flow's start decides",
+}
+
+_SECRET = re.compile(r"(^|[._])(password|passphrase|secret)$|^ssl\.key\.pem$|private\.key\.pem$|^sasl\.jaas\.config$")
+_REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^${}]+)\}")
+_INTEGER = re.compile(r"-?[0-9]+")
+_BOOLS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Why a value cannot be used, in the parts of a ``Problem``."""
+
+    code: str
+    what: str
+    why: str
+    todo: str
+
+
+def scalar_text(node: Scalar) -> str:
+    """A value as Kafka's text: numbers as written, booleans in lower case."""
+    return _BOOLS.get(node.text, node.text) if node.plain else node.text
+
+
+def is_secret(key: str) -> bool:
+    """Settings whose value must never stand in git."""
+    return bool(_SECRET.search(key))
+
+
+def has_reference(text: str) -> bool:
+    return "${" in text
+
+
+def topic_config(key: str, node: Node) -> str | Wrong:
+    """The value of one topic config: durations for ``*.ms``, sizes for ``*.bytes``, lists joined with commas."""
+    if key in THROTTLES:
+        return Wrong(
+            "config-not-declared",
+            f"{key} is declared",
+            "Throttles belong to a running reassignment, which sets and clears them",
+            "Remove it",
+        )
+    near = None if key in TOPIC_CONFIGS else nearest(key, TOPIC_CONFIGS)
+    if near is not None and _one_slip(key, near):
+        return Wrong(
+            "unknown-config",
+            f"{key} is not a topic config of Kafka",
+            "The broker would refuse it",
+            f"Perhaps {near} is meant",
+        )
+    if isinstance(node, YamlSequence):
+        return ",".join(scalar_text(item) for item in node.items if isinstance(item, Scalar))
+    if not isinstance(node, Scalar):
+        return ""  # the schema has said so
+    text = scalar_text(node)
+    if has_reference(text):
+        return Wrong(
+            "reference-not-here",
+            f"{key} holds a reference",
+            "References are resolved in client settings only",
+            "Write the value itself",
+        )
+    return with_units(key, text, strict=key in TOPIC_CONFIGS)
+
+
+def with_units(key: str, text: str, strict: bool) -> str | Wrong:
+    """Durations and sizes to numbers where the key's unit says so. ``strict``: a unit on any other key is wrong."""
+    for suffix, read, word in ((".ms", duration_ms, "milliseconds"), (".bytes", size_bytes, "bytes")):
+        if not key.endswith(suffix) or _INTEGER.fullmatch(text):
+            continue
+        try:
+            return str(read(text))
+        except ValueError as error:
+            code = "bad-duration" if suffix == ".ms" else "bad-size"
+            todo = str(error)[0].upper() + str(error)[1:]
+            return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", f"{todo}, or plain {word}")
+    if strict and not key.endswith((".ms", ".bytes")) and (looks_like_duration(text) or looks_like_size(text)):
+        return Wrong(
+            "unit-not-here",
+            f'{key} is "{text}"',
+            "Only keys that end in .ms or .bytes have a unit",
+            "Write the plain value Kafka wants",
+        )
+    return text
+
+
+def client_setting(key: str, node: Node) -> str | Wrong:
+    """One librdkafka setting. No answer ever holds the value, because it may be a secret."""
+    if not isinstance(node, Scalar):
+        return ""  # the schema has said so
+    text = scalar_text(node)
+    if key in RESERVED_SETTINGS:
+        return Wrong(
+            "reserved-setting",
+            f"{key} cannot be set by hand",
+            f"Both programs set it: {RESERVED_SETTINGS[key]}",
+            "Remove it",
+        )
+    if has_reference(text) or re.search(r"\$(env|file)\b", text, re.IGNORECASE):
+        left = _REFERENCE.sub("", text)
+        if "${" in left or re.search(r"\$(env|file)\b", left, re.IGNORECASE):
+            return Wrong(
+                "bad-reference",
+                f"{key} holds a reference that cannot be read",
+                "It would reach Kafka as plain text",
+                "Write ${env:NAME} or ${file:PATH}; there are no defaults and nothing can be nested",
+            )
+        if is_secret(key) and left:
+            return Wrong(
+                "secret-in-git",
+                f"{key} mixes a reference with literal text",
+                "A part of the secret would stand in git",
+                "Let the reference be the whole value",
+            )
+        return text
+    if is_secret(key):
+        return Wrong(
+            "secret-in-git",
+            f"{key} holds a literal value",
+            "Whoever can read the repository could use it",
+            "Write ${env:NAME} or ${file:PATH}, and change the secret if it was ever committed",
+        )
+    found = with_units(key, text, strict=False)
+    if isinstance(found, Wrong):
+        return Wrong(found.code, f"{key} has a value that is not a number with a unit", found.why, found.todo)
+    return found
+
+
+def _one_slip(key: str, near: str) -> bool:
+    """At most two characters apart, or equal but for the signs between the words."""
+    if re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near):
+        return True
+    return _distance(key, near) <= 2
+
+
+def _distance(left: Sequence[str], right: Sequence[str]) -> int:
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        previous, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
+    return row[-1]

@@ -1,0 +1,279 @@
+"""The shape of one environment file by its JSON Schema, every finding in our words.
+
+Border: fields, types and ranges of one file. What names mean over files is ``checking``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from reconciler.errors import Problem
+from reconciler.places import Step, locate, nearest, suggestion
+from reconciler.yaml_text import Document
+
+SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
+NOT_CARRIED_OUT = ("access", "deletions", "rollout")
+_TYPES = {
+    "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
+    "boolean": "true or false", "null": "nothing",
+}  # fmt: skip
+
+
+@cache
+def environment_schema() -> dict[str, Any]:
+    text = resources.files("schemas").joinpath("environment.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(environment_schema())
+
+
+def check_shape(document: Document) -> tuple[Problem, ...]:
+    """Every problem of the file's shape. A value that YAML itself already has a problem with is not judged again."""
+    if document.root is None:
+        return ()
+    data = document.root.data
+    if _validator().is_valid(data):
+        return ()
+    known = {problem.where for problem in document.problems}
+    found: dict[tuple[str, str, str], Problem] = {}
+    for error in _validator().iter_errors(data):
+        for problem in _translate(document, error):
+            if problem.where not in known:
+                found.setdefault((problem.code, str(problem.where), problem.what), problem)
+    return tuple(found.values())
+
+
+def subject(path: Sequence[Step]) -> str:
+    """``flow east-to-west: topics[0]`` for the path flows, east-to-west, topics, 0."""
+    match list(path):
+        case []:
+            return "the file"
+        case [section]:
+            return str(section)
+        case [section, name, *rest]:
+            head = f"{SECTIONS.get(str(section), str(section))} {name}"
+            tail = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in rest).lstrip(".")
+            return f"{head}: {tail}" if tail else head
+    raise AssertionError(path)
+
+
+def _is_secret(path: Sequence[Step]) -> bool:
+    return "client" in path[2:3] or "principals" in path[2:3]
+
+
+def show(value: object, secret: bool = False) -> str:
+    """A value as a person knows it; client settings are never shown, because they may be secrets."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case int() | float():
+            return "a number" if secret else f"the number {value}"
+        case _:
+            text = str(value)
+            return "text" if secret else f'the text "{text if len(text) <= 60 else text[:57] + "..."}"'
+
+
+def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
+    path = list(error.absolute_path)
+    if path and path[0] in NOT_CARRIED_OUT:
+        yield Problem(
+            "not-carried-out",
+            document.where(_at(document, path[:1])),
+            f"{path[0]} is not carried out by this version",
+            "A rule that is written but not carried out would look as if it held",
+            f"Leave {path[0]} out, or leave it empty",
+        )
+        return
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    match error.validator:
+        case "additionalProperties" if schema.get("additionalProperties") is False:
+            yield from _unknown_fields(document, path, error, schema)
+        case "required":
+            yield from _missing_fields(document, path, error, schema)
+        case _ if "propertyNames" in error.absolute_schema_path:
+            yield _bad_name(document, path, error)
+        case "oneOf" | "anyOf" if isinstance(error.instance, dict):
+            for inner in error.context or ():
+                if not (inner.validator == "enum" and not list(inner.relative_path)):
+                    yield from _translate(document, inner)
+        case _:
+            yield _bad_value(document, path, error, schema)
+
+
+def _at(document: Document, path: Sequence[Step]) -> Any:
+    assert document.root is not None
+    return locate(document.root, path)
+
+
+def _unknown_fields(
+    document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]
+) -> Iterator[Problem]:
+    known = list(schema.get("properties", {}))
+    instance: Any = error.instance
+    for field in instance:
+        if field in known or (not path and field.startswith("x-")):
+            continue
+        here = _at(document, path)
+        node = here.value if hasattr(here, "value") else here
+        yield Problem(
+            "unknown-field",
+            document.where(node.entries[field]),
+            f"{subject(path)} has the unknown field {field}",
+            "A field that nothing reads would look as if it held",
+            suggestion(field, known, "Remove it"),
+        )
+
+
+def _missing_fields(
+    document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]
+) -> Iterator[Problem]:
+    for field in schema["required"]:
+        if f"'{field}'" in error.message:
+            wanted = _resolved(schema["properties"][field]).get("title", "a value")
+            yield Problem(
+                "missing-field",
+                document.where(_at(document, path)),
+                f"{subject(path)} lacks the field {field}",
+                "It has no default",
+                f"Add {field}: {wanted}",
+            )
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref")
+    return environment_schema()["$defs"][reference.rsplit("/", 1)[-1]] if reference else schema
+
+
+def _bad_name(document: Document, path: list[Step], error: ValidationError) -> Problem:
+    here = _at(document, path)
+    node = here.value if hasattr(here, "value") else here
+    name = str(error.instance)
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    return Problem(
+        "bad-name",
+        document.where(node.entries[name]),
+        f'{subject(path)}: the name "{name}" cannot be used',
+        schema["description"],
+        f"Write {schema['title']}",
+    )
+
+
+def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
+    wanted = str(schema.get("title", "another value"))
+    value = show(error.instance, _is_secret(path))
+    where = document.where(_at(document, path))
+    name = subject(path)
+    if error.instance is None:
+        return Problem(
+            "missing-value",
+            where,
+            f"{name} has no value, {wanted} is wanted",
+            "An empty value is more often forgotten than meant",
+            f"Write {wanted}, or remove the field",
+        )
+    match error.validator:
+        case "type" | "pattern" if "duration" in wanted:
+            return Problem(
+                "bad-duration",
+                where,
+                f"{name} is {value}, {wanted} is wanted",
+                "Without a known unit the value could mean seconds or milliseconds",
+                f"Write {wanted}",
+            )
+        case "type":
+            return Problem(
+                "wrong-type",
+                where,
+                f"{name} is {value}, {wanted if path[1:] else 'a mapping'} is wanted",
+                f"It cannot be read as {_type_words(error.validator_value)}",
+                _type_todo(error, wanted),
+            )
+        case "enum" | "oneOf" | "anyOf":
+            choices = [str(choice) for option in (schema, *schema.get(error.validator, ())) if isinstance(option, dict)
+                       for choice in option.get("enum", ())]  # fmt: skip
+            return Problem(
+                "unknown-value",
+                where,
+                f"{name} is {value}, {wanted} is wanted",
+                "Nothing else has a meaning here",
+                _choice(error.instance, choices, wanted),
+            )
+        case "minimum" | "maximum":
+            return Problem(
+                "out-of-range",
+                where,
+                f"{name} is {value}, {wanted} is wanted",
+                "Kafka or the mirror job cannot work with it",
+                f"Write {wanted}",
+            )
+        case "minItems" | "minLength":
+            return Problem(
+                "empty-value",
+                where,
+                f"{name} is empty, {wanted} is wanted",
+                "Without it nothing can be done",
+                f"Write {wanted}",
+            )
+        case "uniqueItems":
+            return Problem(
+                "duplicate-item",
+                where,
+                f"{name} names something twice",
+                "One of the two could not count",
+                "Remove the repetition",
+            )
+        case _:
+            return Problem(
+                "bad-value",
+                where,
+                f"{name} is {value}, {wanted} is wanted",
+                "Nothing else has a meaning here",
+                f"Write {wanted}",
+            )
+
+
+def _choice(value: object, choices: list[str], wanted: str) -> str:
+    near = nearest(str(value), choices)
+    return f"Perhaps {near} is meant" if near else f"Write {wanted}"
+
+
+def _type_words(wanted: object) -> str:
+    names = (
+        [wanted] if isinstance(wanted, str) else [str(name) for name in (wanted if isinstance(wanted, list) else [])]
+    )
+    words = [_TYPES[name] for name in names]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _type_todo(error: ValidationError, wanted: str) -> str:
+    value = error.instance
+    if error.validator_value == "array" and isinstance(value, (str, int)) and not isinstance(value, bool):
+        return (
+            "Put it in brackets to make it a list of one"
+            if not _is_secret(list(error.absolute_path))
+            else "Write a list"
+        )
+    if error.validator_value in ("integer", "boolean") and isinstance(value, str) and value in ("true", "false"):
+        return "Remove the quotes"
+    if error.validator_value == "integer" and isinstance(value, str) and value.isdigit():
+        return "Remove the quotes"
+    if error.validator_value == "string" and isinstance(value, (int, float, bool)):
+        return "Put it in quotes"
+    return f"Write {wanted}"

@@ -1,0 +1,47 @@
+"""Durations and sizes as people write them (``7d``, ``1GiB``), to milliseconds and bytes."""
+
+from __future__ import annotations
+
+import re
+
+MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+_QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]+)")
+_FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
+LARGEST = (1 << 63) - 1
+
+
+def duration_ms(text: str) -> int:
+    """``500ms``, ``5s``, ``10m``, ``2h``, ``7d``, ``1w`` in milliseconds. Raises ValueError with what to write."""
+    return _read(text, MILLISECONDS, "a duration such as 500ms, 5s, 10m, 2h, 7d or 1w")
+
+
+def size_bytes(text: str) -> int:
+    """``512B``, ``64KiB``, ``1MiB``, ``1GiB``, ``2TiB`` in bytes. Raises ValueError with what to write."""
+    return _read(text, BYTES, "a size such as 512B, 64KiB, 1MiB, 1GiB or 2TiB")
+
+
+def _read(text: str, units: dict[str, int], wanted: str) -> int:
+    if _FRACTION.fullmatch(text):
+        raise ValueError(f"write {wanted}: whole numbers only, so a smaller unit instead of a fraction")
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        raise ValueError(f"write {wanted}")
+    number, unit = match.groups()
+    if unit not in units:
+        near = {known.lower().replace("i", ""): known for known in units}.get(unit.lower().replace("i", ""))
+        raise ValueError(f"write {wanted}; {unit} is not a unit" + (f", {near} is" if near else ""))
+    if len(number) > 19 or int(number) * units[unit] > LARGEST:
+        raise ValueError(f"write {wanted}; this one is beyond what Kafka can hold")
+    return int(number) * units[unit]
+
+
+def looks_like_duration(text: str) -> bool:
+    match = _QUANTITY.fullmatch(text)
+    return bool(match) and match.group(2) in MILLISECONDS  # type: ignore[union-attr]
+
+
+def looks_like_size(text: str) -> bool:
+    match = _QUANTITY.fullmatch(text)
+    return bool(match) and match.group(2) in BYTES  # type: ignore[union-attr]

@@ -1,0 +1,392 @@
+"""YAML text to a tree of nodes with lines and columns, and every problem that is YAML's own.
+
+Border: knows YAML and nothing of Kafka. One parser's events are enough: duplicate keys, anchors, merge keys and the
+traps between YAML 1.1 and 1.2 are judged here, the same for the C and the pure Python parser of ruamel.yaml.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from reconciler.errors import Problem, Where
+
+try:
+    from _ruamel_yaml import CParser  # type: ignore[import-not-found]
+except ImportError:  # ruamel.yaml.clib is an accelerator: about twenty times faster, the same tree
+    CParser = None
+
+Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
+
+MAX_DEPTH = 50
+MAX_NODES = 1_000_000  # with every alias written out
+WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
+_NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``text`` as written; ``plain`` when it has no quotes. Lines and columns of all nodes count from 1."""
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    size: int = 1
+
+    @property
+    def data(self) -> Data:
+        """The value by YAML 1.2's core schema."""
+        if not self.plain:
+            return self.text
+        if self.text in _NULLS:
+            return None
+        if self.text in _BOOLS:
+            return _BOOLS[self.text]
+        if len(self.text) <= 40 and _INTEGER.fullmatch(self.text):
+            return int(self.text)
+        if len(self.text) <= 40 and _FLOAT.fullmatch(self.text):
+            return float(self.text)
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    items: tuple[Node, ...]
+    line: int
+    column: int
+    size: int
+
+    @property
+    def data(self) -> Data:
+        return [item.data for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a mapping with its value; line and column are the key's."""
+
+    key: str
+    value: Node
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    entries: dict[str, Entry]
+    line: int
+    column: int
+    size: int
+
+    @property
+    def data(self) -> Data:
+        return {key: entry.value.data for key, entry in self.entries.items()}
+
+
+Node = Scalar | Sequence | Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file. ``root`` is None when the text could not be read to its end; then ``problems`` says why."""
+
+    file: str
+    root: Node | None
+    problems: tuple[Problem, ...]
+
+    def where(self, node: Node | Entry | None = None) -> Where:
+        return Where(self.file, node.line, node.column) if node else Where(self.file)
+
+
+def read(file: str, text: str) -> Document:
+    """Never raises: whatever the text holds, the answer is a document with problems."""
+    text = text.removeprefix("\ufeff")
+    found = _unreadable(file, text)
+    if found:
+        return Document(file, None, (found,))
+    builder = _Builder(file)
+    try:
+        for event in _events(text):
+            builder.take(event)
+    except MarkedYAMLError as error:
+        builder.problems.append(_broken(file, text, error))
+        return Document(file, None, tuple(builder.problems))
+    except (YAMLError, ValueError, RecursionError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        builder.problem("yaml-broken", 0, 0, f"broken YAML: {why}", "The file was not read", "Mend the text")
+        return Document(file, None, tuple(builder.problems))
+    except _GiveUpError:
+        return Document(file, None, tuple(builder.problems))
+    root = builder.root
+    if root is None and not builder.problems:
+        root = Mapping({}, 0, 0, 1)
+        builder.problem(
+            "empty-file",
+            0,
+            0,
+            "the file is empty",
+            "An empty part is more often a lost text than a wish",
+            "Write something such as topics: {}, or remove the file",
+        )
+    return Document(file, root, tuple(builder.problems))
+
+
+def _events(text: str) -> Iterator[Event]:
+    if CParser is None:
+        yield from YAML(typ="safe", pure=True).parse(io.StringIO(text))
+        return
+    parser = CParser(text)
+    while parser.check_event():
+        yield parser.get_event()
+
+
+def _unreadable(file: str, text: str) -> Problem | None:
+    found = _CONTROL.search(text)
+    if not found:
+        return None
+    line = text.count("\n", 0, found.start()) + 1
+    column = found.start() - text.rfind("\n", 0, found.start())
+    return Problem(
+        "yaml-broken",
+        Where(file, line, column),
+        f"broken YAML: the character U+{ord(found.group()):04X} may not stand in a YAML file",
+        "The file was not read, so nothing in it is checked",
+        "Remove it; such characters come from a binary file or a wrong encoding",
+    )
+
+
+def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    lines = text.split("\n")
+    around = lines[line - 1] if 0 < line <= len(lines) else ""
+    what = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
+    if "\t" in around[: len(around) - len(around.lstrip())]:
+        return Problem(
+            "yaml-tab",
+            Where(file, line, around.index("\t") + 1),
+            "a tab in the indentation",
+            "YAML indents with spaces only, so the file was not read",
+            "Replace the tab with spaces",
+        )
+    if "${" in around:
+        todo = 'Quote the reference: inside { } a value such as "${env:NAME}" needs its quotes'
+    elif "map" in what or "indent" in what or "expected <block end>" in what:
+        todo = "Compare the indentation with the lines above, and put a space after each colon"
+    else:
+        todo = "Mend the text here or just above; quote text that holds any of : # { } [ ] , & * ! | > % @ `"
+    why = "The file was not read to its end, so nothing in it is checked"
+    return Problem("yaml-broken", Where(file, line, column), f"broken YAML: {what}", why, todo)
+
+
+class _GiveUpError(Exception):
+    """The problem is noted; reading on makes no sense."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection whose end has not come."""
+
+    mapping: bool
+    line: int
+    column: int
+    anchor: str | None
+    nodes: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Builder:
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    root: Node | None = None
+    open: list[_Open] = field(default_factory=list)
+    anchors: dict[str, Node] = field(default_factory=dict)
+    documents: int = 0
+
+    def problem(self, code: str, line: int, column: int, what: str, why: str, todo: str) -> None:
+        self.problems.append(Problem(code, Where(self.file, line, column), what, why, todo))
+
+    def take(self, event: Event) -> None:
+        mark = event.start_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        match event:
+            case ScalarEvent():
+                self._refuse_tag(event, line, column)
+                node = Scalar(event.value, bool(event.implicit[0]) and not event.style, line, column)
+                self._done(node, event.anchor)
+            case AliasEvent():
+                self._alias(event, line, column)
+            case SequenceStartEvent() | MappingStartEvent():
+                self._refuse_tag(event, line, column)
+                self.open.append(_Open(isinstance(event, MappingStartEvent), line, column, event.anchor))
+                if len(self.open) > MAX_DEPTH:
+                    self.problem(
+                        "yaml-too-large",
+                        line,
+                        column,
+                        f"nested deeper than {MAX_DEPTH} levels",
+                        "No topology is nested so deep",
+                        "Mend the text",
+                    )
+                    raise _GiveUpError
+            case SequenceEndEvent() | MappingEndEvent():
+                done = self.open.pop()
+                self._done(self._mapping(done) if done.mapping else self._sequence(done), done.anchor)
+            case DocumentStartEvent():
+                self.documents += 1
+                if self.documents > 1:
+                    self.problem(
+                        "yaml-documents",
+                        line,
+                        column,
+                        "a second YAML document begins here (---)",
+                        "Each file is one part of the environment, so the rest of the file was not read",
+                        "Move it to a file of its own, or remove the line ---",
+                    )
+                    raise _GiveUpError
+            case _:
+                pass
+
+    def _refuse_tag(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent, line: int, column: int) -> None:
+        if event.tag is not None and str(event.tag) not in ("None", ""):
+            self.problem(
+                "yaml-tag",
+                line,
+                column,
+                f"the YAML tag {event.tag}",
+                "The topology has no use for tags",
+                "Remove the tag; quote the value when it must be text",
+            )
+
+    def _alias(self, event: AliasEvent, line: int, column: int) -> None:
+        node = self.anchors.get(event.anchor)
+        if node is None:
+            self.problem(
+                "yaml-alias",
+                line,
+                column,
+                f"the alias *{event.anchor} has no anchor &{event.anchor} before it",
+                "Anchors are known in their own file only, and not inside themselves",
+                "Define the anchor above, or write the value out",
+            )
+            node = Scalar("", True, line, column)
+        self._done(node, None)
+
+    def _done(self, node: Node, anchor: str | None) -> None:
+        if anchor:
+            self.anchors[anchor] = node
+        if node.size > MAX_NODES:
+            self.problem(
+                "yaml-too-large",
+                node.line,
+                node.column,
+                f"more than {MAX_NODES:,} values with aliases written out",
+                "Aliases inside aliases grow without measure",
+                "Write the values out, or split the file",
+            )
+            raise _GiveUpError
+        if self.open:
+            self.open[-1].nodes.append(node)
+        else:
+            self.root = node
+
+    def _sequence(self, done: _Open) -> Sequence:
+        for node in done.nodes:
+            self._surprise(node)
+        return Sequence(tuple(done.nodes), done.line, done.column, 1 + sum(node.size for node in done.nodes))
+
+    def _mapping(self, done: _Open) -> Mapping:
+        entries: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
+        for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self.problem(
+                    "yaml-key",
+                    key.line,
+                    key.column,
+                    "a key that is a list or a mapping",
+                    "Every key of the topology is a name",
+                    "Write a plain name before the colon",
+                )
+            elif key.text == "<<" and key.plain:
+                self._merge(value, merged)
+            elif key.text in entries:
+                first = entries[key.text]
+                self.problem(
+                    "duplicate-key",
+                    key.line,
+                    key.column,
+                    f"the key {key.text} stands here for the second time",
+                    f"It is already on line {first.line}, and only one of them could count",
+                    "Remove or rename one",
+                )
+            else:
+                self._surprise(value)
+                entries[key.text] = Entry(key.text, value, key.line, key.column)
+        entries = {**{k: v for k, v in merged.items() if k not in entries}, **entries}
+        size = 1 + sum(1 + entry.value.size for entry in entries.values())
+        return Mapping(entries, done.line, done.column, size)
+
+    def _merge(self, value: Node, merged: dict[str, Entry]) -> None:
+        """YAML's merge key: what is written out wins, then the earlier of several."""
+        for part in value.items if isinstance(value, Sequence) else (value,):
+            if isinstance(part, Mapping):
+                for name, entry in part.entries.items():
+                    merged.setdefault(name, entry)
+            else:
+                self.problem(
+                    "yaml-merge",
+                    part.line,
+                    part.column,
+                    "<< merges something that is not a mapping",
+                    "A merge key takes the fields of another mapping",
+                    "Give it an alias of a mapping, such as <<: *base",
+                )
+
+    def _surprise(self, node: Node) -> None:
+        """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""
+        if not isinstance(node, Scalar) or not node.plain:
+            return
+        text = node.text
+        if text.lower() in WORDS_OF_YAML_1_1:
+            other = "true" if text.lower() in ("yes", "on") else "false"
+            self.problem(
+                "yaml-ambiguous",
+                node.line,
+                node.column,
+                f"{text} without quotes",
+                f"YAML 1.1 reads it as {other}, YAML 1.2 as text",
+                f'Write {other}, or "{text}" for the text',
+            )
+        elif _LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text):
+            self.problem(
+                "yaml-ambiguous",
+                node.line,
+                node.column,
+                f"the number {text}",
+                "YAML 1.1 and YAML 1.2 read it as different values",
+                f'Write a plain decimal number, or "{text}" for the text',
+            )
