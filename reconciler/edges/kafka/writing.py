@@ -12,22 +12,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.changes import CreateTopic
-from reconciler.edges.kafka.agreement import disagreement, leaderless, obstacle
+from reconciler.edges.kafka.agreement import disagreement, obstacle
 from reconciler.edges.kafka.batches import Item, cut, topic_items
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.requests import send
+from reconciler.edges.kafka.settling import Failures, await_agreement
 from reconciler.errors import ClusterError
 from reconciler.live import LiveTopic
 from reconciler.plans import Outcome, Planned, Result
 
-AGREE_SECONDS = 20.0
 QUOTA_PATIENCE_SECONDS = 300.0
 """How long a request may be throttled without a single item getting through."""
 QUOTA_PATIENCE_VALIDATING_SECONDS = 20.0
 
 _log = logging.getLogger("reconciler.kafka")
-Failures = dict[str, str]
 
 
 def perform(
@@ -97,7 +96,7 @@ def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
     failures |= {item_id: str(error) for item_id, error in answers.items() if error and item_id not in doubtful}
     sent = [item for item in waiting if item.id not in failures]
     existed = frozenset(item_id for item_id, error in doubtful.items() if error.kind == "exists")
-    for item_id, difference in _await_agreement(connection, sent, existed).items():
+    for item_id, difference in await_agreement(connection, sent, existed).items():
         error = doubtful.get(item_id)
         failures[item_id] = difference if error is None else f"{error}\n{difference}"
     return failures
@@ -144,45 +143,6 @@ def _send_patiently(
         time.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, no secret
         rest, pause = throttled, min(pause * 2, 5.0)
     return answers
-
-
-def _await_agreement(connection: Connection, items: Sequence[Item], existed: frozenset[str]) -> Failures:
-    """Reads until every broker's configs and the metadata agree with ``items``. What still differs, in words.
-
-    Metadata requests go to any broker, so as many rounds as brokers must agree; brokers follow the controller's log
-    in milliseconds. Items of ``existed`` were there before and will not change by waiting.
-    """
-    until = time.monotonic() + AGREE_SECONDS
-    agreed, broker, pause = 0, None, 0.02
-    while items:
-        live = read_cluster(connection, [item.change.ref.name for item in items], broker)
-        differing = _differences(items, live.topics)
-        brokers = [each.id for each in live.brokers]
-        if not differing:
-            agreed += 1
-            if agreed >= len(brokers):
-                return {}
-            broker = brokers[agreed]
-            continue
-        hopeless = all(item_id in existed and "does not exist" not in text for item_id, text in differing.items())
-        if hopeless or time.monotonic() > until:
-            return differing
-        agreed, broker = 0, None
-        time.sleep(pause)
-        pause = min(pause * 2, 1.0)
-    return {}
-
-
-def _differences(items: Iterable[Item], live: Mapping[str, LiveTopic]) -> Failures:
-    found: Failures = {}
-    for item in items:
-        topic = live.get(item.change.ref.name)
-        text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
-        if text:
-            found[item.id] = (
-                f"{item.change.ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
-            )
-    return found
 
 
 def _read(connection: Connection, items: Iterable[Item]) -> Mapping[str, LiveTopic]:

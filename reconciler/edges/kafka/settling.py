@@ -1,0 +1,69 @@
+"""After a write: reads again until the cluster shows what was asked, on every broker, or says what still differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from reconciler.edges.kafka.agreement import disagreement, leaderless
+from reconciler.edges.kafka.batches import Item
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.reading import read_cluster
+from reconciler.errors import ClusterError
+from reconciler.live import LiveTopic
+
+AGREE_SECONDS = 120.0
+"""A broker that is still making the files of thousands of partitions shows nothing newer until they are made."""
+
+Failures = dict[str, str]
+"""Id of a planned change -> why it is not done."""
+
+
+def await_agreement(connection: Connection, items: Sequence[Item], existed: frozenset[str]) -> Failures:
+    """Brokers follow the controller's log in one order, so the last item is watched first, which is cheap.
+
+    Configs are asked of each broker in turn; metadata comes from any, so it is read as often as there are brokers.
+    Items of ``existed`` were there before and will not change by waiting.
+    """
+    if not items:
+        return {}
+    until = time.monotonic() + AGREE_SECONDS
+    _await(connection, items[-1:], existed, until, None)
+    differing = _await(connection, items, existed, until, None)
+    brokers = read_cluster(connection, ()).brokers
+    for broker in brokers[1:]:
+        if differing:
+            break
+        try:
+            differing = _await(connection, items, existed, until, broker.id)
+        except ClusterError as error:
+            if error.kind != "unreachable":
+                raise
+            # a broker that does not answer is not read from
+    return differing
+
+
+def _await(
+    connection: Connection, items: Sequence[Item], existed: frozenset[str], until: float, broker: int | None
+) -> Failures:
+    pause = 0.02
+    while True:
+        live = read_cluster(connection, [item.change.ref.name for item in items], broker)
+        differing = _differences(items, live.topics)
+        moving = [i for i in items if i.id in differing and not (i.id in existed and i.change.ref.name in live.topics)]
+        if not moving or time.monotonic() > until:
+            return differing
+        time.sleep(pause)
+        pause = min(pause * 2, 1.0)
+
+
+def _differences(items: Sequence[Item], live: Mapping[str, LiveTopic]) -> Failures:
+    found: Failures = {}
+    for item in items:
+        topic = live.get(item.change.ref.name)
+        text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
+        if text:
+            found[item.id] = (
+                f"{item.change.ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
+            )
+    return found
