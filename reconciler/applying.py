@@ -1,0 +1,260 @@
+"""Carries out a plan: the same list in the same order as the preview. A failure skips only what needs it.
+
+Border: asks nothing of the world but through the ports, decides nothing about what should be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol, assert_never
+
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateTopic,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+    TopicChange,
+)
+from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
+from reconciler.live import LiveCluster
+from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
+from reconciler.ports import ClusterAdmin, MirrorRunner
+from reconciler.topic_configs import same
+
+INTERRUPTED = "not begun: the run was interrupted"
+
+
+class Progress(Protocol):
+    """Told while a plan is carried out."""
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+    def note(self, change_id: str, text: str) -> None: ...
+
+
+class Silent:
+    """A ``Progress`` that tells nobody."""
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Says nothing."""
+
+    def note(self, change_id: str, text: str) -> None:
+        """Says nothing."""
+
+
+def refuse_if_blocked(plan: Plan) -> None:
+    """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
+    if plan.unknown:
+        lines = "\n".join(f"  {one.subject}: {one.error}" for one in plan.unknown)
+        raise ReconcilerError(
+            "nothing was applied, because something could not be read", lines, "Mend it and run plan again."
+        )
+    if plan.refused:
+        lines = "\n".join(f"  {one.reason.text}" for one in plan.refused)
+        raise BlockedError("nothing was applied, because the plan has refusals", lines, "Resolve them and plan again.")
+
+
+def apply(
+    plan: Plan,
+    admins: Mapping[str, ClusterAdmin],
+    runner: MirrorRunner,
+    handovers: Mapping[str, str],
+    progress: Progress,
+) -> tuple[Outcome, ...]:
+    """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
+
+    Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption the rest is skipped and
+    what was under way is looked up on the cluster.
+    """
+    refuse_if_blocked(plan)
+    run = _Run(plan, admins, runner, handovers, progress)
+    try:
+        for batch in _batches(plan.changes):
+            run.batch(batch)
+    except KeyboardInterrupt:
+        run.interrupted()
+    return tuple(run.outcomes[planned.id] for planned in plan.changes)
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
+    """0 everything done, 5 partly, 1 nothing."""
+    done = sum(outcome.result is Result.DONE for outcome in outcomes)
+    if done == len(outcomes):
+        return ExitCode.DONE
+    return ExitCode.PARTIAL if done else ExitCode.ERROR
+
+
+def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
+    """Neighbours of one stage, cluster and kind travel in one request; a mirror is a batch of its own."""
+
+    def together(planned: Planned) -> tuple[str, str, str]:
+        change = planned.change
+        if isinstance(change, TopicChange):
+            return planned.stage, change.ref.cluster, f"{type(change).__name__} {change.depth}"
+        return planned.stage, "", planned.id
+
+    for _, batch in groupby(changes, key=together):
+        yield list(batch)
+
+
+class _Run:
+    """The outcomes so far. Lives as long as one ``apply``."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        admins: Mapping[str, ClusterAdmin],
+        runner: MirrorRunner,
+        handovers: Mapping[str, str],
+        progress: Progress,
+    ) -> None:
+        self.plan = plan
+        self.admins = admins
+        self.runner = runner
+        self.handovers = handovers
+        self.progress = progress
+        self.outcomes: dict[str, Outcome] = {}
+        self.under_way: list[Planned] = []
+        self.identity: dict[str, str] = {}
+
+    def batch(self, batch: list[Planned]) -> None:
+        ready = [planned for planned in batch if not self._skipped(planned)]
+        self.under_way = ready
+        changes = [planned.change for planned in ready]
+        if ready and isinstance(changes[0], TopicChange):
+            self._topics(changes[0].ref.cluster, ready)
+        else:
+            for planned in ready:
+                self._mirror(planned)
+        self.under_way = []
+
+    def interrupted(self) -> None:
+        """Says of every change whether it was done; asks the cluster about those that were under way."""
+        for planned in self.under_way:
+            if planned.id not in self.outcomes:
+                self._record(self._looked_up(planned))
+        for planned in self.plan.changes:
+            if planned.id not in self.outcomes:
+                self._record(Outcome(planned.id, Result.SKIPPED, INTERRUPTED))
+
+    def _skipped(self, planned: Planned) -> bool:
+        missing = [need for need in planned.needs if self.outcomes[need].result is not Result.DONE]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            why = f"not begun: it needs {', '.join(missing[:3])}{more}, which did not succeed"
+            self._record(Outcome(planned.id, Result.SKIPPED, f"{why} ({planned.needs_why})"))
+        return bool(missing)
+
+    def _topics(self, cluster: str, ready: list[Planned]) -> None:
+        if wrong := self._wrong_cluster(cluster):
+            self._fail(ready, wrong)
+            return
+        try:
+            for outcome in self.admins[cluster].perform(ready, self._record):
+                self._record(outcome)
+        except ClusterError as error:
+            self._fail(ready, str(error))
+            return
+        self._fail(ready, f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left.")
+
+    def _wrong_cluster(self, cluster: str) -> str:
+        """Why this cluster must not be written to, or empty. Asked once a run."""
+        if cluster not in self.identity:
+            self.identity[cluster] = self._identify(cluster)
+        return self.identity[cluster]
+
+    def _identify(self, cluster: str) -> str:
+        planned = next((seen.cluster_id for seen in self.plan.basis.clusters if seen.name == cluster), None)
+        if cluster not in self.admins:
+            return f"no connection to cluster {cluster} was made\nRun apply with the topology the plan was made from."
+        try:
+            found = self.admins[cluster].read(()).cluster_id
+        except ClusterError as error:
+            return str(error)
+        if planned is None or planned == found:
+            return ""
+        return (
+            f"cluster {cluster} is {found} now, the plan was made for {planned}\n"
+            "Changes meant for one cluster would be made on another.\n"
+            "Check bootstrap_servers, then plan again."
+        )
+
+    def _mirror(self, planned: Planned) -> None:
+        change = planned.change
+        begun = time.monotonic()
+        stopped = False
+
+        def note(text: str) -> None:
+            self.progress.note(planned.id, text)
+
+        try:
+            if isinstance(change, RestartMirror | StartMirror) and change.mirror not in self.handovers:
+                raise RunnerError(
+                    f"there is no hand-over for mirror {change.mirror}",
+                    "The topology at hand does not name it",
+                    "Run apply with the topology the plan was made from.",
+                )
+            if isinstance(change, RestartMirror | StopMirror):
+                self.runner.stop(change.mirror, note)
+                stopped = True
+            if isinstance(change, RestartMirror | StartMirror):
+                self._start(planned.id, change)
+        except (RunnerError, ClusterError) as error:
+            left = "\nThe old job was stopped; nothing is copied until it starts again." if stopped else ""
+            self._record(Outcome(planned.id, Result.FAILED, f"{error}{left}", time.monotonic() - begun))
+            return
+        self._record(Outcome(planned.id, Result.DONE, "", time.monotonic() - begun))
+
+    def _start(self, planned_id: str, change: StartMirror | RestartMirror) -> None:
+        handover = self.handovers[change.mirror]
+        found = self.runner.start(change.mirror, handover, lambda text: self.progress.note(planned_id, text))
+        if found.fingerprint != change.fingerprint:
+            raise RunnerError(
+                f"mirror {change.mirror} runs with fingerprint {found.fingerprint}, planned was {change.fingerprint}",
+                "The topology changed between plan and start, or another run started the job",
+                "Run plan again.",
+            )
+
+    def _looked_up(self, planned: Planned) -> Outcome:
+        change = planned.change
+        unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
+        if not isinstance(change, TopicChange):
+            return Outcome(planned.id, Result.FAILED, unsure)
+        try:
+            found = self.admins[change.ref.cluster].read((change.ref.name,))
+        except ClusterError:
+            return Outcome(planned.id, Result.FAILED, unsure)
+        if landed(change, found):
+            return Outcome(planned.id, Result.DONE)
+        return Outcome(planned.id, Result.FAILED, "interrupted before it was done")
+
+    def _fail(self, batch: list[Planned], error: str) -> None:
+        for planned in batch:
+            if planned.id not in self.outcomes:
+                self._record(Outcome(planned.id, Result.FAILED, error))
+
+    def _record(self, outcome: Outcome) -> None:
+        """The first word about a change counts: it comes as progress and again in the answer."""
+        if outcome.id not in self.outcomes:
+            self.outcomes[outcome.id] = outcome
+            self.progress.outcome(outcome)
+
+
+def landed(change: TopicChange, cluster: LiveCluster) -> bool:
+    """Whether the cluster already is as the change wants it."""
+    topic = cluster.topics.get(change.ref.name)
+    if topic is None:
+        return False
+    match change:
+        case CreateTopic():
+            return change.partitions in (-1, len(topic.partitions))
+        case AddPartitions():
+            return topic.topic_id == change.topic_id and len(topic.partitions) >= change.after
+        case AlterConfigs():
+            return all(same(one.key, topic.overrides.get(one.key), one.after) for one in change.configs)
+        case _:
+            assert_never(change)

@@ -1,0 +1,170 @@
+"""Topology x LiveState -> what differs: changes, and everything that is refused, unknown, ignored or not ours.
+
+Border: nothing is ordered here and nothing is asked of a cluster. A failed read never turns into a change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.changes import Ignored, Reason, Refused, Role, Unmanaged
+from reconciler.diffing.findings import Findings, Settled, merged
+from reconciler.diffing.mirrors import compare_mirrors
+from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
+from reconciler.diffing.wishes import TopicWish, wishes
+from reconciler.errors import Unknown
+from reconciler.live import LiveCluster, LiveState
+from reconciler.routing import Routing, find_routes, selector_of
+from reconciler.topology import Flow, TopicRef, Topology
+
+Previous = Mapping[str, Mapping[str, Any]]
+
+
+def diff(topology: Topology, live: LiveState, previous: Previous | None = None) -> tuple[Findings, Routing]:
+    """``previous``: mirror name -> the hand-over its running job was started with, where it is still known."""
+    clusters = merged(_cluster(topology, live, name) for name in sorted(topology.clusters))
+    usable = _usable(topology, live)
+    routing = find_routes(topology, usable)
+    wished = wishes(topology, usable, routing)
+    around = _surroundings(topology, usable, wished)
+    topics = merged(_topic(usable, wished[ref], around[ref.cluster]) for ref in sorted(wished))
+    blocked = _blocked_flows(topology, usable, routing)
+    found = merged(
+        (
+            clusters,
+            Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
+            topics,
+            Findings(unmanaged=tuple(_unmanaged(topology, usable, wished, routing.contested))),
+            *compare_mirrors(topology, usable, routing, blocked, previous or {}),
+            Findings(ignored=tuple(_not_carried_out(topology)), notes=tuple(_declared_remotes(wished))),
+        )
+    )
+    return replace(found, unknown=_each_once(found.unknown)), routing
+
+
+def _cluster(topology: Topology, live: LiveState, name: str) -> Findings:
+    """A cluster that cannot be used, with everything that is left alone because of it."""
+    wish, found = topology.clusters[name], live.clusters.get(name)
+    if found is None:
+        found = Unknown(f"cluster {name}", "nobody read it")
+    if isinstance(found, Unknown):
+        return Findings(unknown=(replace(found, detail=(*found.detail, *_dependents(topology, name))),))
+    if wish.cluster_id is None or wish.cluster_id == found.cluster_id:
+        return Findings(settled=(Settled(f"cluster {name}", "cluster_id"),))
+    left = ", ".join(_dependents(topology, name)) or "nothing"
+    what = f"cluster {name} is declared with cluster_id {wish.cluster_id}, but {found.cluster_id} answered"
+    return Findings(
+        refused=(
+            Refused(
+                f"cluster {name}",
+                Reason("wrong-cluster-id", f"{what}; this may be another cluster. Left alone with it: {left}"),
+                f"Correct bootstrap_servers or cluster_id of {name}; look for a tunnel or an old address",
+            ),
+        )
+    )
+
+
+def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
+    flows = {flow.name for flow in topology.flows.values() if cluster in (flow.source, flow.target)}
+    topics = sorted(str(TopicRef(cluster, t.name)) for t in topology.topics.values() if cluster in t.clusters)
+    mirrors = sorted(f"mirror {m.name}" for m in topology.mirrors.values() if flows.intersection(m.flows))
+    return (*topics, *(f"flow {name}" for name in sorted(flows)), *mirrors)
+
+
+def _usable(topology: Topology, live: LiveState) -> LiveState:
+    """``live`` without clusters that are not the declared ones: nothing is concluded from them."""
+    clusters: dict[str, LiveCluster | Unknown] = {}
+    for name, wish in topology.clusters.items():
+        found = live.clusters.get(name, Unknown(f"cluster {name}", "nobody read it"))
+        if isinstance(found, LiveCluster) and wish.cluster_id not in (None, found.cluster_id):
+            found = Unknown(f"cluster {name}", "not the declared cluster")
+        clusters[name] = found
+    return LiveState(clusters, live.mirrors)
+
+
+def _surroundings(topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish]) -> dict[str, Surroundings]:
+    found: dict[str, Surroundings] = {}
+    for name in topology.clusters:
+        if cluster := live.known(name):
+            names: dict[str, set[str]] = defaultdict(set)
+            keys: set[str] = set()
+            for topic in cluster.topics.values():
+                names[metric_name(topic.name)].add(topic.name)
+                if not isinstance(topic.configs, Unknown):
+                    keys.update(topic.configs)
+            found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys))
+    for ref in wished:
+        found[ref.cluster].names[metric_name(ref.name)].add(ref.name)
+    return found
+
+
+def _topic(live: LiveState, wish: TopicWish, around: Surroundings) -> Findings:
+    cluster = live.known(wish.ref.cluster)
+    assert cluster is not None
+    return compare_topic(wish, cluster.topics.get(wish.ref.name), around)
+
+
+def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dict[str, str]:
+    """Flow -> the read that failed. Empty where its cluster is unusable, which is said with that cluster."""
+    found: dict[str, str] = {}
+    for route in routing.routes:
+        cluster = live.known(route.remote.cluster)
+        missing = cluster is not None and route.remote.name not in cluster.topics
+        if missing and isinstance(route.configs, Unknown):
+            found[route.flow] = f"the configs of {route.source}"
+    unusable = {f.name: "" for f in topology.flows.values() if not (live.known(f.source) and live.known(f.target))}
+    return found | unusable
+
+
+def _unmanaged(
+    topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish], contested: frozenset[TopicRef]
+) -> Iterable[Unmanaged]:
+    for name in sorted(topology.clusters):
+        if (cluster := live.known(name)) is None:
+            continue
+        silent = [f for f in topology.flows.values() if f.target == name and not live.known(f.source)]
+        for topic in sorted(cluster.topics.values(), key=lambda t: t.name):
+            ref = TopicRef(name, topic.name)
+            if ref in wished or ref in contested or topic.internal or topic.name.startswith("__"):
+                continue
+            if not any(_may_come_from(flow, topic.name) for flow in silent):
+                yield Unmanaged(ref, len(topic.partitions))
+
+
+def _may_come_from(flow: Flow, remote: str) -> bool:
+    """Whether a flow whose source did not answer could have made this topic."""
+    selector = selector_of(flow)
+    upstream = selector.policy.upstream_topic(remote)
+    return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
+
+
+def _not_carried_out(topology: Topology) -> Iterable[Ignored]:
+    for flow in topology.flows.values():
+        if flow.groups.sync_offsets:
+            text = "group offsets are not yet synced by this version; consumers keep their positions on each cluster"
+            yield Ignored(f"flow {flow.name} groups.sync_offsets", "not-yet-carried-out", text)
+
+
+def _declared_remotes(wished: Mapping[TopicRef, TopicWish]) -> Iterable[str]:
+    for ref, wish in sorted(wished.items()):
+        if wish.role is Role.DECLARED and wish.source is not None:
+            yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
+
+
+def _ring_notes(routing: Routing) -> Iterable[str]:
+    rings = sorted(str(route.remote) for route in routing.routes if route.two_way)
+    if rings:
+        yield f"configs are not synced where the same name flows both ways: {', '.join(rings)}"
+
+
+def _each_once(unknown: tuple[Unknown, ...]) -> tuple[Unknown, ...]:
+    """One entry a subject: a source whose configs were unreadable is met by each of its flows."""
+    found: dict[tuple[str, str], Unknown] = {}
+    for one in unknown:
+        key = (one.subject, one.error)
+        known = found.get(key)
+        found[key] = replace(known, detail=tuple(dict.fromkeys(known.detail + one.detail))) if known else one
+    return tuple(found.values())

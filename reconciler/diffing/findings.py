@@ -1,0 +1,37 @@
+"""What a comparison found. Parts of the comparison each return one; they are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from reconciler.changes import Change, Ignored, Refused, Unmanaged
+from reconciler.errors import Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A declared field that is already as wished: ``east/orders``, ``partitions``."""
+
+    subject: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    changes: tuple[Change, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+    unmanaged: tuple[Unmanaged, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    notes: tuple[str, ...] = ()
+    settled: tuple[Settled, ...] = ()
+
+
+def merged(parts: Iterable[Findings]) -> Findings:
+    columns: dict[str, list[Any]] = {column.name: [] for column in fields(Findings)}
+    for part in parts:
+        for name, column in columns.items():
+            column.extend(getattr(part, name))
+    return Findings(**{name: tuple(column) for name, column in columns.items()})

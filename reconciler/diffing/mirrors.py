@@ -1,0 +1,113 @@
+"""Compares what each mirror job was told with what it would be told now. Equal fingerprints: it keeps running."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, assert_never
+
+from reconciler.changes import Reason, RestartMirror, StartMirror, StopMirror
+from reconciler.diffing.findings import Findings, Settled
+from reconciler.errors import Unknown
+from reconciler.handover import Handover, explain_difference, mirror_handover
+from reconciler.live import JobState, LiveMirror, LiveState
+from reconciler.routing import Routing
+from reconciler.topology import Mirror, Topology
+from replication.policy import make_selector
+
+SHOWN = 5
+
+
+def compare_mirrors(
+    topology: Topology,
+    live: LiveState,
+    routing: Routing,
+    blocked: Mapping[str, str],
+    previous: Mapping[str, Mapping[str, Any]],
+) -> Iterable[Findings]:
+    """``blocked``: flow -> what could not be read, or empty when that is said elsewhere.
+    ``previous``: mirror -> the hand-over its running job was started with.
+    """
+    for mirror in topology.mirrors.values():
+        found = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "nobody looked for its job"))
+        if isinstance(found, Unknown):
+            yield Findings(unknown=(found,))
+        elif stuck := sorted(blocked.keys() & set(mirror.flows)):
+            todo = "Mend what could not be read; then the job is compared again."
+            failed = [f"flow {flow} rests on {blocked[flow]}" for flow in stuck if blocked[flow]]
+            yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
+        else:
+            told = mirror_handover(topology, mirror)
+            yield _compare(mirror, found, told, _why(found, told, routing, previous.get(mirror.name)))
+    for name, stray in live.mirrors.items():
+        if name not in topology.mirrors and isinstance(stray, LiveMirror) and stray.state is JobState.RUNNING:
+            yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason("not-declared", "no longer in git")),))
+
+
+def _compare(mirror: Mirror, live: LiveMirror, told: Handover, because: tuple[str, ...]) -> Findings:
+    fingerprint = str(told["fingerprint"])
+    match live.state:
+        case JobState.RUNNING | JobState.STARTING:
+            if live.fingerprint == fingerprint:
+                return Findings(settled=(Settled(f"mirror {mirror.name}", "definition"),))
+            reason = Reason("definition-changed", "the running job was started with another definition")
+            change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because)
+            return Findings(changes=(change,))
+        case JobState.ABSENT:
+            reason = Reason("not-running", "no job of this mirror was ever seen")
+        case JobState.STOPPED:
+            reason = Reason("not-running", "its job was stopped")
+        case JobState.FAILED:
+            reason = Reason("failed", f"its job failed{': ' + live.detail if live.detail else ''}")
+        case JobState.STALE:
+            reason = Reason("stale", "its last status says running, but it is old and no process was found")
+        case _:
+            assert_never(live.state)
+    flows = tuple(
+        f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in told["flows"]
+    )
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, flows),))
+
+
+def _why(live: LiveMirror, told: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Which flow and field decided, and which topics each flow gains and loses."""
+    if before is not None and before.get("fingerprint") == live.fingerprint:
+        return (*explain_difference(before, told), *_impact(before, told, routing))
+    new = {flow["name"]: flow["fingerprint"] for flow in told["flows"]}
+    lines = [f"flow {name}: added" for name in sorted(new.keys() - live.flows.keys())]
+    lines += [f"flow {name}: removed" for name in sorted(live.flows.keys() - new.keys())]
+    for name in sorted(new.keys() & live.flows.keys()):
+        if (old := live.flows[name].fingerprint) != new[name]:
+            lines.append(f"flow {name}: changed, fingerprint {old} -> {new[name]}")
+    if not lines and live.flows:
+        lines.append("no flow changed; parallelism, intervals, master or spark_conf did")
+    return tuple(lines)
+
+
+def _impact(before: Mapping[str, Any], told: Handover, routing: Routing) -> Iterable[str]:
+    old = {flow["name"]: flow for flow in before.get("flows", ())}
+    new = {flow["name"]: flow for flow in told["flows"]}
+    for name in sorted(old.keys() | new.keys()):
+        was, now = _travelling(old.get(name), routing), _travelling(new.get(name), routing)
+        if gained := sorted(now - was):
+            yield f"flow {name}: now also mirrors {_listed(gained)}"
+        if lost := sorted(was - now):
+            yield f"flow {name}: no longer mirrors {_listed(lost)}; what was copied stays"
+
+
+def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
+    if flow is None:
+        return set()
+    source, target, naming = flow["source"]["name"], flow["target"]["name"], flow["naming"]
+    try:
+        chosen = make_selector(
+            flow["topics"], flow["exclude_topics"], naming["policy"], naming["separator"], source, target
+        )
+    except (re.error, ValueError):  # an old hand-over may name a policy class that is gone
+        return set()
+    return {str(ref) for ref in routing.prospects if ref.cluster == source and chosen.why_not(ref.name) is None}
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} topic{'s' if len(names) != 1 else ''}: {', '.join(names[:SHOWN])}{more}"

@@ -1,0 +1,174 @@
+"""Compares one wished topic with the cluster: create it, grow it, refuse what Kafka cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
+from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
+from reconciler.diffing.findings import Findings, Settled, merged
+from reconciler.diffing.wishes import TopicWish
+from reconciler.live import LiveTopic
+from reconciler.topic_configs import THROTTLES, number
+
+NAME_LIMIT = 249
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a topic's cluster allows. ``names`` are all names live or wished there, by their metric name.
+
+    ``keys`` are the topic configs its brokers know; empty when no topic was there to tell.
+    """
+
+    brokers: int
+    names: dict[str, set[str]]
+    keys: Collection[str]
+
+
+def metric_name(topic: str) -> str:
+    """Kafka refuses two topics that differ only in ``.`` and ``_``, because their metrics would be one."""
+    return topic.replace(".", "_")
+
+
+def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> Findings:
+    if topic is None:
+        return _missing(wish, around)
+    return merged((_partitions(wish, topic), _factor(wish, topic), _guarded_configs(wish, topic)))
+
+
+def _missing(wish: TopicWish, around: Surroundings) -> Findings:
+    refused = [*_names(wish, around), *_counts(wish, around), *_min_insync(wish, wish.new_factor)]
+    ignored: list[Ignored] = []
+    configs: list[ConfigChange] = []
+    for key, wanted in sorted(wish.configs.items()):
+        if key in THROTTLES:
+            ignored.append(throttle(str(wish.ref), key))
+        elif around.keys and key not in around.keys:
+            refused.extend(unknown_key_refused(wish, key))
+            ignored.extend(unknown_key_ignored(wish, key))
+        else:
+            configs.append(ConfigChange(key, None, "", wanted.value, wanted.origin))
+    if refused or wish.unreadable is not None:
+        unknown = (wish.unreadable,) if wish.unreadable else ()
+        return Findings(refused=tuple(refused), unknown=unknown, ignored=tuple(ignored))
+    partitions = wish.new_partitions or -1
+    create = CreateTopic(wish.ref, partitions, wish.new_factor, tuple(configs), wish.role, wish.reason, wish.depth)
+    return Findings(changes=(create,), ignored=tuple(ignored))
+
+
+def _names(wish: TopicWish, around: Surroundings) -> list[Refused]:
+    name = wish.ref.name
+    if len(name) > NAME_LIMIT:
+        what = f"{wish.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
+        return [Refused(str(wish.ref), Reason("name-too-long", what), "Exclude its source with exclude_topics")]
+    others = sorted(around.names.get(metric_name(name), set()) - {name})
+    if not others:
+        return []
+    what = f"{wish.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"
+    return [Refused(str(wish.ref), Reason("name-collision", what), "Rename one of them, or use another separator")]
+
+
+def _counts(wish: TopicWish, around: Surroundings) -> list[Refused]:
+    refused: list[Refused] = []
+    if wish.new_factor is not None and wish.new_factor > around.brokers:
+        brokers = f"{around.brokers} broker{'s' if around.brokers != 1 else ''}"
+        what = f"{wish.ref} wants replication factor {wish.new_factor}, but {wish.ref.cluster} has {brokers}"
+        refused.append(
+            Refused(
+                f"{wish.ref} replication factor",
+                Reason("replication-factor-above-brokers", what),
+                f"Set a replication factor of at most {around.brokers}, or add brokers",
+            )
+        )
+    if wish.source is not None and wish.new_partitions is None:
+        what = (
+            f"{wish.source} does not exist yet and has no declared partitions, so {wish.ref} cannot get the same count"
+        )
+        refused.append(
+            Refused(
+                f"{wish.ref} partitions",
+                Reason("partitions-not-declared", what),
+                f"Declare partitions of {wish.source}",
+            )
+        )
+    return refused + _below_source(wish)
+
+
+def _below_source(wish: TopicWish) -> list[Refused]:
+    if wish.partitions is None or wish.source_partitions is None or wish.partitions >= wish.source_partitions:
+        return []
+    what = (
+        f"{wish.ref} is declared with {wish.partitions} partitions, but its source {wish.source} has"
+        f" {wish.source_partitions}; records of the others would have no place"
+    )
+    todo = f"Declare {wish.source_partitions} partitions, or leave the count out"
+    return [Refused(f"{wish.ref} partitions", Reason("fewer-than-source", what), todo)]
+
+
+def _partitions(wish: TopicWish, topic: LiveTopic) -> Findings:
+    subject, live = f"{wish.ref} partitions", len(topic.partitions)
+    if refused := _below_source(wish):
+        return Findings(refused=tuple(refused))
+    if wish.partitions is None or wish.partitions == live:
+        return Findings(settled=(Settled(str(wish.ref), "partitions"),))
+    if wish.partitions > live:
+        reason = Reason("more-partitions-wished", wish.reason.text)
+        if wish.role is Role.REMOTE:
+            reason = Reason("source-has-more-partitions", f"{wish.source} has {wish.partitions}; {wish.reason.text}")
+        grow = AddPartitions(wish.ref, topic.topic_id, live, wish.partitions, wish.role, reason, wish.depth)
+        return Findings(changes=(grow,))
+    if not wish.exact:
+        text = f"has {live}, needs {wish.partitions}; Kafka cannot remove partitions, and more do no harm"
+        return Findings(ignored=(Ignored(subject, "more-partitions", text),))
+    what = f"partitions of {wish.ref} cannot shrink from {live} to {wish.partitions}; Kafka can only add"
+    todo = f"Set {live}, or make a new topic with {wish.partitions} partitions and move its users"
+    return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo),))
+
+
+def _factor(wish: TopicWish, topic: LiveTopic) -> Findings:
+    subject, live = f"{wish.ref} replication factor", topic.replication_factor
+    wanted = wish.replication_factor
+    if wanted is not None and live == wanted:
+        return Findings(settled=(Settled(str(wish.ref), "replication factor"),))
+    shown = str(live) if live is not None else _mixed(topic)
+    if wanted is not None:
+        what = f"{wish.ref} has replication factor {shown}, wished is {wanted}; this version does not move replicas"
+        todo = f"Set {live if live is not None else 'the factor it has'}, or reassign with kafka-reassign-partitions"
+        return Findings(refused=(Refused(subject, Reason("replication-factor-change", what), todo),))
+    if live is None:
+        return Findings(ignored=(Ignored(subject, "mixed-replication-factor", f"partitions differ: {shown}"),))
+    if wish.new_factor is not None and live != wish.new_factor:
+        text = f"has {live}; {wish.new_factor} is the default for new topics only"
+        return Findings(ignored=(Ignored(subject, "default-for-new-topics", text),))
+    return Findings(settled=(Settled(str(wish.ref), "replication factor"),))
+
+
+def _mixed(topic: LiveTopic) -> str:
+    by_factor: dict[int, list[str]] = {}
+    for partition in topic.partitions:
+        by_factor.setdefault(len(partition.replicas), []).append(str(partition.index))
+    return "; ".join(f"{factor} on partition {', '.join(by_factor[factor])}" for factor in sorted(by_factor))
+
+
+def _guarded_configs(wish: TopicWish, topic: LiveTopic) -> Findings:
+    factors = {len(partition.replicas) for partition in topic.partitions}
+    if refused := _min_insync(wish, min(factors) if factors else None):
+        return Findings(refused=tuple(refused))
+    return compare_configs(wish, topic)
+
+
+def _min_insync(wish: TopicWish, factor: int | None) -> list[Refused]:
+    wanted = wish.configs.get("min.insync.replicas")
+    least = number(wanted.value) if wanted else None
+    if wanted is None or least is None or factor is None or least <= factor:
+        return []
+    what = f"{wish.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor}"
+    return [
+        Refused(
+            f"{wish.ref} min.insync.replicas",
+            Reason("min-insync-above-factor", f"{what}; no producer with acks=all could ever write"),
+            f"Set min.insync.replicas to at most {factor}, or raise the replication factor",
+        )
+    ]

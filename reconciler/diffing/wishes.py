@@ -1,0 +1,140 @@
+"""Which topics are wished where, and why: declared in git, remote topics of flows, and what mirror jobs need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.changes import Reason, Role
+from reconciler.errors import Unknown
+from reconciler.live import LiveState
+from reconciler.prospects import Wanted, declared_configs
+from reconciler.routing import Route, Routing
+from reconciler.topology import Cluster, Topic, TopicRef, Topology
+from replication.names import STATUS_TOPIC
+
+# One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
+STATUS_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact,delete",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "retention.ms": str(7 * 86_400_000),
+}
+STATUS_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWish:
+    """``source`` is set for remote topics. ``partitions`` None: the broker decides.
+
+    ``exact``: a larger live count contradicts the wish. ``new_partitions``, ``new_factor`` hold only for a topic that
+    does not exist yet. ``unreadable`` stands in for configs that depend on a failed read.
+    """
+
+    ref: TopicRef
+    role: Role
+    reason: Reason
+    partitions: int | None = None
+    exact: bool = False
+    new_partitions: int | None = None
+    replication_factor: int | None = None
+    new_factor: int | None = None
+    configs: Mapping[str, Wanted] = field(default_factory=dict)
+    reset: frozenset[str] = frozenset()
+    unreadable: Unknown | None = None
+    depth: int = 0
+    source: TopicRef | None = None
+    source_partitions: int | None = None
+
+
+def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicRef, TopicWish]:
+    """One wish for each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
+    found = {route.remote: _remote(topology, route) for route in routing.routes}
+    for topic in topology.topics.values():
+        for cluster in topic.clusters:
+            if live.known(cluster):
+                wish = _declared(topic, topology.clusters[cluster])
+                found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
+    for wish in _internal(topology, live):
+        found.setdefault(wish.ref, wish)
+    return found
+
+
+def _declared(topic: Topic, cluster: Cluster) -> TopicWish:
+    return TopicWish(
+        ref=TopicRef(cluster.name, topic.name),
+        role=Role.DECLARED,
+        reason=Reason("declared", f"declared in {topic.where.file}"),
+        partitions=topic.partitions,
+        exact=topic.partitions is not None,
+        new_partitions=topic.partitions or cluster.defaults.partitions,
+        replication_factor=topic.replication_factor,
+        new_factor=topic.replication_factor or cluster.defaults.replication_factor,
+        configs=declared_configs(topic, cluster),
+    )
+
+
+def _remote(topology: Topology, route: Route) -> TopicWish:
+    known = not isinstance(route.configs, Unknown)
+    return TopicWish(
+        ref=route.remote,
+        role=Role.REMOTE,
+        reason=Reason("flow-matches", f"flow {route.flow} mirrors {route.source}"),
+        partitions=route.partitions,
+        new_partitions=route.partitions,
+        replication_factor=topology.flows[route.flow].replication_factor,
+        new_factor=route.replication_factor,
+        configs={} if isinstance(route.configs, Unknown) else route.configs.set,
+        reset=route.configs.reset if not isinstance(route.configs, Unknown) else frozenset(),
+        unreadable=None if known else _unread(route),
+        depth=route.depth,
+        source=route.source,
+        source_partitions=route.partitions,
+    )
+
+
+def _unread(route: Route) -> Unknown:
+    assert isinstance(route.configs, Unknown)
+    return Unknown(
+        f"{route.source} configs",
+        route.configs.error,
+        route.configs.todo or f"Let the plan principal describe the configs of {route.source}.",
+        (f"{route.remote} configs",),
+    )
+
+
+def _declared_over(declared: TopicWish, remote: TopicWish) -> TopicWish:
+    return replace(
+        declared,
+        reason=Reason("declared-remote", f"{declared.reason.text}; also the remote topic of {remote.source}"),
+        partitions=declared.partitions or remote.partitions,
+        new_partitions=declared.partitions or remote.partitions,
+        replication_factor=declared.replication_factor or remote.replication_factor,
+        new_factor=declared.replication_factor or remote.new_factor,
+        configs={**remote.configs, **declared.configs},
+        reset=remote.reset - declared.configs.keys(),
+        unreadable=remote.unreadable,
+        depth=remote.depth,
+        source=remote.source,
+        source_partitions=remote.source_partitions,
+    )
+
+
+def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
+    needed: dict[str, list[str]] = {}
+    for mirror in topology.mirrors.values():
+        if mirror.flows:
+            needed.setdefault(topology.status_cluster(mirror), []).append(mirror.name)
+    return [
+        TopicWish(
+            ref=TopicRef(name, STATUS_TOPIC),
+            role=Role.INTERNAL,
+            reason=Reason("mirror-needs", f"mirror {', '.join(sorted(mirrors))} writes its status there"),
+            partitions=1,
+            new_partitions=1,
+            new_factor=topology.clusters[name].defaults.replication_factor or min(STATUS_FACTOR, len(cluster.brokers)),
+            configs={key: Wanted(value, "needed by the mirror job") for key, value in STATUS_CONFIGS.items()},
+        )
+        for name, mirrors in needed.items()
+        if (cluster := live.known(name))
+    ]

@@ -1,0 +1,125 @@
+"""What a mirror job is told, and the fingerprints that decide whether a running job must be restarted.
+
+A flow's hand-over is already canonical (patterns and addresses sorted, without duplicates), and its fingerprint
+covers exactly what is handed over. What the job does not read cannot change it: labels, comments, regions, factors,
+config sync, groups. Secrets stay references. Nothing here reads a file or a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.topology import Cluster, Flow, Mirror, Principal, Topology
+from replication import names
+
+FORMAT_VERSION = 1
+Handover = dict[str, Any]
+
+_SECRET = re.compile(r"password|secret|token|\.key\b|key\.pem|jaas", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{(env|file):[^}]*\}")
+
+
+def canonical_json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def fingerprint(value: object) -> str:
+    """First 16 hex digits of the sha256 of canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+def flow_handover(topology: Topology, flow: Flow) -> Handover:
+    """One entry of ``flows`` in schemas/mirror.schema.json, with its fingerprint."""
+    told: Handover = {
+        "name": flow.name,
+        "source": _endpoint(topology.clusters[flow.source]),
+        "target": _endpoint(topology.clusters[flow.target]),
+        "topics": sorted(set(flow.topics)),
+        "exclude_topics": sorted(set(flow.exclude_topics)),
+        "naming": {"policy": flow.naming.policy, "separator": flow.naming.separator},
+        "delivery": flow.delivery.value,
+        "isolation": flow.isolation.value,
+        "start": {"kind": flow.start.kind, "timestamp_ms": flow.start.timestamp_ms},
+        "lanes": flow.lanes,
+    }
+    return {**told, "fingerprint": fingerprint(told)}
+
+
+def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
+    """The whole hand-over of one mirror, as schemas/mirror.schema.json."""
+    status_cluster = topology.status_cluster(mirror)
+    told: Handover = {
+        "format_version": FORMAT_VERSION,
+        "environment": topology.environment,
+        "mirror": mirror.name,
+        "parallelism": mirror.parallelism,
+        "refresh_interval_ms": mirror.refresh_interval_ms,
+        "status_interval_ms": mirror.status_interval_ms,
+        "status": {
+            "cluster": _endpoint(topology.clusters[status_cluster]),
+            "topic": names.STATUS_TOPIC,
+            "key": names.status_key(topology.environment, mirror.name),
+        },
+        "flows": [flow_handover(topology, flow) for flow in sorted(topology.flows_of(mirror), key=lambda f: f.name)],
+    }
+    # master and spark_conf are read by spark-submit, not by the job, but a running job cannot change them either.
+    started_with = {"master": mirror.master, "spark_conf": dict(mirror.spark_conf)}
+    return {**told, "fingerprint": fingerprint({**told, **started_with})}
+
+
+def handovers(topology: Topology) -> dict[str, str]:
+    """Mirror name -> text of its hand-over file."""
+    return {name: handover_text(mirror_handover(topology, mirror)) for name, mirror in topology.mirrors.items()}
+
+
+def handover_text(handover: Handover) -> str:
+    return json.dumps(handover, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line for each field of two hand-overs that differs, with both values. Literal secrets are not shown."""
+    old = {flow["name"]: flow for flow in before.get("flows", ())}
+    new = {flow["name"]: flow for flow in after.get("flows", ())}
+    lines = [f"flow {name}: added" for name in sorted(new.keys() - old.keys())]
+    lines += [f"flow {name}: removed" for name in sorted(old.keys() - new.keys())]
+    for name in sorted(old.keys() & new.keys()):
+        lines += _differences(f"flow {name}", old[name], new[name])
+    own = [{k: v for k, v in side.items() if k != "flows"} for side in (before, after)]
+    lines += _differences(f"mirror {after.get('mirror', before.get('mirror', ''))}", own[0], own[1])
+    return tuple(lines)
+
+
+def _endpoint(cluster: Cluster) -> Handover:
+    return {
+        "name": cluster.name,
+        "bootstrap_servers": sorted(set(cluster.bootstrap_servers)),
+        "client": cluster.client_for(Principal.MIRROR),
+    }
+
+
+def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    for path in sorted(old.keys() | new.keys()):
+        if path[-1] == "fingerprint" or old.get(path) == new.get(path):
+            continue
+        yield f"{subject}: {'.'.join(path)} {_shown(path, old.get(path))} -> {_shown(path, new.get(path))}"
+
+
+def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, (*path, key))
+        else:
+            yield (*path, key), inner
+
+
+def _shown(path: tuple[str, ...], value: object) -> str:
+    if value is None:
+        return "(not set)"
+    if _SECRET.search(path[-1]) and not _REFERENCE.fullmatch(str(value)):
+        return "(hidden)"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,99 @@
+"""Fingerprints of what a plan rests on, with words to say what moved when they differ later."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+
+from reconciler.changes import AddPartitions, AlterConfigs, Change, CreateTopic, RestartMirror, StartMirror, StopMirror
+from reconciler.errors import Unknown
+from reconciler.handover import canonical_json
+from reconciler.live import LiveMirror, LiveState, LiveTopic
+from reconciler.plans import Observation
+from reconciler.routing import Route
+from reconciler.topology import TopicRef, Topology
+
+ABSENT = "absent"
+
+
+def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, ...]:
+    """Exactly what the changes rest on: their topics, the sources of those topics, mirror jobs and clusters."""
+    sources = {route.remote: route.source for route in routes}
+    found: set[str] = set()
+    for change in changes:
+        match change:
+            case CreateTopic() | AddPartitions() | AlterConfigs():
+                touched = {change.ref} | ({sources[change.ref]} if change.ref in sources else set())
+                found |= {f"topic {ref}" for ref in touched} | {f"cluster {ref.cluster}" for ref in touched}
+            case StartMirror() | RestartMirror() | StopMirror():
+                found.add(f"mirror {change.mirror}")
+    return tuple(sorted(found))
+
+
+def observe_again(wanted: Iterable[str], live: LiveState) -> tuple[Observation, ...]:
+    """The same subjects, as they are in ``live``."""
+    found = []
+    for subject in wanted:
+        text = _text(subject, live)
+        found.append(Observation(subject, hashlib.sha256(text.encode()).hexdigest()[:16], text))
+    return tuple(found)
+
+
+def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Cluster -> topic names, enough to check these subjects without reading everything."""
+    found: dict[str, list[str]] = {}
+    for subject in wanted:
+        kind, _, name = subject.partition(" ")
+        if kind == "topic":
+            cluster, _, topic = name.partition("/")
+            found.setdefault(cluster, []).append(topic)
+        elif kind == "cluster":
+            found.setdefault(name, [])
+    return {cluster: tuple(names) for cluster, names in found.items()}
+
+
+def topology_digest(topology: Topology) -> str:
+    """sha256 of everything declared; where it stands in which file does not count."""
+    return hashlib.sha256(canonical_json(_plain(topology)).encode()).hexdigest()
+
+
+def _text(subject: str, live: LiveState) -> str:
+    kind, _, name = subject.partition(" ")
+    if kind == "mirror":
+        return _mirror(live.mirrors.get(name))
+    ref = TopicRef(*name.split("/", 1)) if kind == "topic" else TopicRef(name, "")
+    cluster = live.clusters.get(ref.cluster)
+    if cluster is None or isinstance(cluster, Unknown):
+        return "unknown"
+    if kind == "cluster":
+        return f"cluster id {cluster.cluster_id}"
+    return _topic(cluster.topics.get(ref.name))
+
+
+def _topic(topic: LiveTopic | None) -> str:
+    if topic is None:
+        return ABSENT
+    factor = topic.replication_factor or "mixed"
+    overrides = ", ".join(f"{key}={value}" for key, value in sorted(topic.overrides.items())) or "no overrides"
+    if isinstance(topic.configs, Unknown):
+        overrides = "configs unreadable"
+    return f"id {topic.topic_id}, {len(topic.partitions)} partitions, replication factor {factor}, {overrides}"
+
+
+def _mirror(mirror: LiveMirror | Unknown | None) -> str:
+    if mirror is None:
+        return ABSENT
+    if isinstance(mirror, Unknown):
+        return "unknown"
+    return f"{mirror.state}, application {mirror.application_id or 'none'}, fingerprint {mirror.fingerprint or 'none'}"
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name != "where"}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,98 @@
+"""How dangerous a change is, why, and whether it can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    ConfigChange,
+    CreateTopic,
+    RestartMirror,
+    Risk,
+    StartMirror,
+    StopMirror,
+)
+from reconciler.errors import Unknown
+from reconciler.live import LiveState
+from reconciler.topic_configs import human, number
+from reconciler.topology import TopicRef, Topology
+
+REVERSIBLE = "reversible"
+DATA_LOSS = "irreversible: records that expire are gone"
+GROWTH = "irreversible: Kafka cannot remove partitions"
+_RETENTION = ("retention.ms", "retention.bytes")
+_ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    risk: Risk
+    why: str = ""
+    reversibility: str = REVERSIBLE
+
+
+def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
+    match change:
+        case CreateTopic():
+            return Assessment(Risk.LOW, "", "reversible while nobody has written to it")
+        case AddPartitions():
+            return _growth(change, topology, live)
+        case AlterConfigs():
+            found = [assess_config(one) for one in change.configs]
+            worst = max(found, key=lambda one: _ORDER.index(one.risk))
+            lasting = next((one.reversibility for one in found if one.reversibility != REVERSIBLE), REVERSIBLE)
+            return Assessment(worst.risk, "; ".join(one.why for one in found if one.why), lasting)
+        case StartMirror():
+            return Assessment(Risk.LOW)
+        case RestartMirror():
+            return Assessment(Risk.MEDIUM, "copying pauses while the job restarts; no record is lost or doubled")
+        case StopMirror():
+            return Assessment(Risk.MEDIUM, "its flows are no longer copied; positions stay for a later start")
+        case _:
+            assert_never(change)
+
+
+def _growth(change: AddPartitions, topology: Topology, live: LiveState) -> Assessment:
+    if change.depth > 0:
+        return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
+    moved = f"keys move to other partitions when {change.before} become {change.after}"
+    if keyed := _keyed(change.ref, topology, live):
+        why = f"{moved}; {keyed}, so old and new records of one key are no longer in order, nor compacted together"
+        return Assessment(Risk.HIGH, why, GROWTH)
+    return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
+
+
+def _keyed(ref: TopicRef, topology: Topology, live: LiveState) -> str:
+    """Why the topic must be taken as keyed, or empty."""
+    wish, cluster = topology.topics.get(ref.name), live.known(ref.cluster)
+    if wish is not None and wish.labels.get("keyed", "").lower() in ("true", "yes"):
+        return "the topic is labelled keyed"
+    topic = cluster.topics.get(ref.name) if cluster else None
+    if topic is None or isinstance(topic.configs, Unknown):
+        return ""
+    policy = topic.configs.get("cleanup.policy")
+    return "the topic is compacted" if policy and "compact" in (policy.value or "") else ""
+
+
+def assess_config(change: ConfigChange) -> Assessment:
+    key, before, after = change.key, number(change.before), number(change.after)
+    shown = f"{key} {human(key, change.before)} -> {human(key, change.after)}"
+    if key in _RETENTION and change.after is None:
+        return Assessment(Risk.HIGH, f"{key} falls back to the cluster's value, which may keep less", DATA_LOSS)
+    lowered = before is not None and after is not None and after < before
+    if key in _RETENTION and lowered:
+        return Assessment(Risk.HIGH, f"{shown}: records beyond the new limit are deleted at once", DATA_LOSS)
+    if key == "cleanup.policy":
+        return Assessment(Risk.HIGH, f"{shown}: other records are deleted than before", DATA_LOSS)
+    if key == "unclean.leader.election.enable" and change.after == "true":
+        return Assessment(Risk.HIGH, "acknowledged records can be lost when a leader fails", DATA_LOSS)
+    if key == "min.insync.replicas" and before != after:
+        why = "fewer replicas must have a record" if lowered else "producers fail sooner when replicas are missing"
+        return Assessment(Risk.MEDIUM, f"{shown}: {why}")
+    if key == "max.message.bytes" and lowered:
+        return Assessment(Risk.MEDIUM, f"{shown}: larger records are refused from now on")
+    return Assessment(Risk.LOW)

@@ -1,0 +1,248 @@
+"""Which topics travel where: from a topology and what the clusters answered to one route for each remote topic.
+
+A topic travels when it is live, declared, or the remote topic of another flow, so several hops are found in one
+pass. Names come first, because they need no values; then partitions and configs, nearest hop first.
+Border: says what should be; comparing with what is belongs to ``diffing``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from reconciler.changes import Reason, Refused
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.live import LiveState
+from reconciler.prospects import (
+    BrokerConfigs,
+    Prospect,
+    broker_configs,
+    declared_configs,
+    overlaid,
+    prospect_of_declared,
+    prospect_of_live,
+)
+from reconciler.syncing import SyncedConfigs, prospect_of_remote, synced_configs
+from reconciler.topology import Flow, TopicRef, Topology
+from replication.policy import TopicSelector, make_selector
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One topic of one flow. ``partitions`` None: not known before the source topic exists.
+
+    ``two_way``: the remote topic flows back to its source under the same name; then neither side's configs lead.
+    ``depth`` counts hops from a topic that no flow makes.
+    """
+
+    flow: str
+    source: TopicRef
+    remote: TopicRef
+    partitions: int | None
+    replication_factor: int | None
+    configs: SyncedConfigs | Unknown
+    depth: int
+    two_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """``prospects`` are the topics as they will be once everything wished is there; ``contested`` have two makers."""
+
+    routes: tuple[Route, ...]
+    prospects: Mapping[TopicRef, Prospect]
+    contested: frozenset[TopicRef]
+    refused: tuple[Refused, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Hop:
+    source: TopicRef
+    remote: TopicRef
+    flow: str
+
+
+def selector_of(flow: Flow) -> TopicSelector:
+    """Raises ReconcilerError when a pattern or policy cannot be used (``validate`` finds it first)."""
+    try:
+        return make_selector(
+            flow.topics, flow.exclude_topics, flow.naming.policy, flow.naming.separator, flow.source, flow.target
+        )
+    except (re.error, ValueError) as error:
+        raise ReconcilerError(
+            f"flow {flow.name} cannot be used: {error}",
+            "Without it nobody can say which topics travel",
+            "Correct its topics, exclude_topics or naming",
+        ) from error
+
+
+def find_routes(topology: Topology, live: LiveState) -> Routing:
+    """Flows whose source or target is not known take no part."""
+    flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
+    selectors = {flow.name: selector_of(flow) for flow in flows}
+    present = _present(topology, live)
+    hops, endless = _hops(flows, selectors, present, limit=len(topology.clusters))
+    makers: dict[TopicRef, list[_Hop]] = defaultdict(list)
+    for hop in sorted(hops):
+        makers[hop.remote].append(hop)
+    contested = frozenset(ref for ref, found in makers.items() if len(found) > 1)
+    refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
+    single = {ref: found[0] for ref, found in makers.items() if len(found) == 1}
+    brokers = {name: broker_configs(cluster) for name in present if (cluster := live.known(name))}
+    prospects = _prospects(topology, live, present, brokers)
+    routes = _values(topology, prospects, brokers, single)
+    idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
+    notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
+    return Routing(routes, MappingProxyType(prospects), contested, refused, notes)
+
+
+def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
+    """Names by known cluster, without anything flows will make."""
+    names: dict[str, set[str]] = {}
+    for name in topology.clusters:
+        if cluster := live.known(name):
+            names[name] = set(cluster.topics)
+    for topic in topology.topics.values():
+        for name in topic.clusters:
+            if name in names:
+                names[name].add(topic.name)
+    return names
+
+
+def _hops(
+    flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
+) -> tuple[set[_Hop], set[_Hop]]:
+    """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless."""
+    fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in present.items()}
+    seen = {cluster: set(names) for cluster, names in present.items()}
+    hops: set[_Hop] = set()
+    endless: set[_Hop] = set()
+    while any(fresh.values()):
+        found: dict[str, dict[str, int]] = {cluster: {} for cluster in present}
+        for flow in flows:
+            selector = selectors[flow.name]
+            for name, made in fresh[flow.source].items():
+                if selector.why_not(name) is not None:
+                    continue
+                remote = selector.remote_name(name)
+                hop = _Hop(TopicRef(flow.source, name), TopicRef(flow.target, remote), flow.name)
+                if made >= limit:
+                    endless.add(hop)
+                    continue
+                hops.add(hop)
+                if remote not in seen[flow.target]:
+                    seen[flow.target].add(remote)
+                    found[flow.target][remote] = made + 1
+        fresh = found
+    return hops, endless
+
+
+def _nearest_first(hops: Mapping[TopicRef, _Hop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:
+    """Remote topics so that each comes after its source. The second part is on a ring of same-name flows."""
+    order: list[TopicRef] = []
+    placed: set[TopicRef] = set()
+    ring: set[TopicRef] = set()
+    for start in sorted(hops):
+        path: list[TopicRef] = []
+        current = start
+        while current in hops and current not in placed and current not in path:
+            path.append(current)
+            current = hops[current].source
+        if current in path:
+            ring.update(path[path.index(current) :])
+        order.extend(reversed(path))
+        placed.update(path)
+    return order, frozenset(ring)
+
+
+def _values(
+    topology: Topology,
+    prospects: dict[TopicRef, Prospect],
+    brokers: Mapping[str, BrokerConfigs],
+    hops: Mapping[TopicRef, _Hop],
+) -> tuple[Route, ...]:
+    """Works out every remote topic and adds it to ``prospects``."""
+    order, two_way = _nearest_first(hops)
+    _level(prospects, brokers, hops, [ref for ref in order if ref in two_way])
+    depths: dict[TopicRef, int] = {}
+    routes: list[Route] = []
+    for ref in order:
+        hop = hops[ref]
+        flow, target, source = topology.flows[hop.flow], topology.clusters[ref.cluster], prospects[hop.source]
+        depths[ref] = depths.get(hop.source, 0) + 1
+        sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
+        configs = synced_configs(sync, hop.source, source.configs, target)
+        factor = flow.replication_factor or target.defaults.replication_factor
+        routes.append(
+            Route(
+                flow.name,
+                hop.source,
+                ref,
+                source.partitions,
+                factor,
+                configs,
+                depth=depths[ref],
+                two_way=ref in two_way,
+            )
+        )
+        remote = prospect_of_remote(prospects.get(ref), source.partitions, configs, brokers[ref.cluster])
+        wish = topology.topics.get(ref.name)
+        if wish is not None and ref.cluster in wish.clusters:
+            remote = replace(remote, configs=overlaid(remote.configs, declared_configs(wish, target)))
+        prospects[ref] = remote
+    return tuple(sorted(routes, key=lambda route: route.remote))
+
+
+def _level(
+    prospects: dict[TopicRef, Prospect],
+    brokers: Mapping[str, BrokerConfigs],
+    hops: Mapping[TopicRef, _Hop],
+    ring: list[TopicRef],
+) -> None:
+    """Gives all topics of a ring the largest partition count among them; it may have to travel all the way round."""
+    for _ in ring:
+        for ref in ring:
+            if source := prospects.get(hops[ref].source):
+                found = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
+                prospects[ref] = found.at_least(source.partitions)
+
+
+def _prospects(
+    topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
+) -> dict[TopicRef, Prospect]:
+    prospects: dict[TopicRef, Prospect] = {}
+    for cluster_name, names in present.items():
+        cluster = live.known(cluster_name)
+        assert cluster is not None
+        for name in names:
+            wish = topology.topics.get(name)
+            found = prospect_of_live(cluster.topics[name]) if name in cluster.topics else None
+            if wish is not None and cluster_name in wish.clusters:
+                found = prospect_of_declared(found, wish, topology.clusters[cluster_name], brokers[cluster_name])
+            assert found is not None
+            prospects[TopicRef(cluster_name, name)] = found
+    return prospects
+
+
+def _loop(hop: _Hop) -> Refused:
+    return Refused(
+        f"flow {hop.flow}",
+        Reason(
+            "mirror-loop",
+            f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}, without end",
+        ),
+        "Exclude it with exclude_topics, or give all flows of the ring the same naming",
+    )
+
+
+def _collision(remote: TopicRef, makers: list[_Hop]) -> Refused:
+    by = " and ".join(f"flow {hop.flow} from {hop.source}" for hop in makers)
+    return Refused(
+        str(remote),
+        Reason("remote-name-collision", f"{remote} would be written by {by}; their records would be mixed or doubled"),
+        "Narrow the topics of one flow, or use naming policy default",
+    )

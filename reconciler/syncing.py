@@ -1,0 +1,64 @@
+"""MirrorMaker 2's topic config sync: what a source topic's configs ask of its remote topic.
+
+Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive, static-broker
+and excluded entries never travel; an entry at its default on the source removes the override on the target, or is
+written out when ``use_defaults_from`` is ``source``; dynamic broker values become explicit overrides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.errors import Unknown
+from reconciler.live import ConfigValue, Source
+from reconciler.prospects import BrokerConfigs, Prospect, Wanted, default_configs, overlaid
+from reconciler.topic_configs import THROTTLES
+from reconciler.topology import Cluster, ConfigSync, TopicRef
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedConfigs:
+    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic goes."""
+
+    set: Mapping[str, Wanted]
+    reset: frozenset[str] = frozenset()
+
+
+def synced_configs(
+    sync: ConfigSync, source: TopicRef, configs: Mapping[str, ConfigValue] | Unknown, target: Cluster
+) -> SyncedConfigs | Unknown:
+    """The target cluster's ``defaults.configs`` hold where the source has nothing to say."""
+    defaults = default_configs(target)
+    if not sync.enabled:
+        return SyncedConfigs(defaults)
+    if isinstance(configs, Unknown):
+        return configs
+    excluded = re.compile("|".join(f"(?:{pattern})" for pattern in sync.exclude) or r"(?!)")
+    wanted: dict[str, Wanted] = {}
+    reset: set[str] = set()
+    for key, entry in configs.items():
+        if entry.read_only or entry.sensitive or entry.value is None or entry.source is Source.STATIC:
+            continue
+        if key in THROTTLES or excluded.fullmatch(key):
+            continue
+        if entry.source is Source.TOPIC:
+            wanted[key] = Wanted(entry.value, f"source {source}")
+        elif entry.source is not Source.BUILT_IN or sync.use_defaults_from == "source":
+            wanted[key] = Wanted(entry.value, f"source {source}, {entry.source.value}")
+        else:
+            reset.add(key)
+    return SyncedConfigs(defaults | wanted, frozenset(reset - defaults.keys()))
+
+
+def prospect_of_remote(
+    found: Prospect | None, partitions: int | None, wanted: SyncedConfigs | Unknown, brokers: BrokerConfigs
+) -> Prospect:
+    """A remote topic once its route is carried out."""
+    base = (found or Prospect(None, brokers)).at_least(partitions)
+    if isinstance(wanted, Unknown) or isinstance(base.configs, Unknown):
+        return replace(base, configs=wanted if isinstance(wanted, Unknown) else base.configs)
+    configs = {k: v for k, v in base.configs.items() if k not in wanted.reset or v.source is not Source.TOPIC}
+    configs |= {key: brokers[key] for key in wanted.reset if key in brokers}
+    return replace(base, configs=overlaid(configs, wanted.set))

@@ -1,0 +1,68 @@
+"""Topic config values: when two spellings mean the same, and how a value is shown to people. No cluster is asked."""
+
+from __future__ import annotations
+
+import re
+
+# Set while a reassignment runs, by whoever runs it; touching them un-throttles somebody else's work.
+THROTTLES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+SET_LIKE = frozenset({"cleanup.policy"})
+LONG_MAX = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
+_DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
+_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def canonical(key: str, value: str) -> str:
+    """One spelling for equal values: ``007`` and ``7``, ``TRUE`` and ``true``, ``delete,compact`` in any order."""
+    text = value.strip()
+    if key in SET_LIKE:
+        return ",".join(sorted({part.strip() for part in text.split(",") if part.strip()}))
+    if _INTEGER.fullmatch(text):
+        return str(int(text))
+    if _DECIMAL.fullmatch(text):
+        return repr(float(text))
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def same(key: str, one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return canonical(key, one) == canonical(key, other)
+
+
+def number(value: str | None) -> float | None:
+    """The value as a number, where -1 of Kafka's limits counts as unlimited. None when it is no number."""
+    if value is None or not (_INTEGER.fullmatch(value.strip()) or _DECIMAL.fullmatch(value.strip())):
+        return None
+    found = float(value)
+    return float("inf") if found == -1 else found
+
+
+def human(key: str, value: str | None) -> str:
+    """A value for people: ``604800000`` of ``retention.ms`` is ``7d``. Never rounds; without a unit it stays."""
+    if value is None:
+        return "(not set)"
+    if value == "":
+        return '""'
+    if not _INTEGER.fullmatch(value):
+        return value
+    amount = int(value)
+    if key.endswith(".ms"):
+        units = _DURATIONS
+        smallest = "ms"
+    elif key.endswith(".bytes"):
+        units = _SIZES
+        smallest = "B"
+    else:
+        return value
+    if amount == LONG_MAX:
+        return "max"
+    if amount <= 0:
+        return value
+    for unit, size in units:
+        if amount % size == 0:
+            return f"{amount // size}{unit}"
+    return f"{amount}{smallest}"

@@ -1,0 +1,1 @@
+"""All tests. ``fakes`` and ``builders`` are shared."""

@@ -1,0 +1,93 @@
+"""Nouns with defaults, so that a test names only what matters to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.applying import Silent, apply
+from reconciler.errors import ClusterError, Unknown
+from reconciler.handover import handovers
+from reconciler.live import LiveCluster, LiveState
+from reconciler.planning import plan
+from reconciler.plans import Outcome, Plan
+from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
+from tests.fakes import FakeCluster, FakeRunner
+
+
+def cluster(name: str, *, defaults: TopicDefaults | None = None, **fields: Any) -> Cluster:
+    servers = fields.pop("bootstrap_servers", (f"{name}.example:9092",))
+    return Cluster(name, servers, defaults=defaults or TopicDefaults(), **fields)
+
+
+def topic(name: str, *clusters: str, configs: Mapping[str, str] | None = None, **fields: Any) -> Topic:
+    return Topic(name, clusters or ("east",), configs=configs or {}, **fields)
+
+
+def flow(source: str, target: str, *topics: str, name: str | None = None, **fields: Any) -> Flow:
+    return Flow(name or f"{source}-to-{target}", source, target, topics or (".*",), **fields)
+
+
+def topology(*parts: Cluster | Topic | Flow | Mirror, environment: str = "test") -> Topology:
+    """Clusters named by topics and flows are made where missing, and one mirror for each target without one."""
+    flows = [part for part in parts if isinstance(part, Flow)]
+    topics = [part for part in parts if isinstance(part, Topic)]
+    clusters = [part for part in parts if isinstance(part, Cluster)]
+    mirrors = [part for part in parts if isinstance(part, Mirror)]
+    named = {c for t in topics for c in t.clusters} | {c for f in flows for c in (f.source, f.target)}
+    clusters += [cluster(name) for name in sorted(named - {c.name for c in clusters})]
+    covered = {name for mirror in mirrors for name in mirror.flows}
+    for target in sorted({f.target for f in flows if f.name not in covered}):
+        mine = tuple(f.name for f in flows if f.target == target and f.name not in covered)
+        mirrors.append(Mirror(target, mine))
+    return Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors))
+
+
+@dataclass
+class World:
+    """Fake clusters and a fake runner, with the journey of a run: look, plan, apply."""
+
+    clusters: dict[str, FakeCluster] = field(default_factory=dict)
+    runner: FakeRunner = field(default_factory=FakeRunner)
+
+    def look(self, wished: Topology) -> LiveState:
+        return LiveState(
+            {name: self._read(name) for name in wished.clusters},
+            {name: self.runner.observe(name) for name in wished.mirrors},
+        )
+
+    def plan(self, wished: Topology, **more: Any) -> Plan:
+        return plan(wished, self.look(wished), **more)
+
+    def apply(self, wished: Topology, planned: Plan | None = None) -> tuple[Outcome, ...]:
+        return apply(planned or self.plan(wished), self.clusters, self.runner, handovers(wished), Silent())
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a run may change, without ids."""
+        return {
+            name: {t: (len(found.assignment), dict(found.overrides)) for t, found in sorted(fake.topics.items())}
+            for name, fake in sorted(self.clusters.items())
+        } | {"jobs": {name: (job.state, job.fingerprint) for name, job in sorted(self.runner.jobs.items())}}
+
+    def _read(self, name: str) -> LiveCluster | Unknown:
+        try:
+            return self.clusters[name].read()
+        except ClusterError as error:
+            return Unknown(f"cluster {name}", error.what, error.todo)
+
+
+def world(*names: str, brokers: int = 1) -> World:
+    return World({name: FakeCluster(name, brokers) for name in names or ("east", "west")})
+
+
+def ids(planned: Plan) -> list[str]:
+    return [one.id for one in planned.changes]
+
+
+def codes(planned: Plan) -> set[str]:
+    return {one.reason.code for one in planned.refused}
+
+
+def rules(found: Iterable[Any]) -> set[str]:
+    return {one.rule for one in found}

@@ -1,0 +1,307 @@
+"""In-memory worlds with Kafka's rules: they keep state, count calls, and can be told to fail. No mocks.
+
+``tests/conformance`` holds FakeCluster and a real broker to the same expectations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.errors import ClusterError, RunnerError
+from reconciler.live import (
+    Broker,
+    ConfigValue,
+    FlowStatus,
+    JobState,
+    LiveCluster,
+    LiveMirror,
+    LivePartition,
+    LiveTopic,
+    Source,
+)
+from reconciler.plans import Outcome, Planned, Result
+
+RECORD_LIMIT = 10_000
+NAME_LIMIT = 249
+INT, LONG, DOUBLE, BOOL, LIST, TEXT = "int", "long", "double", "boolean", "list", "text"
+
+# Topic configs of Kafka 4 that tests touch: built-in default and type.
+TOPIC_CONFIGS: Mapping[str, tuple[str, str]] = {
+    "cleanup.policy": ("delete", LIST),
+    "compression.type": ("producer", TEXT),
+    "delete.retention.ms": ("86400000", LONG),
+    "follower.replication.throttled.replicas": ("", LIST),
+    "leader.replication.throttled.replicas": ("", LIST),
+    "max.compaction.lag.ms": ("9223372036854775807", LONG),
+    "max.message.bytes": ("1048588", INT),
+    "message.timestamp.type": ("CreateTime", TEXT),
+    "min.cleanable.dirty.ratio": ("0.5", DOUBLE),
+    "min.compaction.lag.ms": ("0", LONG),
+    "min.insync.replicas": ("1", INT),
+    "preallocate": ("false", BOOL),
+    "retention.bytes": ("-1", LONG),
+    "retention.ms": ("604800000", LONG),
+    "segment.bytes": ("1073741824", INT),
+    "segment.ms": ("604800000", LONG),
+    "unclean.leader.election.enable": ("false", BOOL),
+}
+
+
+class Refusal(Exception):
+    """What a broker answers for one topic: Kafka's error name and a message."""
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    topic_id: str
+    assignment: list[tuple[int, ...]]
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+class FakeCluster:
+    """A ``ClusterAdmin`` over a dict.
+
+    ``FakeCluster("east")`` is one broker with built-in defaults. ``brokers``: how many; ``cluster_id``: else made of
+    the name; ``broker_configs``: key -> (value, source) for static or dynamic broker values. Afterwards: ``put`` makes
+    a topic as a stranger would, ``hide`` makes topics invisible to this principal, ``fail_on(n, error)`` lets the n-th
+    call from now on raise, ``kill_after(n)`` raises KeyboardInterrupt after n more single changes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brokers: int = 1,
+        cluster_id: str | None = None,
+        broker_configs: Mapping[str, tuple[str, Source]] | None = None,
+    ) -> None:
+        self._name = name
+        self.cluster_id = cluster_id or f"id-of-{name}"
+        self.brokers = tuple(Broker(i + 1, "127.0.0.1", 9092 + i, f"rack-{i % 3}") for i in range(brokers))
+        self.broker_configs = dict(broker_configs or {})
+        self.topics: dict[str, FakeTopic] = {}
+        self.hidden: set[str] = set()
+        self.calls = 0
+        self._ids = itertools.count(1)
+        self._failures: dict[int, BaseException] = {}
+        self._refuse: dict[str, str] = {}
+        self._left: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    # -- what a stranger or an accident does
+
+    def put(self, name: str, partitions: int = 1, factor: int = 1, **overrides: str) -> FakeTopic:
+        """Keyword names use ``_`` for ``.``: ``put("orders", 3, retention_ms="60000")``."""
+        configs = {key.replace("_", "."): value for key, value in overrides.items()}
+        made = FakeTopic(self._new_id(), self._assign(partitions, factor, start=0), configs)
+        self.topics[name] = made
+        return made
+
+    def hide(self, *names: str) -> None:
+        self.hidden.update(names)
+
+    def fail_on(self, call: int, error: BaseException) -> None:
+        self._failures[self.calls + call] = error
+
+    def refuse(self, topic: str, message: str) -> None:
+        """Every change of this topic is refused, as by a broker-side policy."""
+        self._refuse[topic] = message
+
+    def accept(self, topic: str) -> None:
+        self._refuse.pop(topic, None)
+
+    def kill_after(self, changes: int) -> None:
+        self._left = changes
+
+    # -- ClusterReader
+
+    def read(self, topics: Collection[str] | None = None) -> LiveCluster:
+        self._call()
+        names = [n for n in sorted(self.topics) if n not in self.hidden and (topics is None or n in topics)]
+        live = {name: self._live(name, self.topics[name]) for name in names}
+        return LiveCluster(self.name, self.cluster_id, self.brokers, live)
+
+    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
+        self._call()
+        refused: dict[str, str] = {}
+        for change in changes:
+            try:
+                self._check(change)
+            except Refusal as refusal:
+                refused[str(change.ref)] = str(refusal)
+        return refused
+
+    # -- ClusterAdmin
+
+    def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
+        self._call()
+        outcomes: list[Outcome] = []
+        for planned in changes:
+            assert isinstance(planned.change, TopicChange)
+            if self._left == 0:
+                self._left = None
+                raise KeyboardInterrupt
+            try:
+                self._check(planned.change)
+                self._do(planned.change)
+                outcome = Outcome(planned.id, Result.DONE)
+            except Refusal as refusal:
+                outcome = Outcome(planned.id, Result.FAILED, str(refusal))
+            self._left = None if self._left is None else self._left - 1
+            outcomes.append(outcome)
+            progress(outcome)
+        return outcomes
+
+    # -- Kafka's rules
+
+    def _call(self) -> None:
+        self.calls += 1
+        if error := self._failures.pop(self.calls, None):
+            raise error
+
+    def _new_id(self) -> str:
+        return f"{self.name}-topic-{next(self._ids)}"
+
+    def _check(self, change: TopicChange) -> None:
+        name = change.ref.name
+        if name in self._refuse:
+            raise Refusal(f"POLICY_VIOLATION: {self._refuse[name]}")
+        match change:
+            case CreateTopic():
+                self._check_create(change)
+            case AddPartitions():
+                found = self._existing(change.ref.name, change.topic_id)
+                if change.after <= len(found.assignment):
+                    raise Refusal(f"INVALID_PARTITIONS: topic has {len(found.assignment)}, asked for {change.after}")
+            case AlterConfigs():
+                self._existing(change.ref.name, change.topic_id)
+                for one in change.configs:
+                    self._check_config(one.key, one.after)
+
+    def _check_create(self, change: CreateTopic) -> None:
+        name = change.ref.name
+        if name in self.topics:
+            raise Refusal(f"TOPIC_ALREADY_EXISTS: {name}")
+        if len(name) > NAME_LIMIT:
+            raise Refusal(f"INVALID_TOPIC_EXCEPTION: {name} is longer than {NAME_LIMIT}")
+        metric = name.replace(".", "_")
+        if clash := [other for other in self.topics if other.replace(".", "_") == metric]:
+            raise Refusal(f"INVALID_TOPIC_EXCEPTION: {name} collides with {clash[0]}")
+        if change.replication_factor is not None and change.replication_factor > len(self.brokers):
+            raise Refusal(f"INVALID_REPLICATION_FACTOR: {change.replication_factor} of {len(self.brokers)} brokers")
+        if change.partitions == 0:
+            raise Refusal("INVALID_PARTITIONS: 0")
+        if 1 + change.partitions + len(change.configs) > RECORD_LIMIT:
+            raise Refusal("POLICY_VIOLATION: excessively large batch")
+        for one in change.configs:
+            self._check_config(one.key, one.after)
+
+    def _existing(self, name: str, topic_id: str) -> FakeTopic:
+        found = self.topics.get(name)
+        if found is None or name in self.hidden:
+            raise Refusal(f"UNKNOWN_TOPIC_OR_PARTITION: {name}")
+        if found.topic_id != topic_id:
+            raise Refusal(f"UNKNOWN_TOPIC_ID: {name} is {found.topic_id}, planned was {topic_id}")
+        return found
+
+    def _check_config(self, key: str, value: str | None) -> None:
+        if key not in TOPIC_CONFIGS:
+            raise Refusal(f"INVALID_CONFIG: Unknown topic config name: {key}")
+        if value is None:
+            return
+        kind = TOPIC_CONFIGS[key][1]
+        try:
+            match kind:
+                case "int" | "long":
+                    int(value)
+                case "double":
+                    float(value)
+                case "boolean" if value.lower() not in ("true", "false"):
+                    raise ValueError(value)
+        except ValueError:
+            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: not a {kind}") from None
+        if key == "cleanup.policy" and not set(value.split(",")) <= {"delete", "compact"}:
+            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}")
+        if key == "min.insync.replicas" and int(value) < 1:
+            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: must be at least 1")
+
+    def _do(self, change: TopicChange) -> None:
+        match change:
+            case CreateTopic():
+                count = change.partitions if change.partitions > 0 else 1
+                factor = change.replication_factor if change.replication_factor is not None else 1
+                configs = {one.key: one.after for one in change.configs if one.after is not None}
+                self.topics[change.ref.name] = FakeTopic(self._new_id(), self._assign(count, factor, 0), configs)
+            case AddPartitions():
+                found = self.topics[change.ref.name]
+                factor = len(found.assignment[0])
+                found.assignment += self._assign(change.after - len(found.assignment), factor, len(found.assignment))
+            case AlterConfigs():
+                overrides = self.topics[change.ref.name].overrides
+                for one in change.configs:
+                    if one.after is None:
+                        overrides.pop(one.key, None)
+                    else:
+                        overrides[one.key] = one.after
+
+    def _assign(self, partitions: int, factor: int, start: int) -> list[tuple[int, ...]]:
+        ids = [broker.id for broker in self.brokers]
+        return [tuple(ids[(start + p + r) % len(ids)] for r in range(factor)) for p in range(partitions)]
+
+    def _live(self, name: str, topic: FakeTopic) -> LiveTopic:
+        partitions = tuple(LivePartition(i, r[0], r, r) for i, r in enumerate(topic.assignment))
+        return LiveTopic(name, topic.topic_id, partitions, self._configs(topic), internal=name == "__consumer_offsets")
+
+    def _configs(self, topic: FakeTopic) -> dict[str, ConfigValue]:
+        configs = {key: ConfigValue(value, Source.BUILT_IN) for key, (value, _) in TOPIC_CONFIGS.items()}
+        configs |= {key: ConfigValue(value, source) for key, (value, source) in self.broker_configs.items()}
+        return configs | {key: ConfigValue(value, Source.TOPIC) for key, value in topic.overrides.items()}
+
+
+class FakeRunner:
+    """A ``MirrorRunner`` whose jobs are entries of a dict; a started job reports what its hand-over says."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, LiveMirror] = {}
+        self.log: list[str] = []
+        self.handovers: dict[str, str] = {}
+        self._starts = itertools.count(1)
+        self._failures: dict[str, RunnerError | KeyboardInterrupt] = {}
+
+    def fail(self, what: str, error: RunnerError | KeyboardInterrupt) -> None:
+        """``what``: ``start west`` or ``stop west``; once."""
+        self._failures[what] = error
+
+    def observe(self, mirror: str) -> LiveMirror:
+        return self.jobs.get(mirror, LiveMirror(mirror, JobState.ABSENT))
+
+    def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
+        self._log(f"start {mirror}")
+        told = json.loads(handover)
+        flows = {f["name"]: FlowStatus(f["name"], f["fingerprint"], "running") for f in told["flows"]}
+        progress("submitted")
+        self.handovers[mirror] = handover
+        self.jobs[mirror] = LiveMirror(
+            mirror, JobState.RUNNING, f"local-{next(self._starts)}", told["fingerprint"], 0, 0, 4711, "", flows
+        )
+        return self.jobs[mirror]
+
+    def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
+        self._log(f"stop {mirror}")
+        progress("stopping")
+        self.jobs[mirror] = replace(self.observe(mirror), state=JobState.STOPPED)
+
+    def _log(self, what: str) -> None:
+        self.log.append(what)
+        if error := self._failures.pop(what, None):
+            raise error
+
+
+def unreachable(cluster: str) -> ClusterError:
+    return ClusterError(cluster, "unreachable", f"cluster {cluster} does not answer", "", "Start it.")
