@@ -84,7 +84,6 @@ def wait_listening(folder: Path, node: str, broker: Broker) -> None:
     home = folder.parent.parent
     deadline = time.monotonic() + START_SECONDS
     while not answers(broker.port):
-        # Asked for only now and then: it walks over all processes.
         if not running_nodes(home, node):
             raise _failed(node, "ended while starting", folder)
         if time.monotonic() > deadline:

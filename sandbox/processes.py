@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _NODE = "-Dsandbox.node="
 
 # Popen objects of brokers this process started: kept to reap them, since brokers outlive their handles.
 _children: list[subprocess.Popen[bytes]] = []
+_children_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,22 @@ def marks(home: Path, node: str) -> tuple[str, str]:
 
 
 def start(command: Sequence[str], log: Path) -> None:
-    """Starts a process that survives this one, its session and Ctrl-C; output is appended to ``log``."""
+    """Starts a process that survives this one, its session and Ctrl-C; output is appended to ``log``. Returns when
+    ``find`` sees it, or when it has ended already."""
     with log.open("ab") as output:
-        _children.append(
-            subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+    with _children_lock:
+        _children.append(child)
+    # Popen returns a moment before the kernel shows the new command line.
+    while child.poll() is None and all(found.pid != child.pid for found in find()):
+        time.sleep(0.01)
 
 
 def reap() -> None:
-    _children[:] = [child for child in _children if child.poll() is None]
+    with _children_lock:
+        _children[:] = [child for child in _children if child.poll() is None]
 
 
 def find(home: Path | None = None) -> tuple[BrokerProcess, ...]:
