@@ -1,0 +1,189 @@
+"""The control channel between driver and leases: JSON lines over TCP, opened by the task with a random token.
+
+Down come the lanes' partitions, stop and "lease over"; up go progress and reports. It carries no records and no
+secrets, and nothing depends on it for correctness: without it a lease copies what it began with until its deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mirror import logs
+from mirror.lanes import (
+    Condition,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    PartitionProgress,
+    PartitionSpec,
+)
+
+Message = Mapping[str, Any]
+_CONNECT_S = 5.0
+_log = logs.logger("channel")
+
+
+def encode_specs(specs: tuple[PartitionSpec, ...]) -> list[list[Any]]:
+    return [[s.topic, s.partition, s.target_topic, s.topic_id] for s in specs]
+
+
+def decode_specs(rows: list[list[Any]]) -> tuple[PartitionSpec, ...]:
+    return tuple(PartitionSpec(*row) for row in rows)
+
+
+def encode_progress(p: LaneProgress) -> Message:
+    return {
+        "flow": p.flow,
+        "lane": p.lane,
+        "partitions": [
+            [q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms] for q in p.partitions
+        ],
+        "conditions": [[c.code, c.text, c.todo, c.topic, c.partition, c.stops] for c in p.conditions],
+        "transactions": p.transactions,
+        "path": p.path,
+    }
+
+
+def decode_progress(row: Message) -> LaneProgress:
+    return LaneProgress(
+        row["flow"],
+        row["lane"],
+        tuple(PartitionProgress(*p) for p in row["partitions"]),
+        tuple(Condition(*c) for c in row["conditions"]),
+        row["transactions"],
+        row["path"],
+    )
+
+
+def encode_report(report: LaneReport) -> Message:
+    return {"end": report.end.value, "progress": encode_progress(report.progress), "error": report.error}
+
+
+def decode_report(row: Message) -> LaneReport:
+    return LaneReport(LaneEnd(row["end"]), decode_progress(row["progress"]), row["error"])
+
+
+class _Line:
+    """One connection: whole JSON lines, written by any thread, read by one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._file = connection.makefile("rb")
+        self._writing = threading.Lock()
+
+    def send(self, message: Message) -> bool:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        try:
+            with self._writing:
+                self._connection.sendall(line)
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> Message | None:
+        """None when the other side is gone or talks nonsense."""
+        try:
+            line = self._file.readline()
+            got = json.loads(line) if line.endswith(b"\n") else None
+        except (OSError, ValueError):
+            return None
+        return got if isinstance(got, dict) else None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._connection.close()
+
+
+class ChannelServer:
+    """The driver's end. ``orders`` gives what a lease must know when it connects; ``told`` gets each message of it."""
+
+    def __init__(
+        self, host: str, orders: Callable[[str], Message | None], told: Callable[[str, Message], None]
+    ) -> None:
+        self.token = secrets.token_hex(16)
+        self._orders, self._told = orders, told
+        self._lines: dict[str, _Line] = {}
+        self._guard = threading.Lock()
+        self._socket = socket.create_server((host, 0))
+        self.port: int = self._socket.getsockname()[1]
+        threading.Thread(target=self._accept, name="channel", daemon=True).start()
+
+    def send(self, lease: str, message: Message) -> None:
+        with self._guard:
+            line = self._lines.get(lease)
+        if line is not None:
+            line.send(message)
+
+    def close(self) -> None:
+        self._socket.close()
+        with self._guard:
+            lines = list(self._lines.values())
+        for line in lines:
+            line.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(_CONNECT_S)
+        line = _Line(connection)
+        hello = line.receive() or {}
+        lease = str(hello.get("lease", ""))
+        orders = self._orders(lease) if hmac.compare_digest(str(hello.get("token", "")), self.token) else None
+        if orders is None:
+            line.close()
+            return
+        connection.settimeout(None)
+        with self._guard:
+            self._lines[lease] = line
+        line.send(self._orders(lease) or orders)  # again: what changed before the line was listed
+        while (message := line.receive()) is not None:
+            self._told(lease, message)
+        with self._guard:
+            if self._lines.get(lease) is line:
+                del self._lines[lease]
+        line.close()
+
+
+class ChannelClient:
+    """The task's end. ``heard`` gets each message, on a thread of its own. Never raises."""
+
+    def __init__(self, address: tuple[str, int], token: str, lease: str, heard: Callable[[Message], None]) -> None:
+        self._line: _Line | None = None
+        try:
+            connection = socket.create_connection(address, timeout=_CONNECT_S)
+        except OSError as error:
+            _log.warning("no control channel; the lease runs to its deadline", error=str(error))
+            return
+        connection.settimeout(None)
+        self._line = _Line(connection)
+        self._line.send({"token": token, "lease": lease})
+        self._heard = heard
+        threading.Thread(target=self._listen, name="channel", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        if self._line is not None and not self._line.send(message):
+            self._line = None
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+    def _listen(self) -> None:
+        line = self._line
+        while line is not None and (message := line.receive()) is not None:
+            self._heard(message)

@@ -1,0 +1,103 @@
+"""Kafka clients of the job: librdkafka settings made from an endpoint. Secrets are resolved here, at the last moment.
+
+What the cluster's ``client`` settings say wins over our defaults, except where exactly-once depends on ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from mirror.lanes import Endpoint, LaneSpec
+from replication.references import resolve
+
+TRANSACTION_TIMEOUT_MS = 60_000
+_LARGEST_MESSAGE = 1_000_000_000
+
+_CONSUME = {
+    "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
+    "queued.max.messages.kbytes": 32_768,
+    "queued.min.messages": 100_000,
+    "fetch.wait.max.ms": 100,
+    "fetch.message.max.bytes": 4_194_304,
+    "check.crcs": True,
+}
+_PRODUCE = {
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 65_536,
+    "message.max.bytes": _LARGEST_MESSAGE,  # the target's own limit decides
+}
+_PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
+_CONSUMER_ONLY = ("fetch.", "queued.", "check.crcs")
+
+
+def _connection(endpoint: Endpoint, not_for: tuple[str, ...]) -> dict[str, Any]:
+    """Raises MissingReference for a secret that is not there."""
+    given = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(not_for)}
+    settings["bootstrap.servers"] = ",".join(endpoint.bootstrap_servers)
+    settings["logger"] = logging.getLogger("librdkafka")
+    settings.setdefault("reconnect.backoff.max.ms", 2_000)
+    return settings
+
+
+def _merged(ours: Mapping[str, Any], given: dict[str, Any], must: Mapping[str, Any]) -> dict[str, Any]:
+    return {**ours, **given, **must}
+
+
+def source_consumer(lane: LaneSpec) -> Consumer:
+    """Reads assigned partitions only; never commits, never resets an offset by itself."""
+    must = {
+        "group.id": lane.group,  # librdkafka wants one; nothing is ever committed at the source
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": lane.isolation,
+        "allow.auto.create.topics": False,
+        "receive.message.max.bytes": 2_000_000_000,
+    }
+    return Consumer(_merged(_CONSUME, _connection(lane.source, _PRODUCER_ONLY), must))
+
+
+def position_consumer(target: Endpoint, group: str) -> Consumer:
+    """Reads and commits the group's positions, never joins. read_committed makes OffsetFetch ask for stable ones."""
+    must = {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+    }
+    return Consumer(_merged({}, _connection(target, (*_PRODUCER_ONLY, *_CONSUMER_ONLY)), must))
+
+
+def target_producer(lane: LaneSpec, **more: Any) -> Producer:
+    """Idempotent for every flow; transactional for exactly-once flows, and then fencing once it is initialised."""
+    must: dict[str, Any] = {"enable.idempotence": True, "delivery.report.only.error": True, **more}
+    if lane.delivery == "exactly_once":
+        must |= {"transactional.id": lane.transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+    return Producer(_merged(_PRODUCE, _connection(lane.target, _CONSUMER_ONLY), must))
+
+
+def fencing_producer(target: Endpoint, transactional_id: str) -> Producer:
+    """Only for init_transactions, and the one transaction that resolves a flow's first start."""
+    must = {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+    return Producer(_merged({}, _connection(target, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)), must))
+
+
+def plain_producer(endpoint: Endpoint) -> Producer:
+    must = {"enable.idempotence": True, "compression.type": "lz4", "message.timeout.ms": 10_000}
+    return Producer(_merged({}, _connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)), must))
+
+
+def admin(endpoint: Endpoint) -> AdminClient:
+    return AdminClient(_connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)))

@@ -1,0 +1,206 @@
+"""What a Kafka error means for a lane: whose fault it is, and the condition a person reads."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror.lanes import Condition, LaneSpec, PartitionSpec
+
+
+class Fault(StrEnum):
+    """FENCED: another holder of the transactional.id. RECORD: the target refuses this record, and will again.
+    DENIED: the principal lacks a right. GONE: the topic is not there. AGAIN: worth another try."""
+
+    FENCED = "fenced"
+    RECORD = "record"
+    DENIED = "denied"
+    GONE = "gone"
+    AGAIN = "again"
+
+
+class SupersededError(Exception):
+    """A later application owns the flow; nothing may be written any more."""
+
+
+class RefusedError(Exception):
+    """The target refused records of one partition; the transaction was aborted.
+
+    ``offset`` is the source offset of the refused record, or None when a whole batch was refused and the record in it
+    is not known.
+    """
+
+    def __init__(self, target: str, partition: int, error: KafkaError, offset: int | None) -> None:
+        super().__init__(error.str())
+        self.target = target
+        self.partition = partition
+        self.error = error
+        self.offset = offset
+
+
+_FENCED = {
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+}
+_RECORD = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_MSG_SIZE,
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+}
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_GONE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+}
+
+
+def error_of(error: KafkaException) -> KafkaError:
+    return error.args[0]
+
+
+def classify(error: KafkaError) -> Fault:
+    code = error.code()
+    if code in _FENCED:
+        return Fault.FENCED
+    if code in _RECORD:
+        return Fault.RECORD
+    if code in _DENIED:
+        return Fault.DENIED
+    if code in _GONE:
+        return Fault.GONE
+    return Fault.AGAIN
+
+
+def target_refuses(spec: PartitionSpec, error: KafkaError, offset: int | None) -> Condition:
+    """The condition of a partition whose records the target does not take."""
+    where = f"{spec.topic}-{spec.partition}" + ("" if offset is None else f" at offset {offset}")
+    match classify(error):
+        case Fault.DENIED:
+            return Condition(
+                "permission_denied",
+                f"{where} is not copied: the target refuses writing {spec.target_topic}: {error.str()}",
+                f"Give the mirror's principal WRITE on {spec.target_topic} at the target; copying goes on by itself.",
+                spec.topic,
+                spec.partition,
+                stops=True,
+            )
+        case Fault.GONE:
+            return Condition(
+                "target_topic_missing",
+                f"{where} is not copied: {spec.target_topic} does not exist at the target: {error.str()}",
+                "Run reconciler apply, which creates it; copying goes on by itself.",
+                spec.topic,
+                spec.partition,
+                stops=True,
+            )
+        case _:
+            return Condition(
+                "record_refused",
+                f"{where} is not copied further: {spec.target_topic} refuses the record: {error.str()}",
+                f"Compare max.message.bytes, cleanup.policy and message.timestamp.* of {spec.target_topic} with the "
+                "source; once the target takes the record, copying goes on by itself.",
+                spec.topic,
+                spec.partition,
+                stops=True,
+            )
+
+
+def timestamp_zero(spec: PartitionSpec, offset: int) -> Condition:
+    return Condition(
+        "record_refused",
+        f"{spec.topic}-{spec.partition} is not copied further: the record at offset {offset} has timestamp 0, which "
+        "the record path cannot write (librdkafka takes 0 for now)",
+        "Let the partition's retention pass this record, or move the position behind it: kafka-consumer-groups "
+        f"--reset-offsets at the target, topic {spec.target_topic}:{spec.partition}, to offset {offset + 1}.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Condition:
+    """The source no longer has, or never had, the next record to copy. ``low`` and ``high`` are its ends."""
+    where = f"{spec.topic}-{spec.partition}"
+    reset = (
+        f"Accept it by moving the position: kafka-consumer-groups --reset-offsets at the target, topic "
+        f"{spec.target_topic}:{spec.partition}"
+    )
+    if position < low:
+        return Condition(
+            "source_retention_passed",
+            f"{where} is not copied further: the next record is offset {position} but the source begins at {low}: "
+            f"{low - position} offsets were deleted by retention before they were copied",
+            f"{reset}, to offset {low}, and give the source topic more retention.",
+            spec.topic,
+            spec.partition,
+            stops=True,
+        )
+    return Condition(
+        "source_truncated",
+        f"{where} is not copied further: the next record is offset {position} but the source ends at {high}: the log "
+        "was truncated (unclean leader election) or the topic was recreated, and the target holds records that the "
+        "source has lost",
+        f"Compare both topics. {reset}, to an offset between {low} and {high}.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
+    return Condition(
+        "source_topic_recreated",
+        f"{spec.topic}-{spec.partition} is not copied: the position belongs to a deleted topic of the same name (id "
+        f"{known}, now {spec.topic_id})",
+        f"Decide about the old records in {spec.target_topic}, then delete its position: kafka-consumer-groups "
+        f"--delete-offsets at the target, topic {spec.target_topic}; the new topic is then copied from its beginning.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def source_denied(topic: str, partition: int | None, error: KafkaError) -> Condition:
+    return Condition(
+        "permission_denied",
+        f"{topic} is not copied: the source refuses reading it: {error.str()}",
+        f"Give the mirror's principal READ on {topic} at the source; copying goes on by itself.",
+        topic,
+        partition,
+        stops=True,
+    )
+
+
+def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
+    todo = {
+        "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
+        f"{lane.source.cluster}; reconciler plan lists them. The lane is tried again by itself.",
+        "target_unreachable": f"Check {lane.target.cluster} ({', '.join(lane.target.bootstrap_servers)}). The lane is "
+        "tried again by itself.",
+        "secret_missing": "Set it where the Spark tasks run. The lane is tried again by itself.",
+    }
+    return Condition(
+        code,
+        f"lane {lane.lane} of {lane.flow} failed: {text}",
+        todo.get(code, "The lane is tried again by itself; if this stays, look into the task's log."),
+    )
+
+
+def target_silent(lane: LaneSpec) -> Condition:
+    return Condition(
+        "target_unreachable",
+        f"lane {lane.lane} of {lane.flow} waits for {lane.target.cluster}, which does not take records or commits",
+        f"Check {lane.target.cluster} ({', '.join(lane.target.bootstrap_servers)}); copying goes on by itself.",
+    )

@@ -1,0 +1,152 @@
+"""The seam of the copy: what a lane is given, what it tells while it copies, how it ends.
+
+A *lane* is a fixed hash slice of a flow's source partitions with one transactional.id. A *path* copies a lane:
+``record_path`` record by record with confluent-kafka, ``batch_path`` whole batches. Both are a ``CopyPath``.
+Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+def lane_of(topic: str, partition: int, lanes: int) -> int:
+    """The lane that owns a source partition: stable over processes, machines and releases."""
+    return zlib.crc32(f"{topic}\0{partition}".encode()) % lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One side of a flow. ``client`` holds librdkafka settings with secrets still as references."""
+
+    cluster: str
+    bootstrap_servers: tuple[str, ...]
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """One source partition to copy. ``topic_id`` is the source topic's id (base64 as Kafka prints it)."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """Who owns a flow: every application takes a higher number than it finds, and writes it into each position.
+
+    The higher claim wins (``application`` breaks a tie), so that two applications never fence each other in turns.
+    """
+
+    number: int = 0
+    application: str = ""
+
+
+NO_CLAIM = Claim()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    flow: str
+    lane: int
+    transactional_id: str
+    group: str
+    source: Endpoint
+    target: Endpoint
+    delivery: str
+    isolation: str
+    start_kind: str
+    start_timestamp_ms: int | None
+    partitions: tuple[PartitionSpec, ...]
+    claim: Claim = NO_CLAIM
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something a person must know. ``stops``: the partition is not copied until someone acts."""
+
+    code: str
+    text: str
+    todo: str
+    topic: str | None = None
+    partition: int | None = None
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset
+    (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
+    oldest record read but not committed, or None."""
+
+    topic: str
+    partition: int
+    position: int | None
+    end: int | None
+    records: int = 0
+    bytes: int = 0
+    waiting_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgress:
+    """A snapshot; ``records`` and ``bytes`` count from the beginning of this lease, committed only."""
+
+    flow: str
+    lane: int
+    partitions: tuple[PartitionProgress, ...]
+    conditions: tuple[Condition, ...] = ()
+    transactions: int = 0
+    path: str = "record"
+
+
+class LaneEnd(StrEnum):
+    """SUPERSEDED: another holder fenced this lane; never to be retried by this application at once."""
+
+    LEASE_OVER = "lease over"
+    STOPPED = "stopped"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    end: LaneEnd
+    progress: LaneProgress
+    error: str = ""
+
+
+class Control(Protocol):
+    """What a running lane asks of its lease."""
+
+    def stopping(self) -> bool:
+        """True: commit what is open and return."""
+        ...
+
+    def lease_over(self) -> bool:
+        """True: commit at the next good moment and return."""
+        ...
+
+    def partitions(self) -> tuple[PartitionSpec, ...]:
+        """The lane's partitions now; may grow, shrink or change while the lane runs."""
+        ...
+
+    def report(self, progress: LaneProgress) -> None:
+        """Hands a snapshot to the driver; cheap, may be called several times a second."""
+        ...
+
+
+class CopyPath(Protocol):
+    """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
+
+    Never raises for what can be told in a LaneReport. Never loses or doubles a record, whenever it is killed.
+    """
+
+    def __call__(self, lane: LaneSpec, control: Control) -> LaneReport: ...

@@ -1,0 +1,170 @@
+"""A lease on the worker's side: each of its lanes in a thread of its own, until stop, deadline or supersession."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mirror import channel, logs
+from mirror.lanes import (
+    CopyPath,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    LaneSpec,
+    PartitionProgress,
+    PartitionSpec,
+)
+from mirror.record_path import record_path
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 15.0
+_TELL_S = 0.25
+_log = logs.logger("lease")
+
+LaneKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSpec:
+    """What a Spark task is given. The lanes' partitions are a first idea; the channel brings the newest."""
+
+    name: str
+    lanes: tuple[LaneSpec, ...]
+    seconds: float
+    driver: tuple[str, int]
+    token: str
+    environment: str
+    mirror: str
+
+
+def choose_path(lane: LaneSpec) -> CopyPath:
+    """The seam for the whole-batch path."""
+    return record_path
+
+
+class LaneControl:
+    """A ``Control`` for one lane. Keeps counts over attempts, since each attempt counts from 0."""
+
+    def __init__(self, lane: LaneSpec, lease: LeaseState) -> None:
+        self._lease = lease
+        self.specs = lane.partitions
+        self.latest = LaneProgress(lane.flow, lane.lane, ())
+        self.changed = False
+        self._before: dict[tuple[str, int], tuple[int, int]] = {}
+        self._transactions_before = 0
+
+    def stopping(self) -> bool:
+        return self._lease.stop.is_set()
+
+    def lease_over(self) -> bool:
+        return self._lease.over.is_set() or time.monotonic() >= self._lease.deadline
+
+    def partitions(self) -> tuple[PartitionSpec, ...]:
+        return self.specs
+
+    def report(self, progress: LaneProgress) -> None:
+        partitions = tuple(self._with_before(p) for p in progress.partitions)
+        transactions = progress.transactions + self._transactions_before
+        self.latest = replace(progress, partitions=partitions, transactions=transactions)
+        self.changed = True
+
+    def attempt_over(self, report: LaneReport) -> LaneReport:
+        self.report(report.progress)
+        self._before |= {(p.topic, p.partition): (p.records, p.bytes) for p in self.latest.partitions}
+        self._transactions_before = self.latest.transactions
+        return replace(report, progress=self.latest)
+
+    def _with_before(self, p: PartitionProgress) -> PartitionProgress:
+        records, size = self._before.get((p.topic, p.partition), (0, 0))
+        return replace(p, records=p.records + records, bytes=p.bytes + size)
+
+
+class LeaseState:
+    """The two flags and the deadline that all lanes of a lease share."""
+
+    def __init__(self, seconds: float) -> None:
+        self.stop = threading.Event()
+        self.over = threading.Event()
+        self.deadline = time.monotonic() + seconds
+
+
+def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose_path) -> tuple[LaneReport, ...]:
+    """Blocks until every lane has ended; one report a lane, in the order of ``lease.lanes``."""
+    state = LeaseState(lease.seconds)
+    controls = {(lane.flow, lane.lane): LaneControl(lane, state) for lane in lease.lanes}
+    reports: dict[LaneKey, LaneReport] = {}
+
+    def heard(message: channel.Message) -> None:
+        for flow, lane, rows in message.get("lanes", ()):
+            control = controls.get((flow, lane))
+            if control is not None:
+                specs = channel.decode_specs(rows)
+                if specs != control.specs:
+                    control.specs = specs
+        if message.get("stop"):
+            state.stop.set()
+        if message.get("over"):
+            state.over.set()
+
+    line = channel.ChannelClient(lease.driver, lease.token, lease.name, heard)
+
+    def run(lane: LaneSpec) -> None:
+        key = (lane.flow, lane.lane)
+        reports[key] = run_lane(lane, controls[key], path_of(lane), lambda r: line.send(_told(r)))
+
+    threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        _tell(line, controls)
+        state.stop.wait(_TELL_S) if not state.stop.is_set() else time.sleep(0.05)
+    _tell(line, controls)
+    line.close()
+    return tuple(
+        reports.get((lane.flow, lane.lane))
+        or LaneReport(LaneEnd.FAILED, controls[lane.flow, lane.lane].latest, "the lane's thread died")
+        for lane in lease.lanes
+    )
+
+
+def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callable[[LaneReport], None]) -> LaneReport:
+    """Runs the path again after failures, with growing pauses, so that one bad lane costs the others nothing."""
+    pause = _FIRST_PAUSE_S
+    report = LaneReport(LaneEnd.LEASE_OVER, control.latest)
+    while not (control.stopping() or control.lease_over()):
+        if not control.partitions():
+            time.sleep(0.1)
+            continue
+        began = time.monotonic()
+        report = control.attempt_over(path(lane, control))
+        if report.end is not LaneEnd.FAILED:
+            break
+        _log.warning("lane failed, tried again", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
+        tell(report)
+        if time.monotonic() - began > 30:
+            pause = _FIRST_PAUSE_S
+        _sleep(pause * random.uniform(0.7, 1.3), control)  # noqa: S311  # no secret: spreads the tries
+        pause = min(_LONGEST_PAUSE_S, pause * 2)
+    tell(report)
+    return report
+
+
+def _sleep(seconds: float, control: LaneControl) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not (control.stopping() or control.lease_over()):
+        time.sleep(0.1)
+
+
+def _told(report: LaneReport) -> channel.Message:
+    return {"report": channel.encode_report(report)}
+
+
+def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
+    for control in controls.values():
+        if control.changed:
+            control.changed = False
+            line.send({"progress": channel.encode_progress(control.latest)})

@@ -1,0 +1,326 @@
+"""One lane while it is copied: its partitions, the hot loop, when to commit, what to tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mirror import clients, logs, positions, starts
+from mirror.delivery import Delivery, NoAnswerError
+from mirror.faults import (
+    Fault,
+    SupersededError,
+    classify,
+    position_lost,
+    source_denied,
+    target_silent,
+    timestamp_zero,
+    topic_recreated,
+)
+from mirror.lanes import Condition, Control, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
+from mirror.positions import Position
+
+_READ_AT_ONCE = 5_000
+_COMMIT_BYTES = 64 << 20
+_COMMIT_S = 2.0
+_SETTLE_S = 0.02  # a read that found nothing for this long ends a transaction
+_IDLE_S = 0.1
+_REPORT_S = 0.25
+_LEAVE_S = 15.0
+
+_log = logs.logger("record path")
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """One source partition on its way. ``committed`` is None until the target holds a position.
+
+    ``end`` is where the source said it ends; ``oldest_ms`` the timestamp of the oldest record read but not committed.
+    """
+
+    spec: PartitionSpec
+    source: TopicPartition
+    position: int
+    committed: int | None
+    leader_epoch: int = -1
+    dirty: bool = False
+    last: Message | None = None
+    oldest_ms: int | None = None
+    end: int | None = None
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What outlives one attempt of the lane: partitions that are stopped and why, the last snapshot, the counts."""
+
+    lane: LaneSpec
+    stopped: dict[tuple[str, int], tuple[PartitionSpec, Condition]] = field(default_factory=dict)
+    counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    transactions: int = 0
+    progress: LaneProgress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = LaneProgress(self.lane.flow, self.lane.lane, ())
+
+
+class RecordLane:
+    """Copies until the control says otherwise. Raises what ``record_path`` turns into the lane's end."""
+
+    def __init__(
+        self, lane: LaneSpec, control: Control, source: Consumer, group: Consumer, delivery: Delivery, tally: Tally
+    ) -> None:
+        self.lane = lane
+        self.control = control
+        self.source = source
+        self.group = group
+        self.delivery = delivery
+        self.tally = tally
+        self.tracks: dict[tuple[str, int], Track] = {}
+        self.dirty: list[Track] = []  # what the open transaction will move
+        self.known: tuple[PartitionSpec, ...] | None = None
+        self.opened_at: float | None = None  # monotonic start of the open transaction
+        self.leaving_since: float | None = None
+        self.reported_at = 0.0
+
+    def run(self) -> None:
+        while not (self.control.stopping() or self.control.lease_over()):
+            specs = self.control.partitions()
+            if specs is not self.known:
+                self._commit()
+                self._take(specs)
+                self.known = specs
+            self._step()
+            if time.monotonic() - self.reported_at > _REPORT_S + len(self.tracks) / 1000:
+                self._report()
+        self._commit()
+        self._report()
+
+    # partitions that come and go
+
+    def _take(self, specs: Sequence[PartitionSpec]) -> None:
+        wanted = {(spec.topic, spec.partition): spec for spec in specs}
+        for key, (spec, _) in list(self.tally.stopped.items()):
+            if wanted.get(key) != spec:
+                del self.tally.stopped[key]
+        gone = [key for key, track in self.tracks.items() if wanted.get(key) != track.spec]
+        for key in gone:
+            self._forget(key)
+        new = [spec for key, spec in wanted.items() if key not in self.tracks and key not in self.tally.stopped]
+        if new:
+            self._join(new)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self.source.incremental_unassign([self.tracks.pop(key).source])
+
+    def _join(self, new: Sequence[PartitionSpec]) -> None:
+        """Reads the positions, commits where each partition begins and who owns it now, then reads from there."""
+        found = positions.read(self.group, [(spec.target_topic, spec.partition) for spec in new])
+        if any(position.claim > self.lane.claim for position in found.values()):
+            raise SupersededError("another application has taken the flow")
+        fresh = [spec for spec in new if (spec.target_topic, spec.partition) not in found]
+        begin = starts.resolve(
+            clients.admin(self.lane.source),
+            fresh,
+            self.lane.start_kind,
+            self.lane.start_timestamp_ms,
+            self.lane.isolation,
+        )
+        assignment: list[TopicPartition] = []
+        for spec in new:
+            position = found.get((spec.target_topic, spec.partition))
+            if position is not None and position.topic_id not in ("", spec.topic_id):
+                self._stop(spec, topic_recreated(spec, position.topic_id))
+                continue
+            track = self._track(spec, position, begin)
+            self.tracks[spec.topic, spec.partition] = track
+            epoch: dict[str, int] = {} if track.leader_epoch < 0 else {"leader_epoch": track.leader_epoch}
+            assignment.append(TopicPartition(spec.topic, spec.partition, track.position, **epoch))
+        self._commit()
+        self.source.incremental_assign(assignment)
+
+    def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
+        here = TopicPartition(spec.topic, spec.partition)
+        if position is None:
+            track = Track(spec, here, begin[spec], None)
+            self._touch(track)
+            return track
+        track = Track(spec, here, position.offset, position.offset, position.leader_epoch)
+        if position.claim != self.lane.claim or positions.hour_now() - position.hour >= positions.RENEW_AFTER_HOURS:
+            self._touch(track)
+        return track
+
+    def _stop(self, spec: PartitionSpec, condition: Condition) -> None:
+        """The partition is not read any more; what it has in the open transaction is still committed."""
+        key = (spec.topic, spec.partition)
+        self.tally.stopped[key] = (spec, condition)
+        if key in self.tracks:
+            self._forget(key)
+
+    # the loop
+
+    def _step(self) -> None:
+        first = self.source.poll(_IDLE_S if self.opened_at is None else _SETTLE_S)
+        if first is None:
+            self._commit()
+            return
+        messages = [first, *self.source.consume(_READ_AT_ONCE - 1, 0)]
+        try:
+            self._carry(messages)
+        except KafkaException as error:
+            self.delivery.give_up(error)
+        if self.opened_at is None:
+            return
+        if (
+            (len(messages) < _READ_AT_ONCE and self._caught_up())
+            or time.monotonic() - self.opened_at >= _COMMIT_S
+            or sum(track.bytes for track in self.dirty) >= _COMMIT_BYTES
+        ):
+            self._commit()
+
+    def _carry(self, messages: Sequence[Message]) -> None:
+        produce, tracks, careful = self.delivery.producer.produce, self.tracks, self.delivery.careful
+        for message in messages:
+            if message.error() is not None:
+                self._notice(message)
+                continue
+            track = tracks.get((message.topic(), message.partition()))
+            if track is None:
+                continue
+            offset = message.offset()
+            stamp = message.timestamp()[1]
+            if stamp == 0:
+                self._stop(track.spec, timestamp_zero(track.spec, offset))
+                continue
+            if not track.dirty:
+                self._touch(track)
+            if track.last is None:
+                track.oldest_ms = stamp
+            value, key, spec = message.value(), message.key(), track.spec
+            send = partial(
+                produce, spec.target_topic, value, key, spec.partition, timestamp=stamp, headers=message.headers()
+            )
+            if careful:
+                send.keywords["on_delivery"] = partial(self.delivery.failures, offset=offset)
+            try:
+                send()
+            except BufferError:
+                self._make_room(send)
+            track.last = message
+            track.position = offset + 1
+            track.records += 1
+            track.bytes += (len(value) if value else 0) + (len(key) if key else 0)
+        self.delivery.producer.poll(0)
+
+    def _make_room(self, send: Callable[[], None]) -> None:
+        """The producer's queue is full: the target is slower than the source."""
+        while True:
+            self.delivery.producer.poll(0.05)
+            try:
+                send()
+                return
+            except BufferError:
+                if time.monotonic() - self.reported_at > _REPORT_S and not self._still_waiting():
+                    raise NoAnswerError from None
+
+    def _notice(self, message: Message) -> None:
+        """An event of the source that is not a record."""
+        error = message.error()
+        if error.fatal():
+            raise KafkaException(error)
+        track = self.tracks.get((message.topic(), message.partition()))
+        if track is None:
+            return
+        spec = track.spec
+        match error.code():
+            case KafkaError._PARTITION_EOF:
+                track.end = message.offset()
+                if track.end > track.position:  # control markers and aborted records lie between
+                    track.position = track.end
+                    self._touch(track)
+            case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE | KafkaError._LOG_TRUNCATION:
+                low, high = self.source.get_watermark_offsets(track.source, timeout=10.0)
+                self._stop(spec, position_lost(spec, track.position, low, high))
+            case _ if classify(error) is Fault.DENIED:
+                self._stop(spec, source_denied(spec.topic, spec.partition, error))
+            case _:
+                _log.warning("source", topic=spec.topic, partition=spec.partition, error=error.str())
+
+    # transactions
+
+    def _touch(self, track: Track) -> None:
+        """The track has something to commit; the first one opens the transaction."""
+        if self.opened_at is None:
+            self.delivery.begin()
+            self.opened_at = time.monotonic()
+        if not track.dirty:
+            track.dirty = True
+            self.dirty.append(track)
+
+    def _caught_up(self) -> bool:
+        return all(track.position >= self._source_end(track) for track in self.dirty)
+
+    def _source_end(self, track: Track) -> int:
+        """The high watermark of the last fetch; -1001 before the first."""
+        high: int = self.source.get_watermark_offsets(track.source, cached=True)[1]
+        return high
+
+    def _commit(self) -> None:
+        if self.opened_at is None:
+            return
+        hour = positions.hour_now()
+        moved = []
+        for track in self.dirty:
+            if track.last is not None:
+                track.leader_epoch = _epoch(track.last)
+            now = Position(track.position, track.spec.topic_id, track.leader_epoch, self.lane.claim, hour)
+            moved.append(positions.as_topic_partition(track.spec.target_topic, track.spec.partition, now))
+        self.delivery.commit(moved, self._still_waiting)
+        self.tally.transactions += 1
+        for track in self.dirty:
+            key = (track.spec.topic, track.spec.partition)
+            records, size = self.tally.counts.get(key, (0, 0))
+            self.tally.counts[key] = (records + track.records, size + track.bytes)
+            track.committed, track.records, track.bytes = track.position, 0, 0
+            track.dirty, track.last, track.oldest_ms = False, None, None
+        self.dirty.clear()
+        self.opened_at = None
+
+    def _still_waiting(self) -> bool:
+        """The target has not answered yet: tell it; once the lane should leave, wait only a little longer."""
+        self._report(target_silent(self.lane))
+        if not (self.control.stopping() or self.control.lease_over()):
+            return True
+        self.leaving_since = self.leaving_since or time.monotonic()
+        return time.monotonic() - self.leaving_since < _LEAVE_S
+
+    # what it tells
+
+    def _report(self, *more: Condition) -> None:
+        stopped = tuple(condition for _, condition in self.tally.stopped.values())
+        self.tally.progress = LaneProgress(
+            self.lane.flow,
+            self.lane.lane,
+            tuple(self._partition_progress(key, track) for key, track in self.tracks.items()),
+            (*stopped, *more),
+            self.tally.transactions,
+        )
+        self.control.report(self.tally.progress)
+        self.reported_at = time.monotonic()
+
+    def _partition_progress(self, key: tuple[str, int], track: Track) -> PartitionProgress:
+        records, size = self.tally.counts.get(key, (0, 0))
+        high = self._source_end(track)
+        at_end = track.end is not None and track.end >= track.position
+        end = track.end if at_end else (max(high, track.position) if high >= 0 else None)
+        return PartitionProgress(*key, track.committed, end, records, size, track.oldest_ms)
+
+
+def _epoch(message: Message) -> int:
+    epoch = message.leader_epoch()
+    return -1 if epoch is None else epoch

@@ -1,0 +1,169 @@
+"""The hand-over from the reconciler as frozen settings. Secrets stay references. Format: schemas/mirror.schema.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirror.lanes import Endpoint
+from replication.policy import TopicSelector, make_selector
+
+FORMAT_VERSION = 1
+MOST_LANES = 64
+
+
+class HandoverError(ValueError):
+    """The hand-over cannot be used: what is wrong and what to do, in one paragraph."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPlace:
+    cluster: Endpoint
+    topic: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """``start_timestamp_ms`` only with ``start_kind`` timestamp."""
+
+    name: str
+    fingerprint: str
+    source: Endpoint
+    target: Endpoint
+    topics: tuple[str, ...]
+    exclude_topics: tuple[str, ...]
+    naming_policy: str
+    naming_separator: str
+    delivery: str
+    isolation: str
+    start_kind: str
+    start_timestamp_ms: int | None
+    lanes: int
+
+    def selector(self) -> TopicSelector:
+        """Raises HandoverError for a pattern or policy that cannot be used."""
+        try:
+            return make_selector(
+                self.topics,
+                self.exclude_topics,
+                self.naming_policy,
+                self.naming_separator,
+                self.source.cluster,
+                self.target.cluster,
+            )
+        except (re.error, ValueError) as error:
+            raise HandoverError(
+                f"Flow {self.name}: {error}. Mend the flow's topics or naming and run apply."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    environment: str
+    mirror: str
+    fingerprint: str
+    parallelism: int
+    refresh_interval_ms: int
+    status_interval_ms: int
+    status: StatusPlace
+    flows: tuple[FlowSettings, ...]
+
+
+def parse(text: str) -> Settings:
+    """Raises HandoverError, which names the field."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply.") from error
+    version = given.get("format_version") if isinstance(given, dict) else None
+    if version != FORMAT_VERSION:
+        raise HandoverError(
+            f"The hand-over has format_version {version!r}; this mirror job reads {FORMAT_VERSION}. Reconciler and "
+            "mirror job come from different releases: install one release of both and run apply."
+        )
+    try:
+        return _settings(given)
+    except KeyError as error:
+        raise HandoverError(f"The hand-over lacks the field {error}. Write it again with reconciler apply.") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, HandoverError):
+            raise
+        raise HandoverError(f"The hand-over is malformed: {error}. Write it again with reconciler apply.") from error
+
+
+def _settings(given: Mapping[str, Any]) -> Settings:
+    _only(given, {"format_version", *Settings.__slots__}, "hand-over")
+    place = given["status"]
+    flows = tuple(_flow(flow) for flow in given["flows"])
+    if not flows:
+        raise HandoverError("The hand-over has no flows. Write it again with reconciler apply.")
+    twice = {flow.name for flow in flows if [f.name for f in flows].count(flow.name) > 1}
+    if twice:
+        raise HandoverError(f"The hand-over names a flow twice: {', '.join(sorted(twice))}.")
+    return Settings(
+        environment=str(given["environment"]),
+        mirror=str(given["mirror"]),
+        fingerprint=str(given["fingerprint"]),
+        parallelism=_at_least(given, "parallelism", 1),
+        refresh_interval_ms=_at_least(given, "refresh_interval_ms", 100),
+        status_interval_ms=_at_least(given, "status_interval_ms", 100),
+        status=StatusPlace(_endpoint(place["cluster"]), str(place["topic"]), str(place["key"])),
+        flows=flows,
+    )
+
+
+def _flow(given: Mapping[str, Any]) -> FlowSettings:
+    start, naming = given["start"], given["naming"]
+    lanes = _at_least(given, "lanes", 1)
+    if lanes > MOST_LANES:
+        raise HandoverError(f"Flow {given['name']} has {lanes} lanes; {MOST_LANES} is the limit.")
+    stamp = start.get("timestamp_ms")
+    kind = _one_of(start, "kind", ("earliest", "latest", "timestamp"))
+    if kind == "timestamp" and not isinstance(stamp, int):
+        raise HandoverError(f"Flow {given['name']} starts at a timestamp but start.timestamp_ms is {stamp!r}.")
+    return FlowSettings(
+        name=str(given["name"]),
+        fingerprint=str(given["fingerprint"]),
+        source=_endpoint(given["source"]),
+        target=_endpoint(given["target"]),
+        topics=tuple(map(str, given["topics"])),
+        exclude_topics=tuple(map(str, given["exclude_topics"])),
+        naming_policy=str(naming["policy"]),
+        naming_separator=str(naming["separator"]),
+        delivery=_one_of(given, "delivery", ("exactly_once", "at_least_once")),
+        isolation=_one_of(given, "isolation", ("read_committed", "read_uncommitted")),
+        start_kind=kind,
+        start_timestamp_ms=stamp if kind == "timestamp" else None,
+        lanes=lanes,
+    )
+
+
+def _endpoint(given: Mapping[str, Any]) -> Endpoint:
+    servers = tuple(map(str, given["bootstrap_servers"]))
+    if not servers:
+        raise HandoverError(f"Cluster {given['name']} has no bootstrap servers.")
+    return Endpoint(str(given["name"]), servers, {str(k): str(v) for k, v in given["client"].items()})
+
+
+def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    strange = sorted(set(given) - known)
+    if strange:
+        raise HandoverError(f"The {where} has fields this mirror job does not know: {', '.join(strange)}.")
+
+
+def _at_least(given: Mapping[str, Any], field: str, least: int) -> int:
+    value = given[field]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise HandoverError(f"The hand-over's {field} is {value!r}; it must be a whole number of at least {least}.")
+    return value
+
+
+def _one_of(given: Mapping[str, Any], field: str, words: tuple[str, ...]) -> str:
+    value = given[field]
+    if value not in words:
+        raise HandoverError(f"The hand-over's {field} is {value!r}; it must be one of {', '.join(words)}.")
+    return str(value)
