@@ -1,4 +1,4 @@
-"""The commands ``up``, ``down``, ``status`` and ``env`` as functions: what they did as values, and the values as text."""
+"""The commands ``up``, ``down``, ``status`` and ``env`` as functions: what they did as values; values as text."""
 
 from __future__ import annotations
 
