@@ -8,8 +8,8 @@ from typing import NoReturn, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from mirror import clients
-from mirror.faults import Fault, RefusedError, classify, error_of
+from mirror import clients, positions
+from mirror.faults import Fault, RefusedError, SupersededError, classify, error_of
 from mirror.lanes import LaneSpec
 
 _ROUND_S = 5.0
@@ -47,7 +47,7 @@ class Delivery(Protocol):
 
     def begin(self) -> None: ...
 
-    def commit(self, positions: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None: ...
+    def commit(self, moves: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None: ...
 
     def give_up(self, error: KafkaException) -> NoReturn:
         """After a failed produce: aborts, raises RefusedError when a record was the cause, else ``error``."""
@@ -68,7 +68,7 @@ class Transactional:
     def begin(self) -> None:
         self.producer.begin_transaction()
 
-    def commit(self, positions: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None:
+    def commit(self, moves: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None:
         """``waiting`` is asked after each round without an answer; False gives up and raises NoAnswerError.
 
         The position goes last: while records are refused it is never sent, and after it only EndTxn follows.
@@ -76,7 +76,7 @@ class Transactional:
         producer = self.producer
         try:
             member = self._group.consumer_group_metadata()
-            _patiently(lambda: producer.send_offsets_to_transaction(list(positions), member, _ROUND_S), waiting)
+            _patiently(lambda: producer.send_offsets_to_transaction(list(moves), member, _ROUND_S), waiting)
             _patiently(lambda: producer.commit_transaction(_ROUND_S), waiting)
         except KafkaException as error:
             self.give_up(error)
@@ -89,7 +89,8 @@ class Transactional:
 
 
 class AtLeastOnce:
-    """Idempotent produce, then the positions: a crash between the two repeats records."""
+    """Idempotent produce, then the positions: a crash between the two repeats records. Nothing fences here, so a later
+    application's claim is looked for before each commit."""
 
     def __init__(self, lane: LaneSpec, group: Consumer, careful: bool) -> None:
         self.careful = careful
@@ -97,18 +98,22 @@ class AtLeastOnce:
         more = {"batch.num.messages": 1} if careful else {}
         self.producer = clients.target_producer(lane, on_delivery=self.failures, **more)
         self._group = group
+        self._claim = lane.claim
 
     def begin(self) -> None:
         pass
 
-    def commit(self, positions: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None:
+    def commit(self, moves: Sequence[TopicPartition], waiting: Callable[[], bool]) -> None:
         while self.producer.flush(_ROUND_S):
             if not waiting():
                 raise NoAnswerError
         self.failures.raise_refusal()
         if self.failures.first is not None:
             raise KafkaException(self.failures.first[2])
-        _patiently(lambda: self._group.commit(offsets=list(positions), asynchronous=False), waiting)
+        held = positions.read(self._group, [(move.topic, move.partition) for move in moves])
+        if any(position.claim > self._claim for position in held.values()):
+            raise SupersededError("another application has taken the flow")
+        _patiently(lambda: self._group.commit(offsets=list(moves), asynchronous=False), waiting)
 
     def give_up(self, error: KafkaException) -> NoReturn:
         self.failures.raise_refusal()

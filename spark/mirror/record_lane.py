@@ -55,12 +55,22 @@ class Track:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """``position`` and ``end`` as far as they were known when it was stopped."""
+
+    spec: PartitionSpec
+    condition: Condition
+    position: int | None = None
+    end: int | None = None
+
+
 @dataclass(slots=True)
 class Tally:
     """What outlives one attempt of the lane: partitions that are stopped and why, the last snapshot, the counts."""
 
     lane: LaneSpec
-    stopped: dict[tuple[str, int], tuple[PartitionSpec, Condition]] = field(default_factory=dict)
+    stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     transactions: int = 0
     progress: LaneProgress = field(init=False)
@@ -105,8 +115,8 @@ class RecordLane:
 
     def _take(self, specs: Sequence[PartitionSpec]) -> None:
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
-        for key, (spec, _) in list(self.tally.stopped.items()):
-            if wanted.get(key) != spec:
+        for key, stopped in list(self.tally.stopped.items()):
+            if wanted.get(key) != stopped.spec:
                 del self.tally.stopped[key]
         gone = [key for key, track in self.tracks.items() if wanted.get(key) != track.spec]
         for key in gone:
@@ -158,9 +168,12 @@ class RecordLane:
     def _stop(self, spec: PartitionSpec, condition: Condition) -> None:
         """The partition is not read any more; what it has in the open transaction is still committed."""
         key = (spec.topic, spec.partition)
-        self.tally.stopped[key] = (spec, condition)
-        if key in self.tracks:
-            self._forget(key)
+        track = self.tracks.get(key)
+        if track is None:
+            self.tally.stopped[key] = Stopped(spec, condition)
+            return
+        self.tally.stopped[key] = Stopped(spec, condition, track.position, self._end(track))
+        self._forget(key)
 
     # the loop
 
@@ -302,23 +315,31 @@ class RecordLane:
     # what it tells
 
     def _report(self, *more: Condition) -> None:
-        stopped = tuple(condition for _, condition in self.tally.stopped.values())
+        counts = self.tally.counts
+        running = (
+            PartitionProgress(*key, track.committed, self._end(track), *counts.get(key, (0, 0)), track.oldest_ms)
+            for key, track in self.tracks.items()
+        )
+        stopped = (
+            PartitionProgress(*key, stop.position, stop.end, *counts.get(key, (0, 0)))
+            for key, stop in self.tally.stopped.items()
+        )
         self.tally.progress = LaneProgress(
             self.lane.flow,
             self.lane.lane,
-            tuple(self._partition_progress(key, track) for key, track in self.tracks.items()),
-            (*stopped, *more),
+            (*running, *stopped),
+            (*(stop.condition for stop in self.tally.stopped.values()), *more),
             self.tally.transactions,
         )
         self.control.report(self.tally.progress)
         self.reported_at = time.monotonic()
 
-    def _partition_progress(self, key: tuple[str, int], track: Track) -> PartitionProgress:
-        records, size = self.tally.counts.get(key, (0, 0))
+    def _end(self, track: Track) -> int | None:
+        """Where the source ends for us: exact (last stable offset) once we have been there, else the high watermark."""
+        if track.end is not None and track.end >= track.position:
+            return track.end
         high = self._source_end(track)
-        at_end = track.end is not None and track.end >= track.position
-        end = track.end if at_end else (max(high, track.position) if high >= 0 else None)
-        return PartitionProgress(*key, track.committed, end, records, size, track.oldest_ms)
+        return max(high, track.position) if high >= 0 else None
 
 
 def _epoch(message: Message) -> int:

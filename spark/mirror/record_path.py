@@ -17,7 +17,7 @@ from mirror import clients, positions
 from mirror.delivery import NoAnswerError, open_delivery
 from mirror.faults import Fault, RefusedError, SupersededError, classify, error_of, lane_failed, target_refuses
 from mirror.lanes import Condition, Control, LaneEnd, LaneProgress, LaneReport, LaneSpec
-from mirror.record_lane import RecordLane, Tally
+from mirror.record_lane import RecordLane, Stopped, Tally
 
 _LATER_CLAIM_PATIENCE_S = 5.0
 
@@ -55,7 +55,7 @@ def _learn(tally: Tally, control: Control, refusal: RefusedError) -> bool:
     for spec in control.partitions():
         if (spec.target_topic, spec.partition) == (refusal.target, refusal.partition):
             key = (spec.topic, spec.partition)
-            tally.stopped[key] = (spec, target_refuses(spec, refusal.error, refusal.offset))
+            tally.stopped[key] = Stopped(spec, target_refuses(spec, refusal.error, refusal.offset))
     return False
 
 

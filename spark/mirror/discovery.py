@@ -1,0 +1,183 @@
+"""Which source partitions each lane copies now, and which cannot be copied and why. Reads metadata, writes nothing.
+
+A failed read keeps what was known and says so; it never looks like an empty cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from mirror import clients
+from mirror.lanes import Condition, Endpoint, PartitionSpec, lane_of
+from mirror.settings import FlowSettings
+from replication.policy import TopicSelector
+
+_TIMEOUT_S = 15.0
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """``topic_id`` is empty when it was not asked for."""
+
+    partitions: int
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once."""
+
+    specs: tuple[PartitionSpec, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    topics: int = 0
+    complete: bool = False
+
+    def by_lane(self, lanes: int) -> Mapping[int, tuple[PartitionSpec, ...]]:
+        slices: dict[int, list[PartitionSpec]] = {lane: [] for lane in range(lanes)}
+        for spec in self.specs:
+            slices[lane_of(spec.topic, spec.partition, lanes)].append(spec)
+        return {lane: tuple(specs) for lane, specs in slices.items()}
+
+
+class Cluster(Protocol):
+    """Metadata of one cluster. Raises KafkaException or LookupError (a secret reference)."""
+
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Without the topics that are not there."""
+        ...
+
+
+class LiveCluster:
+    """The client is made at the first read, so that a missing secret is a failed read like any other."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._made: AdminClient | None = None
+
+    def _admin(self) -> AdminClient:
+        if self._made is None:
+            self._made = clients.admin(self._endpoint)
+        return self._made
+
+    def topics(self) -> Mapping[str, Topic]:
+        metadata = self._admin().list_topics(timeout=_TIMEOUT_S)
+        return {name: Topic(len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        wanted, found = sorted(names), {}
+        for first in range(0, len(wanted), _AT_ONCE):
+            asked = TopicCollection(wanted[first : first + _AT_ONCE])
+            for name, answer in self._admin().describe_topics(asked, request_timeout=_TIMEOUT_S).items():
+                try:
+                    found[name] = str(answer.result().topic_id)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+        return found
+
+
+def discover(
+    flow: FlowSettings, selector: TopicSelector, source: Cluster, target: Cluster, before: Discovered
+) -> Discovered:
+    """One look at both clusters. ``before`` is the answer that stands when one of them cannot be read."""
+    try:
+        listed = source.topics()
+        names = [name for name in listed if selector.why_not(name) is None]
+        ids = source.topic_ids(names)
+    except (KafkaException, LookupError) as error:
+        return _unread(before, _unreachable("source_unreachable", flow.source, error))
+    try:
+        there = target.topics()
+    except (KafkaException, LookupError) as error:
+        return _unread(before, _unreachable("target_unreachable", flow.target, error))
+    matched = {name: Topic(listed[name].partitions, ids[name]) for name in sorted(names) if name in ids}
+    return _compare(flow, selector, matched, there, before)
+
+
+def _compare(
+    flow: FlowSettings,
+    selector: TopicSelector,
+    matched: Mapping[str, Topic],
+    there: Mapping[str, Topic],
+    before: Discovered,
+) -> Discovered:
+    specs: list[PartitionSpec] = []
+    conditions: list[Condition] = []
+    for name, topic in matched.items():
+        remote = selector.remote_name(name)
+        target = there.get(remote)
+        if target is None:
+            conditions.append(_missing(flow, name, remote, topic.partitions))
+            continue
+        if target.partitions < topic.partitions:
+            conditions.append(_smaller(flow, name, remote, topic.partitions, target.partitions))
+        count = min(topic.partitions, target.partitions)
+        specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
+    for name in sorted({spec.topic for spec in before.specs} - matched.keys()):
+        conditions.append(_deleted(flow, name, selector.remote_name(name)))
+    conditions += [
+        c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, matched, there, selector)
+    ]
+    return Discovered(tuple(specs), tuple(conditions), len(matched), complete=True)
+
+
+def _still_gone(
+    condition: Condition, matched: Mapping[str, Topic], there: Mapping[str, Topic], selector: TopicSelector
+) -> bool:
+    """Told until the topic is back or its remote topic is gone as well."""
+    name = condition.topic or ""
+    return name not in matched and selector.remote_name(name) in there
+
+
+def _unread(before: Discovered, condition: Condition) -> Discovered:
+    kept = tuple(c for c in before.conditions if c.code not in ("source_unreachable", "target_unreachable"))
+    return replace(before, conditions=(*kept, condition))
+
+
+def _unreachable(code: str, endpoint: Endpoint, error: Exception) -> Condition:
+    why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+    servers = ", ".join(endpoint.bootstrap_servers)
+    return Condition(
+        code,
+        f"{endpoint.cluster} ({servers}) cannot be read: {why}; the partitions known before stay as they are",
+        f"Check that {servers} can be reached from the Spark driver and that its credentials are right.",
+    )
+
+
+def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
+    return Condition(
+        "target_topic_missing",
+        f"{topic} ({partitions} partitions at {flow.source.cluster}) is not copied: {remote} does not exist at "
+        f"{flow.target.cluster}",
+        "Run reconciler apply, which creates it; copying starts by itself.",
+        topic,
+        stops=True,
+    )
+
+
+def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int) -> Condition:
+    return Condition(
+        "target_topic_smaller",
+        f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "
+        f"partitions {have} to {wanted - 1} are not copied",
+        "Run reconciler apply, which adds the partitions; copying starts by itself.",
+        topic,
+        stops=True,
+    )
+
+
+def _deleted(flow: FlowSettings, topic: str, remote: str) -> Condition:
+    return Condition(
+        "source_topic_deleted",
+        f"{topic} was deleted at {flow.source.cluster}; what was copied stays in {remote} at {flow.target.cluster}",
+        f"Delete {remote} too if it is not wanted (a tombstone in the topology), or create {topic} again.",
+        topic,
+    )

@@ -1,0 +1,224 @@
+"""Leases on Spark: each is one job with one task, submitted from its own driver thread and given again when it ends."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from mirror import channel, logs
+from mirror.board import Board
+from mirror.lanes import Claim, LaneEnd, LaneSpec
+from mirror.lease_task import LeaseSpec, run_lease
+from mirror.packing import LaneKey, best_move, pack
+from mirror.settings import FlowSettings, Settings
+from replication.names import position_group, transactional_id
+
+LEASE_S = 60.0
+_LONGEST_PAUSE_S = 10.0
+_log = logs.logger("leases")
+
+
+def lane_spec(flow: FlowSettings, lane: int, claim: Claim) -> LaneSpec:
+    """Without partitions. The start is earliest: any other start was committed when the flow was taken over."""
+    return LaneSpec(
+        flow=flow.name,
+        lane=lane,
+        transactional_id=transactional_id(flow.name, lane),
+        group=position_group(flow.name),
+        source=flow.source,
+        target=flow.target,
+        delivery=flow.delivery,
+        isolation=flow.isolation,
+        start_kind="earliest",
+        start_timestamp_ms=None,
+        partitions=(),
+        claim=claim,
+    )
+
+
+def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
+    """What the Spark UI shows: ``lease 1: orders lanes 0-3, payments lane 2``."""
+    flows: dict[str, list[int]] = {}
+    for lane in lanes:
+        flows.setdefault(lane.flow, []).append(lane.lane)
+    parts = [f"{flow} lane{'s' if len(n) > 1 else ''} {','.join(map(str, sorted(n)))}" for flow, n in flows.items()]
+    return f"lease {slot}: {', '.join(parts)}"
+
+
+class Leases:
+    """Keeps ``parallelism`` leases running. Flows join when they have been taken over.
+
+    ``superseded`` is called once a lane has learned that a later application owns its flow.
+    """
+
+    def __init__(
+        self, context: Any, settings: Settings, board: Board, host: str, superseded: Callable[[str], None]
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._board = board
+        self._superseded = superseded
+        self._host = host
+        self._guard = threading.Condition()
+        self._stopping = False
+        self._lanes: dict[LaneKey, LaneSpec] = {}
+        self._placed: dict[LaneKey, int] = {}
+        self._running: dict[str, tuple[LaneKey, ...]] = {}
+        self._server = channel.ChannelServer(host, self._orders, self._told)
+        self._threads = [
+            threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
+            for slot in range(settings.parallelism)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, flow: FlowSettings, claim: Claim) -> None:
+        """The flow's lanes are placed; leases that gain some are ended, to be given again with them."""
+        with self._guard:
+            for lane in range(flow.lanes):
+                self._lanes[flow.name, lane] = lane_spec(flow, lane, claim)
+            before = dict(self._placed)
+            fresh = {key: load for key, load in self._board.loads().items() if key in self._lanes}
+            self._placed = {**pack(fresh, self._settings.parallelism), **before}
+            gained = {slot for key, slot in self._placed.items() if key not in before}
+            over = [name for name in self._running if _slot_of(name) in gained]
+            self._guard.notify_all()
+        for name in over:
+            self._server.send(name, {"over": True})
+
+    def partitions_changed(self) -> None:
+        """Running leases get their lanes' partitions as the board has them now."""
+        with self._guard:
+            running = dict(self._running)
+        for name, lanes in running.items():
+            self._server.send(name, {"lanes": self._rows(lanes)})
+
+    def stop(self, patience_s: float) -> bool:
+        """Asks every lease to commit and leave. False when some had to be cancelled."""
+        with self._guard:
+            self._stopping = True
+            running = list(self._running)
+            self._guard.notify_all()
+        for name in running:
+            self._server.send(name, {"stop": True})
+        give_up = time.monotonic() + patience_s
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, give_up - time.monotonic()))
+        graceful = not any(thread.is_alive() for thread in self._threads)
+        if not graceful:
+            _log.warning("leases did not end in time and are cancelled", seconds=patience_s)
+            self._context.cancelAllJobs()
+        self._server.close()
+        return graceful
+
+    # one slot
+
+    def _keep(self, slot: int) -> None:
+        pause, number = 0.5, 0
+        while (mine := self._wait_for_lanes(slot)) is not None:
+            number += 1
+            if self._lease(slot, number, mine):
+                pause = 0.5
+                self._rebalance()
+                continue
+            with self._guard:
+                self._guard.wait_for(lambda: self._stopping, timeout=pause)
+            pause = min(_LONGEST_PAUSE_S, pause * 2)
+
+    def _wait_for_lanes(self, slot: int) -> tuple[LaneKey, ...] | None:
+        with self._guard:
+            while not self._stopping:
+                mine = tuple(key for key, place in self._placed.items() if place == slot)
+                if mine:
+                    return mine
+                self._guard.wait()
+            return None
+
+    def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
+        """One Spark job. False when Spark lost it: its worker died or could not be started."""
+        name = f"{slot}.{number}"
+        lanes = tuple(replace(self._lanes[key], partitions=self._board.specs(key)) for key in mine)
+        seconds = LEASE_S * (random.uniform(0.5, 1.0) if number == 1 else 1.0)  # noqa: S311  # leases take turns
+        spec = LeaseSpec(
+            name,
+            lanes,
+            seconds,
+            (self._host, self._server.port),
+            self._server.token,
+            self._settings.environment,
+            self._settings.mirror,
+        )
+        for key in mine:
+            self._board.lease_begins(key)
+        with self._guard:
+            if self._stopping:
+                return True
+            self._running[name] = mine
+        try:
+            self._context.setJobGroup(f"lease-{slot}", describe(slot, lanes))
+            self._context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
+            reports = self._context.parallelize([spec], 1).mapPartitions(_in_task).collect()
+        except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
+            if not self._stopping:
+                _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
+            return False
+        finally:
+            with self._guard:
+                del self._running[name]
+        for report in reports:
+            self._board.report(report)
+            if report.end is LaneEnd.SUPERSEDED:
+                self._superseded(report.error)
+        return True
+
+    def _rebalance(self) -> None:
+        with self._guard:
+            move = best_move(self._placed, self._board.loads(), self._settings.parallelism)
+            if move is None or self._stopping:
+                return
+            self._placed[move.lane] = move.destination
+            touched = [name for name in self._running if _slot_of(name) in (move.origin, move.destination)]
+            self._guard.notify_all()
+        _log.info("lane moved", flow=move.lane[0], lane=move.lane[1], origin=move.origin, destination=move.destination)
+        for name in touched:
+            self._server.send(name, {"over": True})
+
+    # the channel
+
+    def _orders(self, lease: str) -> channel.Message | None:
+        with self._guard:
+            lanes, stop = self._running.get(lease), self._stopping
+        return None if lanes is None else {"lanes": self._rows(lanes), **({"stop": True} if stop else {})}
+
+    def _rows(self, lanes: tuple[LaneKey, ...]) -> list[list[Any]]:
+        return [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes]
+
+    def _told(self, _lease: str, message: channel.Message) -> None:
+        if "progress" in message:
+            self._board.progress(channel.decode_progress(message["progress"]))
+        if "report" in message:
+            report = channel.decode_report(message["report"])
+            if report.end is LaneEnd.SUPERSEDED:
+                self._superseded(report.error)
+
+
+def _slot_of(lease: str) -> int:
+    return int(lease.partition(".")[0])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _in_task(specs: Any) -> Any:
+    for spec in specs:
+        logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
+        yield from run_lease(spec)

@@ -1,0 +1,149 @@
+"""The status record (schemas/status.schema.json), written to a compacted topic on the status cluster.
+
+The reconciler creates that topic. While it is missing or its cluster does not answer, copying goes on and the log says
+so once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+
+from mirror import clients, logs
+from mirror.board import FlowView
+from mirror.lanes import Condition
+from mirror.settings import Settings, StatusPlace
+
+FORMAT_VERSION = 1
+_log = logs.logger("status")
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Who writes: one run of the job."""
+
+    application_id: str
+    started_at_ms: int
+    host: str
+    pid: int
+
+
+def record(
+    settings: Settings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
+) -> Mapping[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "environment": settings.environment,
+        "mirror": settings.mirror,
+        "state": state,
+        **({"detail": detail} if detail else {}),
+        "application_id": who.application_id,
+        "fingerprint": settings.fingerprint,
+        "started_at_ms": who.started_at_ms,
+        "updated_at_ms": now_ms,
+        "status_interval_ms": settings.status_interval_ms,
+        "host": who.host,
+        "pid": who.pid,
+        "flows": {view.settings.name: _flow(view, state) for view in flows},
+    }
+
+
+def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
+    return {
+        "fingerprint": view.settings.fingerprint,
+        "state": _flow_state(view, state),
+        "lanes": view.settings.lanes,
+        "topics": view.topics,
+        "partitions": view.partitions,
+        "records_total": view.records_total,
+        "records_per_second": view.records_per_second,
+        "bytes_per_second": view.bytes_per_second,
+        "records_lag": view.records_lag,
+        "seconds_lag": view.seconds_lag,
+        "conditions": [_condition(condition, since) for condition, since in view.conditions],
+    }
+
+
+def _flow_state(view: FlowView, state: str) -> str:
+    if state in ("stopped", "superseded", "failed"):
+        return "stopped"
+    if any(condition.stops for condition, _ in view.conditions):
+        return "degraded"
+    return "running" if view.running else "starting"
+
+
+def _condition(condition: Condition, since_ms: int) -> Mapping[str, Any]:
+    place: dict[str, Any] = {}
+    if condition.topic is not None:
+        place["topic"] = condition.topic
+    if condition.partition is not None:
+        place["partition"] = condition.partition
+    return {
+        "code": condition.code,
+        **place,
+        "text": condition.text,
+        "todo": condition.todo,
+        "since_ms": since_ms,
+        "stops": condition.stops,
+    }
+
+
+class StatusWriter:
+    """Writes records and never raises. One thread uses it at a time."""
+
+    def __init__(self, place: StatusPlace) -> None:
+        self._place = place
+        self._producer: Producer | None = None
+        self._complained = ""
+
+    def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
+        """True when the record stands."""
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        try:
+            producer = self._ready()
+            value = json.dumps(content, separators=(",", ":"))
+            producer.produce(self._place.topic, value, self._place.key, on_delivery=delivered)
+            waiting = producer.flush(patience_s)
+        except (KafkaException, LookupError, BufferError) as error:
+            self._complain(str(error))
+            return False
+        if waiting or failures:
+            self._complain(failures[0].str() if failures else "no answer")
+            return False
+        self._complained = ""
+        return True
+
+    def _ready(self) -> Producer:
+        """The topic is looked for first: producing to a missing one might create it with the broker's defaults."""
+        if self._producer is None:
+            admin = clients.admin(self._place.cluster)
+            asked = admin.describe_topics(TopicCollection([self._place.topic]), request_timeout=10.0)
+            asked[self._place.topic].result()
+            self._producer = clients.plain_producer(self._place.cluster)
+        return self._producer
+
+    def _complain(self, why: str) -> None:
+        self._producer = None
+        if why != self._complained:
+            self._complained = why
+            _log.warning(
+                "the status record cannot be written; records are copied all the same",
+                topic=self._place.topic,
+                cluster=self._place.cluster.cluster,
+                why=why,
+                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+            )
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

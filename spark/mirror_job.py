@@ -1,0 +1,98 @@
+"""spark-submit entry of the mirror job: ``mirror_job.py --handover FILE --run-dir DIR``.
+
+Exit codes: 0 stopped on request (SIGTERM, SIGINT or a file ``stop`` in the run directory), 3 superseded by another
+application, 1 failed, with one paragraph on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from mirror import logs
+from mirror.driver import Driver, Exit, Outcome
+from mirror.settings import HandoverError, Settings, parse
+from mirror.status import Application, now_ms
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="mirror_job.py", description="Copies records between Kafka clusters.")
+    parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote")
+    parser.add_argument(
+        "--run-dir", type=Path, required=True, help="gets driver.json; a file `stop` in it ends the job"
+    )
+    given = parser.parse_args(arguments)
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    try:
+        settings = parse(given.handover.read_text(encoding="utf-8"))
+        for flow in settings.flows:
+            flow.selector()
+        given.run_dir.mkdir(parents=True, exist_ok=True)
+    except (HandoverError, OSError) as error:
+        return _failed(str(error))
+    logs.configure(environment=settings.environment, mirror=settings.mirror)
+    outcome = _run(settings, given.run_dir, asked)
+    logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
+    return int(outcome.code)
+
+
+def _run(settings: Settings, run_dir: Path, asked: threading.Event) -> Outcome:
+    started = now_ms()
+    session = _session(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
+        signal.signal(number, lambda *_: asked.set())
+    try:
+        context = session.sparkContext
+        who = Application(context.applicationId, started, socket.gethostname(), os.getpid())
+        _write_driver_file(run_dir, who)
+        local = context.master.startswith("local")
+        host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
+        return Driver(context, settings, who, host).run(lambda: asked.is_set() or (run_dir / "stop").exists())
+    finally:
+        session.stop()
+
+
+def _session(settings: Settings) -> Any:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.appName(f"mirror {settings.environment}/{settings.mirror}")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.speculation", "false")
+        .config("spark.port.maxRetries", "100")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _write_driver_file(run_dir: Path, who: Application) -> None:
+    content = {
+        "pid": who.pid,
+        "host": who.host,
+        "application_id": who.application_id,
+        "started_at_ms": who.started_at_ms,
+    }
+    draft = run_dir / "driver.json.new"
+    draft.write_text(json.dumps(content), encoding="utf-8")
+    draft.replace(run_dir / "driver.json")
+
+
+def _failed(text: str) -> int:
+    sys.stderr.write(f"The mirror job cannot run: {text}\n")
+    return int(Exit.FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
