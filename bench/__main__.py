@@ -1,0 +1,157 @@
+"""``python -m bench``: measures the mirror beside MirrorMaker 2 and prints a table. ``make bench`` runs it as it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from bench.clusters import PORT, clusters
+from bench.cpu import adopt_orphans
+from bench.figures import DATA_SETS, BenchError, Clusters, Copied, Failed, Latency, Result, System
+from bench.latency import CASE as LATENCY
+from bench.latency import Trickle, latency
+from bench.load import load
+from bench.measure import copy
+from bench.mm2 import MirrorMaker2, Tuning
+from bench.ours import Reconciler, Shape
+from bench.report import as_json, markdown, tables
+from reconciler.errors import ReconcilerError
+from sandbox.places import ROOT, STATE
+
+CASES = (*DATA_SETS, LATENCY)
+OUT = STATE / "bench"
+SAVED = ROOT / "bench" / "results"
+console = Console()
+
+
+def systems() -> dict[str, System]:
+    """By the short names of ``--systems``."""
+    return {
+        "mm2": MirrorMaker2(Tuning.DEFAULT),
+        "mm2-tuned": MirrorMaker2(Tuning.TUNED),
+        "mm2-exactly-once": MirrorMaker2(Tuning.EXACTLY_ONCE),
+        "ours": Reconciler(),
+        "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
+    }
+
+
+def chosen(text: str, known: Sequence[str], what: str) -> list[str]:
+    """``text`` is a comma-separated list or ``all``. Ends the program for an unknown name."""
+    names = list(known) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise typer.BadParameter(f"unknown {what} {', '.join(unknown)}. Known: {', '.join(known)}, all.")
+    return names
+
+
+def turns(names: Sequence[str], repeat: int, alternate: bool) -> Iterator[tuple[int, str]]:
+    """(repeat, system): every system once a round; every second round backwards when ``alternate``."""
+    for round_number in range(repeat):
+        yield from ((round_number, name) for name in (names[::-1] if alternate and round_number % 2 else names))
+
+
+def say(result: Result) -> None:
+    match result:
+        case Copied():
+            word = "" if result.verified else "  [red]the copy is NOT equal[/red]"
+            console.print(
+                f"  {result.system}: {result.records_per_s:,.0f} records/s, {result.records_per_cpu_s:,.0f} per "
+                f"CPU-second, start {result.start_s:.1f} s, copy {result.copy_s:.1f} s{word}"
+            )
+        case Latency():
+            console.print(
+                f"  {result.system}: p50 {result.p50_ms:.1f} ms, p99 {result.p99_ms:.1f} ms, lost {result.lost}"
+            )
+        case Failed():
+            console.print(f"  [red]{result.system} failed[/red]: {result.reason}", markup=True)
+
+
+def measure(
+    found: Clusters, cases: Sequence[str], order: Sequence[tuple[int, str]], records: int | None, trickle: Trickle
+) -> list[Result]:
+    """Every case with every system, one after the other on the same clusters and the same data."""
+    known, results = systems(), list[Result]()
+    for case in cases:
+        loaded = None
+        if case != LATENCY:
+            data = DATA_SETS[case]
+            loaded = load(data, records or data.default_records, found.source, OUT / "loaded.json", console.print)
+        console.print(f"[bold]{case}[/bold]")
+        for repeat, name in order:
+            system = known[name]
+            result = copy(system, case, loaded, found, repeat) if loaded else latency(system, found, trickle, repeat)
+            say(result)
+            results.append(result)
+    return results
+
+
+def show(results: Sequence[Result]) -> None:
+    for table in tables(results):
+        shown = RichTable(title=table.title, title_justify="left")
+        for number, name in enumerate(table.head):
+            shown.add_column(name, justify="left" if number < 2 else "right")
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown)
+
+
+def write(results: Sequence[Result], save: bool) -> None:
+    when = time.strftime("%Y-%m-%dT%H%M%S")
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"{when}.json").write_text(as_json(results, when))
+    console.print(f"Written: {OUT / f'{when}.json'}")
+    if save:
+        SAVED.mkdir(exist_ok=True)
+        (SAVED / f"{when}.json").write_text(as_json(results, when))
+        (SAVED / f"{when}.md").write_text(markdown(results))
+        console.print(f"Saved: {SAVED / f'{when}.json'} and .md")
+
+
+def main(
+    cases: Annotated[str, typer.Option(help=f"Comma-separated, or all: {', '.join(CASES)}.")] = "1kb-lz4",
+    systems_: Annotated[
+        str, typer.Option("--systems", help=f"Comma-separated, or all: {', '.join(systems())}.")
+    ] = "mm2-tuned,mm2-exactly-once,ours",
+    records: Annotated[
+        int | None, typer.Option(min=8, help="Records of each case; by default as fits the case.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds; the table shows median, least and most.")] = 1,
+    alternate: Annotated[bool, typer.Option(help="Every second round in the opposite order.")] = True,
+    latency_seconds: Annotated[float, typer.Option(min=1, help="How long the trickle is measured.")] = 40.0,
+    port: Annotated[int, typer.Option(help="First of a block of 100 ports for the two brokers.")] = PORT,
+    keep: Annotated[bool, typer.Option(help="Leave the brokers up.")] = False,
+    save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
+) -> None:
+    """Copies the same records with MirrorMaker 2 and with the Spark mirror, and compares CPU, speed and latency.
+
+    CPU is that of every process of a system from the first record at the target to the last; brokers are listed apart.
+    """
+    names = chosen(systems_, list(systems()), "system")
+    wanted = chosen(cases, CASES, "case")
+    if not Path("/proc/self/stat").exists():
+        console.print("bench reads CPU time from /proc, which only Linux has. Run it in a container or on Linux.")
+        raise typer.Exit(1)
+    adopt_orphans()
+    try:
+        with clusters(port, keep, console.print) as found:
+            order = list(turns(names, repeat, alternate))
+            results = measure(found, wanted, order, records, Trickle(seconds=latency_seconds))
+    except (BenchError, ReconcilerError) as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(1) from None
+    show(results)
+    write(results, save)
+    if any(isinstance(r, Failed) or (isinstance(r, Copied) and not r.verified) for r in results):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "bench"
+    typer.run(main)

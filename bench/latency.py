@@ -1,0 +1,167 @@
+"""A trickle through a mirror: how long from produce at the source to a read_committed reader at the target."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from bench.cpu import Usage
+from bench.figures import BenchError, Clusters, Failed, Latency, Run, System
+from bench.measure import START_LIMIT_S, fresh_run, started
+from bench.topics import create_topic, delete_topics, partition_count
+
+CASE = "latency"
+PARTITIONS = 8
+SETTLE_S = 5.0
+_STAMP = struct.Struct(">qq")
+
+
+@dataclass(frozen=True, slots=True)
+class Trickle:
+    """``seconds`` are measured, after the first record arrived and ``warm_s`` more have passed."""
+
+    rate: int = 500
+    warm_s: float = 10.0
+    seconds: float = 40.0
+    value_bytes: int = 200
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """Nearest rank; ``ordered`` ascending and not empty."""
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
+
+
+class Source(threading.Thread):
+    """Produces at a steady rate, one record at a time, until told to stop. ``sent`` counts from 0 without gaps."""
+
+    def __init__(self, bootstrap: str, topic: str, trickle: Trickle) -> None:
+        super().__init__(name="trickle", daemon=True)
+        self.topic = topic
+        self.trickle = trickle
+        self.sent = 0
+        self.over = threading.Event()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
+
+    def run(self) -> None:
+        padding = bytes(self.trickle.value_bytes - _STAMP.size)
+        began = time.monotonic()
+        while not self.over.is_set():
+            pause = began + self.sent / self.trickle.rate - time.monotonic()
+            if pause > 0:
+                self._producer.poll(pause)
+                continue
+            value = _STAMP.pack(self.sent, time.monotonic_ns()) + padding
+            self._producer.produce(self.topic, value, partition=self.sent % PARTITIONS)
+            self.sent += 1
+        self._producer.flush(30)
+
+
+class Reader:
+    """The consumer at the target. ``delays`` maps a record's number to milliseconds; a second copy is ``doubled``."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self.delays: dict[int, float] = {}
+        self.doubled = 0
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._assigned = False
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "bench-latency",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+            }
+        )
+
+    def read(self, seconds: float) -> None:
+        """Reads for about ``seconds``; waits for the topic where it does not exist yet."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if not self._assigned and not self._assign():
+                time.sleep(min(0.1, left))
+                continue
+            for message in self._consumer.consume(100, min(0.002, left)):
+                now = time.monotonic_ns()
+                if message.error() is not None:
+                    raise BenchError(f"{self.topic} could not be read: {message.error()}")
+                number, produced = _STAMP.unpack_from(message.value() or b"")
+                self.doubled += number in self.delays
+                self.delays.setdefault(number, (now - produced) / 1e6)
+
+    def _assign(self) -> bool:
+        self._assigned = partition_count(self._admin, self.topic) == PARTITIONS
+        if self._assigned:
+            self._consumer.assign([TopicPartition(self.topic, index, 0) for index in range(PARTITIONS)])
+        return self._assigned
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def latency(system: System, clusters: Clusters, trickle: Trickle, repeat: int) -> Latency | Failed:
+    """Runs the trickle through ``system`` once. What goes wrong is told in ``Failed``."""
+    admin = AdminClient({"bootstrap.servers": clusters.source})
+    topic = f"trickle-{time.time_ns() // 1_000_000}"
+    create_topic(admin, topic, PARTITIONS, {"retention.ms": "-1"})
+    try:
+        with fresh_run(clusters, topic) as run:
+            return _latency(system, run, trickle, repeat)
+    except BenchError as error:
+        return Failed(CASE, system.name, repeat, str(error))
+    finally:
+        delete_topics(admin, [topic])
+
+
+def _latency(system: System, run: Run, trickle: Trickle, repeat: int) -> Latency:
+    source = Source(run.clusters.source, run.topic, trickle)
+    reader = Reader(run.clusters.target, run.remote_topic)
+    try:
+        with started(system, run) as tree:
+            source.start()
+            _wait_first(system, run, reader)
+            reader.read(trickle.warm_s)
+            first, before = source.sent, tree.sample()
+            reader.read(trickle.seconds)
+            last, after = source.sent, tree.sample()
+            source.over.set()
+            reader.read(SETTLE_S)
+    finally:
+        source.over.set()
+        reader.close()
+    return _figures(system, repeat, reader, range(first, last), after.since(before), trickle.seconds)
+
+
+def _wait_first(system: System, run: Run, reader: Reader) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while not reader.delays:
+        reader.read(1.0)
+        if (log := system.alive(run)) is not None:
+            raise BenchError(f"{system.name} ended before the first record:\n{log}")
+        if time.monotonic() > deadline:
+            raise BenchError(f"{system.name}: no record in {START_LIMIT_S:.0f} s")
+
+
+def _figures(system: System, repeat: int, reader: Reader, numbers: range, spent: Usage, seconds: float) -> Latency:
+    delays = sorted(reader.delays[number] for number in numbers if number in reader.delays)
+    if not delays:
+        raise BenchError(f"{system.name}: none of {len(numbers)} records arrived")
+    return Latency(
+        case=CASE,
+        system=system.name,
+        exactly_once=system.exactly_once,
+        repeat=repeat,
+        records=len(numbers),
+        lost=len(numbers) - len(delays),
+        p50_ms=percentile(delays, 0.50),
+        p99_ms=percentile(delays, 0.99),
+        max_ms=delays[-1],
+        cpu_cores=spent.cpu_s / seconds,
+    )

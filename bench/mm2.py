@@ -1,0 +1,127 @@
+"""MirrorMaker 2 in dedicated mode, from the sandbox's jars: as it comes, tuned, and tuned with exactly once.
+
+Tuned: as many tasks as cores, 512 KiB batches, lz4, five requests in flight, big fetches, given both as the worker's
+producer and as the connector's override, because the connector's own ``producer.`` keys do not reach the data producer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from enum import StrEnum
+
+from bench.cpu import MARK_VARIABLE
+from bench.figures import TARGET_ALIAS, Run
+from sandbox import prerequisites
+from sandbox.places import JARS
+
+HEAP = "1g"
+_LOG4J = """\
+rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n%throwable
+"""
+_FACTORS = (
+    "",
+    "checkpoints.topic.",
+    "heartbeats.topic.",
+    "offset-syncs.topic.",
+    "offset.storage.",
+    "status.storage.",
+    "config.storage.",
+)
+
+
+class Tuning(StrEnum):
+    DEFAULT = "default"
+    TUNED = "tuned"
+    EXACTLY_ONCE = "tuned + exactly once"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def properties(run: Run, tuning: Tuning, tasks: int, rest_port: int) -> dict[str, str]:
+    """The whole ``mm2.properties`` of a run."""
+    alias, flow = run.alias, f"{run.alias}->{TARGET_ALIAS}"
+    settings = {
+        "clusters": f"{alias},{TARGET_ALIAS}",
+        f"{alias}.bootstrap.servers": run.clusters.source,
+        f"{TARGET_ALIAS}.bootstrap.servers": run.clusters.target,
+        f"{flow}.enabled": "true",
+        f"{TARGET_ALIAS}->{alias}.enabled": "false",
+        f"{flow}.topics": run.topic,
+        **{f"{prefix}replication.factor": "1" for prefix in _FACTORS},
+    }
+    if tuning is Tuning.DEFAULT:
+        return settings
+    consumer = {"fetch.max.bytes": 52428800, "max.partition.fetch.bytes": 10485760, "max.poll.records": 20000}
+    producer = {"batch.size": 524288, "linger.ms": 20, "compression.type": "lz4"}
+    worker = {**producer, "max.in.flight.requests.per.connection": 5, "buffer.memory": 134217728}
+    settings["tasks.max"] = str(tasks)
+    for key, value in consumer.items():
+        settings[f"{alias}.consumer.{key}"] = settings[f"{flow}.consumer.{key}"] = str(value)
+    settings |= {f"{TARGET_ALIAS}.producer.{key}": str(value) for key, value in worker.items()}
+    settings |= {f"{flow}.producer.override.{key}": str(value) for key, value in producer.items()}
+    if tuning is Tuning.EXACTLY_ONCE:
+        settings[f"{TARGET_ALIAS}.exactly.once.source.support"] = "enabled"
+        settings["dedicated.mode.enable.internal.rest"] = "true"
+        settings["listeners"] = f"http://127.0.0.1:{rest_port}"
+    return settings
+
+
+class MirrorMaker2:
+    """A ``System``: one Java process."""
+
+    def __init__(self, tuning: Tuning, tasks: int = 2) -> None:
+        self.tuning = tuning
+        self.tasks = tasks
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"MM2 {self.tuning}"
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.tuning is Tuning.EXACTLY_ONCE
+
+    def start(self, run: Run) -> None:
+        settings = properties(run, self.tuning, self.tasks, _free_port())
+        config, log4j = run.folder / "mm2.properties", run.folder / "log4j2.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        log4j.write_text(_LOG4J)
+        command = [prerequisites.java(), f"-Xmx{HEAP}", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={log4j}"]
+        command += ["-cp", f"{JARS}{os.sep}*", "org.apache.kafka.connect.mirror.MirrorMaker", str(config)]
+        with (run.folder / "mm2.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, MARK_VARIABLE: run.mark},
+            )
+
+    def alive(self, run: Run) -> str | None:
+        if self._process is not None and self._process.poll() is None:
+            return None
+        return "\n".join((run.folder / "mm2.log").read_text(errors="replace").splitlines()[-12:])
+
+    def stop(self, run: Run) -> None:  # noqa: ARG002 - of the protocol
+        if self._process is None or self._process.poll() is not None:
+            return
+        os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

@@ -1,0 +1,100 @@
+"""Our mirror as its user runs it: an environment folder, ``reconciler apply --yes``, ``reconciler mirror stop``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cpu import MARK_VARIABLE, marked
+from bench.figures import TARGET_ALIAS, Run
+
+ROOT = Path(__file__).resolve().parent.parent
+STOP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the environment file says of the mirror. ``lanes`` and ``parallelism`` default to one for each core."""
+
+    delivery: str = "exactly_once"
+    master: str = "local[2]"
+    parallelism: int = 2
+    lanes: int = 2
+
+
+def environment(run: Run, shape: Shape) -> dict[str, object]:
+    """The topology of a run; JSON is YAML."""
+    return {
+        "clusters": {
+            run.alias: {"bootstrap_servers": [run.clusters.source]},
+            TARGET_ALIAS: {"bootstrap_servers": [run.clusters.target]},
+        },
+        "flows": {
+            run.alias: {
+                "source": run.alias,
+                "target": TARGET_ALIAS,
+                "topics": [run.topic],
+                "replication_factor": 1,
+                "delivery": shape.delivery,
+                "lanes": shape.lanes,
+            }
+        },
+        "mirrors": {TARGET_ALIAS: {"master": shape.master, "parallelism": shape.parallelism}},
+    }
+
+
+class Reconciler:
+    """A ``System``: the CLI, its supervisor, spark-submit's JVM, the Python driver and the Python workers."""
+
+    def __init__(self, shape: Shape = Shape()) -> None:
+        self.shape = shape
+        self._apply: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return "reconciler" if self.exactly_once else "reconciler, at least once"
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.shape.delivery == "exactly_once"
+
+    def start(self, run: Run) -> None:
+        folder = run.folder / run.alias
+        folder.mkdir()
+        (folder / "topology.yaml").write_text(json.dumps(environment(run, self.shape), indent=2))
+        with (run.folder / "apply.log").open("wb") as log:
+            self._apply = subprocess.Popen(
+                [sys.executable, "-m", "reconciler", "apply", str(folder), "--yes"],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, MARK_VARIABLE: run.mark},
+            )
+
+    def alive(self, run: Run) -> str | None:
+        code = self._apply.poll() if self._apply is not None else 1
+        if code is None or (code == 0 and marked(run.mark)):
+            return None
+        logs = [run.folder / "apply.log", *run.folder.glob(".reconciler/**/job.log")]
+        tails = ["\n".join(log.read_text(errors="replace").splitlines()[-12:]) for log in logs if log.exists()]
+        return "\n".join([f"reconciler apply ended with {code}", *tails])
+
+    def stop(self, run: Run) -> None:
+        if self._apply is None:
+            return
+        if self._apply.poll() is None:
+            self._apply.terminate()
+            self._apply.wait()
+        command = [sys.executable, "-m", "reconciler", "mirror", "stop", str(run.folder / run.alias)]
+        with (run.folder / "stop.log").open("wb") as log:
+            try:
+                subprocess.run(
+                    command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, timeout=STOP_SECONDS, check=False
+                )
+            except subprocess.TimeoutExpired:
+                log.write(f"\nnot stopped in {STOP_SECONDS:.0f} s; killed\n".encode())

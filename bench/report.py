@@ -1,0 +1,175 @@
+"""Figures as a table for people and as JSON for machines: median of the repeats, with least and most beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.figures import Copied, Failed, Latency, Result
+from sandbox import prerequisites
+from sandbox.places import KAFKA_VERSION
+
+BASE = "MM2 tuned"
+BASE_EXACTLY_ONCE = "MM2 tuned + exactly once"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of all repeats of one system in one case."""
+
+    median: float
+    least: float
+    most: float
+
+    def text(self, form: Callable[[float], str]) -> str:
+        if self.least == self.most:
+            return form(self.median)
+        return f"{form(self.median)} ({form(self.least)} to {form(self.most)})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on and no option says."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    java = subprocess.run([prerequisites.java(), "-version"], capture_output=True, text=True, check=False).stderr
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": _processor(),
+        "memory": f"{memory:.0f} GiB",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": java.splitlines()[0] if java else "",
+        "kafka": KAFKA_VERSION,
+        "spark": version("pyspark"),
+        "confluent-kafka": version("confluent-kafka"),
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _count(value: float) -> str:
+    return f"{value / 1000:,.1f} k" if value < 1e6 else f"{value / 1000:,.0f} k"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _ratio(mine: float, base: float | None) -> str:
+    return f"{mine / base:.2f}" if base else ""
+
+
+COPY_HEAD = (
+    "system",
+    "guarantee",
+    "records/s",
+    "records per CPU-second",
+    "x tuned",
+    "x exactly once",
+    "CPU s",
+    "brokers' CPU s",
+    "start s",
+    "peak MiB",
+    "equal",
+)
+LATENCY_HEAD = ("system", "guarantee", "p50 ms", "p99 ms", "max ms", "CPU cores", "records", "lost")
+
+
+def _guarantee(exactly_once: bool) -> str:
+    return "exactly once" if exactly_once else "at least once"
+
+
+def copy_rows(results: Sequence[Copied]) -> list[tuple[str, ...]]:
+    """One row a system, in the order they first ran. All of one case."""
+    systems = {result.system: [other for other in results if other.system == result.system] for result in results}
+    per_cpu = {name: spread([result.records_per_cpu_s for result in found]) for name, found in systems.items()}
+    bases = [per_cpu[name].median if name in per_cpu else None for name in (BASE, BASE_EXACTLY_ONCE)]
+    return [
+        (
+            name,
+            _guarantee(found[0].exactly_once),
+            spread([result.records_per_s for result in found]).text(_count),
+            per_cpu[name].text(_count),
+            *(_ratio(per_cpu[name].median, base) for base in bases),
+            spread([result.cpu_s for result in found]).text(_seconds),
+            spread([sum(result.broker_cpu_s.values()) for result in found]).text(_seconds),
+            spread([result.start_s for result in found]).text(_seconds),
+            f"{max(result.peak_rss_mib for result in found):.0f}",
+            "yes" if all(result.verified for result in found) else "NO",
+        )
+        for name, found in systems.items()
+    ]
+
+
+def latency_rows(results: Sequence[Latency]) -> list[tuple[str, ...]]:
+    systems = {result.system: [other for other in results if other.system == result.system] for result in results}
+    return [
+        (
+            name,
+            _guarantee(found[0].exactly_once),
+            *(
+                spread([getattr(result, field) for result in found]).text(_seconds)
+                for field in ("p50_ms", "p99_ms", "max_ms")
+            ),
+            f"{statistics.median(result.cpu_cores for result in found):.2f}",
+            str(sum(result.records for result in found)),
+            str(sum(result.lost for result in found)),
+        )
+        for name, found in systems.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    """One table a case, in the order they ran."""
+    found = []
+    for case in dict.fromkeys(result.case for result in results):
+        copied = [result for result in results if isinstance(result, Copied) and result.case == case]
+        delayed = [result for result in results if isinstance(result, Latency) and result.case == case]
+        if copied:
+            found.append(Table(f"{case}: {max(r.records for r in copied):,} records", COPY_HEAD, copy_rows(copied)))
+        if delayed:
+            found.append(Table(f"{case}: a trickle, read committed at the target", LATENCY_HEAD, latency_rows(delayed)))
+    return found
+
+
+def markdown(results: Sequence[Result]) -> str:
+    parts = []
+    for table in tables(results):
+        lines = [f"### {table.title}", ""]
+        lines += ["| " + " | ".join(row) + " |" for row in (table.head, ("---",) * len(table.head), *table.rows)]
+        parts.append("\n".join(lines))
+    failed = [f"- {f.case}, {f.system}, repeat {f.repeat}: {f.reason}" for f in results if isinstance(f, Failed)]
+    return "\n\n".join([*parts, *(["### Failed\n", *failed] if failed else [])]) + "\n"
+
+
+def as_json(results: Sequence[Result], when: str) -> str:
+    """Every single result with its derived rates, and the machine and the command it was made with."""
+    items = []
+    for result in results:
+        item: dict[str, object] = {"kind": type(result).__name__.lower(), **asdict(result)}
+        if isinstance(result, Copied):
+            item |= {"records_per_s": result.records_per_s, "records_per_cpu_s": result.records_per_cpu_s}
+        items.append(item)
+    command = " ".join(["python -m bench", *sys.argv[1:]])
+    return json.dumps({"when": when, "command": command, "machine": machine(), "results": items}, indent=1) + "\n"
