@@ -91,9 +91,9 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
         makers[hop.remote].append(hop)
     contested = frozenset(ref for ref, found in makers.items() if len(found) > 1)
     refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
-    single = {ref: found[0] for ref, found in makers.items() if len(found) == 1}
     brokers = {name: broker_configs(cluster) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
+    single = _founded({ref: found[0] for ref, found in makers.items() if len(found) == 1}, set(prospects))
     routes = _values(topology, prospects, brokers, single)
     idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
     notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
@@ -139,6 +139,14 @@ def _hops(
                     found[flow.target][remote] = made + 1
         fresh = found
     return hops, endless
+
+
+def _founded(hops: Mapping[TopicRef, _Hop], there: set[TopicRef]) -> dict[TopicRef, _Hop]:
+    """Hops whose source is there or is made by such a hop: not those behind a contested topic."""
+    kept: dict[TopicRef, _Hop] = {}
+    while fresh := {r: h for r, h in hops.items() if r not in kept and (h.source in there or h.source in kept)}:
+        kept |= fresh
+    return {ref: kept[ref] for ref in hops if ref in kept}
 
 
 def _nearest_first(hops: Mapping[TopicRef, _Hop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:

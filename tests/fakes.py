@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,7 @@ from reconciler.plans import Outcome, Planned, Result
 
 RECORD_LIMIT = 10_000
 NAME_LIMIT = 249
+NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INT, LONG, DOUBLE, BOOL, LIST, TEXT = "int", "long", "double", "boolean", "list", "text"
 
 # Topic configs of Kafka 4 that tests touch: built-in default and type.
@@ -51,7 +53,7 @@ TOPIC_CONFIGS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class Refusal(Exception):
+class BrokerError(Exception):
     """What a broker answers for one topic: Kafka's error name and a message."""
 
 
@@ -125,7 +127,7 @@ class FakeCluster:
         self._call()
         names = [n for n in sorted(self.topics) if n not in self.hidden and (topics is None or n in topics)]
         live = {name: self._live(name, self.topics[name]) for name in names}
-        return LiveCluster(self.name, self.cluster_id, self.brokers, live)
+        return LiveCluster(self.name, self.cluster_id, self.brokers, live, sees_all=not self.hidden)
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         self._call()
@@ -133,7 +135,7 @@ class FakeCluster:
         for change in changes:
             try:
                 self._check(change)
-            except Refusal as refusal:
+            except BrokerError as refusal:
                 refused[str(change.ref)] = str(refusal)
         return refused
 
@@ -148,10 +150,11 @@ class FakeCluster:
                 self._left = None
                 raise KeyboardInterrupt
             try:
-                self._check(planned.change)
-                self._do(planned.change)
+                if not self._is_already_so(planned.change):
+                    self._check(planned.change)
+                    self._do(planned.change)
                 outcome = Outcome(planned.id, Result.DONE)
-            except Refusal as refusal:
+            except BrokerError as refusal:
                 outcome = Outcome(planned.id, Result.FAILED, str(refusal))
             self._left = None if self._left is None else self._left - 1
             outcomes.append(outcome)
@@ -168,17 +171,37 @@ class FakeCluster:
     def _new_id(self) -> str:
         return f"{self.name}-topic-{next(self._ids)}"
 
+    def _is_already_so(self, change: TopicChange) -> bool:
+        """A change that was done before, by a run that was cut off, is done."""
+        found = self.topics.get(change.ref.name)
+        if found is None or change.ref.name in self.hidden or change.ref.name in self._refuse:
+            return False
+        match change:
+            case CreateTopic():
+                factor = change.replication_factor
+                return (
+                    change.partitions in (-1, len(found.assignment))
+                    and factor in (None, len(found.assignment[0]))
+                    and all(found.overrides.get(one.key) == one.after for one in change.configs)
+                )
+            case AddPartitions():
+                return found.topic_id == change.topic_id and len(found.assignment) == change.after
+            case AlterConfigs():
+                return False
+
     def _check(self, change: TopicChange) -> None:
         name = change.ref.name
         if name in self._refuse:
-            raise Refusal(f"POLICY_VIOLATION: {self._refuse[name]}")
+            raise BrokerError(f"POLICY_VIOLATION: {self._refuse[name]}")
         match change:
             case CreateTopic():
                 self._check_create(change)
             case AddPartitions():
                 found = self._existing(change.ref.name, change.topic_id)
                 if change.after <= len(found.assignment):
-                    raise Refusal(f"INVALID_PARTITIONS: topic has {len(found.assignment)}, asked for {change.after}")
+                    raise BrokerError(
+                        f"INVALID_PARTITIONS: topic has {len(found.assignment)}, asked for {change.after}"
+                    )
             case AlterConfigs():
                 self._existing(change.ref.name, change.topic_id)
                 for one in change.configs:
@@ -187,32 +210,32 @@ class FakeCluster:
     def _check_create(self, change: CreateTopic) -> None:
         name = change.ref.name
         if name in self.topics:
-            raise Refusal(f"TOPIC_ALREADY_EXISTS: {name}")
-        if len(name) > NAME_LIMIT:
-            raise Refusal(f"INVALID_TOPIC_EXCEPTION: {name} is longer than {NAME_LIMIT}")
+            raise BrokerError(f"TOPIC_ALREADY_EXISTS: {name}")
+        if len(name) > NAME_LIMIT or not NAME.fullmatch(name):
+            raise BrokerError(f"INVALID_TOPIC_EXCEPTION: {name} is too long or has a forbidden character")
         metric = name.replace(".", "_")
         if clash := [other for other in self.topics if other.replace(".", "_") == metric]:
-            raise Refusal(f"INVALID_TOPIC_EXCEPTION: {name} collides with {clash[0]}")
+            raise BrokerError(f"INVALID_TOPIC_EXCEPTION: {name} collides with {clash[0]}")
         if change.replication_factor is not None and change.replication_factor > len(self.brokers):
-            raise Refusal(f"INVALID_REPLICATION_FACTOR: {change.replication_factor} of {len(self.brokers)} brokers")
+            raise BrokerError(f"INVALID_REPLICATION_FACTOR: {change.replication_factor} of {len(self.brokers)} brokers")
         if change.partitions == 0:
-            raise Refusal("INVALID_PARTITIONS: 0")
+            raise BrokerError("INVALID_PARTITIONS: 0")
         if 1 + change.partitions + len(change.configs) > RECORD_LIMIT:
-            raise Refusal("POLICY_VIOLATION: excessively large batch")
+            raise BrokerError("POLICY_VIOLATION: excessively large batch")
         for one in change.configs:
             self._check_config(one.key, one.after)
 
     def _existing(self, name: str, topic_id: str) -> FakeTopic:
         found = self.topics.get(name)
         if found is None or name in self.hidden:
-            raise Refusal(f"UNKNOWN_TOPIC_OR_PARTITION: {name}")
+            raise BrokerError(f"UNKNOWN_TOPIC_OR_PARTITION: {name}")
         if found.topic_id != topic_id:
-            raise Refusal(f"UNKNOWN_TOPIC_ID: {name} is {found.topic_id}, planned was {topic_id}")
+            raise BrokerError(f"UNKNOWN_TOPIC_ID: {name} is {found.topic_id}, planned was {topic_id}")
         return found
 
     def _check_config(self, key: str, value: str | None) -> None:
         if key not in TOPIC_CONFIGS:
-            raise Refusal(f"INVALID_CONFIG: Unknown topic config name: {key}")
+            raise BrokerError(f"INVALID_CONFIG: Unknown topic config name: {key}")
         if value is None:
             return
         kind = TOPIC_CONFIGS[key][1]
@@ -225,11 +248,11 @@ class FakeCluster:
                 case "boolean" if value.lower() not in ("true", "false"):
                     raise ValueError(value)
         except ValueError:
-            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: not a {kind}") from None
+            raise BrokerError(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: not a {kind}") from None
         if key == "cleanup.policy" and not set(value.split(",")) <= {"delete", "compact"}:
-            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}")
+            raise BrokerError(f"INVALID_CONFIG: Invalid value {value} for configuration {key}")
         if key == "min.insync.replicas" and int(value) < 1:
-            raise Refusal(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: must be at least 1")
+            raise BrokerError(f"INVALID_CONFIG: Invalid value {value} for configuration {key}: must be at least 1")
 
     def _do(self, change: TopicChange) -> None:
         match change:

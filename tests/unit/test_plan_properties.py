@@ -1,0 +1,154 @@
+"""What holds for every topology and every state of the clusters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.errors import Unknown
+from reconciler.live import LiveState
+from reconciler.planning import plan
+from reconciler.plans import Plan, Result
+from reconciler.topology import TopicRef, Topology, by_name
+from tests.worlds import CLUSTERS, LiveParts, live_parts, topologies
+
+thorough = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+
+
+def may_apply(planned: Plan) -> bool:
+    return not planned.refused and not planned.unknown
+
+
+@thorough
+@given(topologies(), live_parts)
+def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts) -> None:
+    world = before.build()
+    planned = world.plan(wished)
+    assume(may_apply(planned))
+    outcomes = world.apply(wished, planned)
+    assert [(o.id, o.error) for o in outcomes if o.result is not Result.DONE] == []
+    again = world.plan(wished)
+    assert (again.changes, again.refused, again.unknown) == ((), (), ())
+
+
+@thorough
+@given(topologies(), live_parts, st.randoms(use_true_random=False))
+def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuffle: random.Random) -> None:
+    live = before.build().look(wished)
+
+    def shuffled(items: object) -> list[object]:
+        found = list(items)  # type: ignore[call-overload]
+        shuffle.shuffle(found)
+        return found
+
+    other = replace(
+        wished,
+        clusters=by_name(shuffled(wished.clusters.values())),  # type: ignore[type-var]
+        topics=by_name(shuffled(wished.topics.values())),  # type: ignore[type-var]
+        flows=by_name(shuffled(wished.flows.values())),  # type: ignore[type-var]
+        mirrors=by_name(shuffled(wished.mirrors.values())),  # type: ignore[type-var]
+    )
+    moved = LiveState(dict(shuffled(live.clusters.items())), live.mirrors)  # type: ignore[arg-type]
+    assert plan(wished, live) == plan(other, moved)
+
+
+@thorough
+@given(topologies(), live_parts, st.sampled_from(CLUSTERS))
+def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, before: LiveParts, lost: str) -> None:
+    live = before.build().look(wished)
+    planned = plan(wished, replace(live, clusters={**live.clusters, lost: Unknown(f"cluster {lost}", "no answer")}))
+    assert any(one.subject == f"cluster {lost}" for one in planned.unknown)
+    silent = {f.name for f in wished.flows.values() if lost in (f.source, f.target)}
+    for one in planned.changes:
+        if isinstance(one.change, TopicChange):
+            assert one.change.ref.cluster != lost
+            assert not any(f"flow {name} " in one.change.reason.text for name in silent)
+        else:
+            assert not silent.intersection(wished.mirrors[one.change.mirror].flows)
+
+
+@thorough
+@given(topologies(), live_parts, st.integers(0, 12))
+def test_killed_at_any_step_the_next_run_reaches_the_same_end(wished: Topology, before: LiveParts, step: int) -> None:
+    whole, broken = before.build(), before.build()
+    planned = whole.plan(wished)
+    assume(may_apply(planned))
+    whole.apply(wished, planned)
+    for name in CLUSTERS:
+        broken.clusters[name].kill_after(step)
+    outcomes = broken.apply(wished)
+    assert [o.id for o in outcomes] == [one.id for one in planned.changes]
+    for name in CLUSTERS:
+        broken.clusters[name].kill_after(-1)
+    left = broken.plan(wished)
+    done = {o.id for o in outcomes if o.result is Result.DONE}
+    assert not done & {one.id for one in left.changes}
+    broken.apply(wished, left)
+    assert broken.state() == whole.state()
+
+
+@thorough
+@given(topologies(), live_parts)
+def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
+    planned = before.build().plan(wished)
+    seen: set[str] = set()
+    for one in planned.changes:
+        assert set(one.needs) <= seen
+        assert bool(one.needs) == bool(one.needs_why)
+        assert one.id not in seen
+        seen.add(one.id)
+    stages = [one.stage for one in planned.changes]
+    assert stages == sorted(stages, key=["target topics", "source topics", "mirror"].index)
+
+
+@thorough
+@given(topologies(), live_parts)
+def test_nothing_undeclared_is_touched(wished: Topology, before: LiveParts) -> None:
+    world = before.build()
+    planned = world.plan(wished)
+    unmanaged = {one.ref for one in planned.unmanaged}
+    touched = {one.change.ref for one in planned.changes if isinstance(one.change, TopicChange)}
+    assert not unmanaged & touched
+    for one in planned.changes:
+        if isinstance(one.change, AddPartitions):
+            assert one.change.after > one.change.before
+
+
+@thorough
+@given(topologies(), live_parts)
+def test_every_declared_topic_field_has_an_outcome(wished: Topology, before: LiveParts) -> None:
+    """Applied, unchanged, ignored by a rule, or refused: nothing declared is passed over in silence."""
+    world = before.build()
+    live = world.look(wished)
+    planned = plan(wished, live)
+    refused = " ".join(one.reason.text for one in planned.refused)
+    ignored = {one.subject for one in planned.ignored}
+    changed: set[tuple[TopicRef, str]] = set()
+    for one in planned.changes:
+        match one.change:
+            case CreateTopic():
+                changed |= {(one.change.ref, field) for field in ("partitions", "factor", "*")}
+            case AddPartitions():
+                changed.add((one.change.ref, "partitions"))
+            case AlterConfigs():
+                changed |= {(one.change.ref, config.key) for config in one.change.configs}
+    for topic in wished.topics.values():
+        for name in topic.clusters:
+            ref = TopicRef(name, topic.name)
+            if str(ref) in refused or (ref, "*") in changed:
+                continue
+            cluster = live.known(name)
+            assert cluster is not None
+            found = cluster.topics[topic.name]
+            if topic.partitions is not None:
+                assert len(found.partitions) == topic.partitions or (ref, "partitions") in changed
+            if topic.replication_factor is not None:
+                assert found.replication_factor == topic.replication_factor
+            for key, value in topic.configs.items():
+                assert isinstance(found.configs, dict)
+                equal = set(str(found.configs[key].value).lower().split(",")) == set(value.lower().split(","))
+                assert equal or (ref, key) in changed or f"{ref} {key}" in ignored
