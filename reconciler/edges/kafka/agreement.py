@@ -64,7 +64,7 @@ def _identity(topic_id: str, topic: LiveTopic) -> str | None:
 
 def _partitions(wanted: int, topic: LiveTopic) -> str | None:
     found = len(topic.partitions)
-    return None if found == wanted else f"has {found} partitions, not {wanted}"
+    return None if wanted in (-1, found) else f"has {found} partitions, not {wanted}"
 
 
 def _factor(wanted: int | None, topic: LiveTopic) -> str | None:

@@ -14,6 +14,8 @@ from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicCh
 from reconciler.plans import Planned
 
 RECORDS_PER_REQUEST = 5_000
+BROKER_DEFAULT_PARTITIONS = 50
+"""What a topic without a count is taken for: the broker's num.partitions is not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,6 @@ class Item:
 
     id: str
     change: TopicChange
-    needs: tuple[str, ...] = ()
 
 
 def topic_items(changes: Sequence[Planned]) -> tuple[Item, ...]:
@@ -32,7 +33,7 @@ def topic_items(changes: Sequence[Planned]) -> tuple[Item, ...]:
         change = planned.change
         if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
             raise ValueError(f"{planned.id} is no change of a topic")
-        items.append(Item(planned.id, change, planned.needs))
+        items.append(Item(planned.id, change))
     return tuple(items)
 
 
@@ -40,7 +41,8 @@ def records_of(change: TopicChange) -> int:
     """Metadata records the controller writes for it, at most."""
     match change:
         case CreateTopic():
-            return 1 + change.partitions + len(change.configs)
+            partitions = change.partitions if change.partitions > 0 else BROKER_DEFAULT_PARTITIONS
+            return 1 + partitions + len(change.configs)
         case AddPartitions():
             return max(1, change.after - change.before)
         case AlterConfigs():

@@ -36,10 +36,11 @@ def perform(
     outcomes: dict[str, Outcome] = {}
     for batch in cut(topic_items(changes)):
         began = time.monotonic()
-        failures = _perform_batch(connection, batch, outcomes)
+        failures = _perform_batch(connection, batch)
         seconds = (time.monotonic() - began) / len(batch)
         for item in batch:
-            outcome = outcomes.get(item.id) or _outcome(item, failures, seconds)
+            error = failures.get(item.id)
+            outcome = Outcome(item.id, Result.FAILED if error else Result.DONE, error or "", seconds)
             outcomes[item.id] = outcome
             progress(outcome)
     return tuple(outcomes[planned.id] for planned in changes)
@@ -67,26 +68,12 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
     return refusals
 
 
-def _outcome(item: Item, failures: Failures, seconds: float) -> Outcome:
-    error = failures.get(item.id)
-    return Outcome(item.id, Result.DONE if error is None else Result.FAILED, error or "", seconds)
-
-
-def _perform_batch(connection: Connection, batch: Sequence[Item], outcomes: dict[str, Outcome]) -> Failures:
-    """Fills ``outcomes`` for what is skipped; returns what failed. All others are done."""
-    ready = []
-    for item in batch:
-        lacking = [need for need in item.needs if need in outcomes and outcomes[need].result is not Result.DONE]
-        if lacking:
-            outcomes[item.id] = Outcome(item.id, Result.SKIPPED, f"needs {', '.join(lacking)}, which was not done")
-        else:
-            ready.append(item)
-    if not ready:
-        return {}
+def _perform_batch(connection: Connection, batch: Sequence[Item]) -> Failures:
+    """What failed; all others are done."""
     try:
-        return _send_and_agree(connection, ready)
+        return _send_and_agree(connection, batch)
     except ClusterError as error:
-        return {item.id: f"{item.change.ref}: {error}" for item in ready}
+        return {item.id: f"{item.change.ref}: {error}" for item in batch}
 
 
 def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
