@@ -47,34 +47,33 @@ def main(arguments: list[str]) -> int:
 
 def _run(settings: Settings, run_dir: Path, asked: threading.Event) -> Outcome:
     started = now_ms()
-    session = _session(settings)
+    context = _context(settings)
     for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
-        context = session.sparkContext
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid())
         _write_driver_file(run_dir, who)
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
         return Driver(context, settings, who, host).run(lambda: asked.is_set() or (run_dir / "stop").exists())
     finally:
-        session.stop()
+        context.stop()
 
 
-def _session(settings: Settings) -> Any:
-    from pyspark.sql import SparkSession
+def _context(settings: Settings) -> Any:
+    """No SparkSession: leases are plain jobs, and Spark SQL would only make the start longer."""
+    from pyspark import SparkConf, SparkContext
 
-    session = (
-        SparkSession.builder.appName(f"mirror {settings.environment}/{settings.mirror}")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.speculation", "false")
-        .config("spark.port.maxRetries", "100")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    wanted = {
+        "spark.python.unix.domain.socket.enabled": "true",  # halves the cost of a Python task
+        "spark.scheduler.mode": "FAIR",
+        "spark.speculation": "false",  # a copy of a task would fence the task
+        "spark.port.maxRetries": "100",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    conf = SparkConf().setAppName(f"mirror {settings.environment}/{settings.mirror}").setAll(list(wanted.items()))
+    return SparkContext.getOrCreate(conf)
 
 
 def _write_driver_file(run_dir: Path, who: Application) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -21,8 +20,9 @@ from mirror.faults import (
     timestamp_zero,
     topic_recreated,
 )
-from mirror.lanes import Condition, Control, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
+from mirror.lanes import Condition, Control, LaneSpec, PartitionSpec
 from mirror.positions import Position
+from mirror.tracks import Stopped, Tally, Track
 
 _READ_AT_ONCE = 5_000
 _COMMIT_BYTES = 64 << 20
@@ -31,52 +31,9 @@ _SETTLE_S = 0.02  # a read that found nothing for this long ends a transaction
 _IDLE_S = 0.1
 _REPORT_S = 0.25
 _LEAVE_S = 15.0
+_WORRY_S = 2.0
 
 _log = logs.logger("record path")
-
-
-@dataclass(slots=True, eq=False)
-class Track:
-    """One source partition on its way. ``committed`` is None until the target holds a position.
-
-    ``end`` is where the source said it ends; ``oldest_ms`` the timestamp of the oldest record read but not committed.
-    """
-
-    spec: PartitionSpec
-    source: TopicPartition
-    position: int
-    committed: int | None
-    leader_epoch: int = -1
-    dirty: bool = False
-    last: Message | None = None
-    oldest_ms: int | None = None
-    end: int | None = None
-    records: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """``position`` and ``end`` as far as they were known when it was stopped."""
-
-    spec: PartitionSpec
-    condition: Condition
-    position: int | None = None
-    end: int | None = None
-
-
-@dataclass(slots=True)
-class Tally:
-    """What outlives one attempt of the lane: partitions that are stopped and why, the last snapshot, the counts."""
-
-    lane: LaneSpec
-    stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
-    counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    transactions: int = 0
-    progress: LaneProgress = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.progress = LaneProgress(self.lane.flow, self.lane.lane, ())
 
 
 class RecordLane:
@@ -155,12 +112,11 @@ class RecordLane:
         self.source.incremental_assign(assignment)
 
     def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
-        here = TopicPartition(spec.topic, spec.partition)
         if position is None:
-            track = Track(spec, here, begin[spec], None)
+            track = Track.of(spec, begin[spec], None)
             self._touch(track)
             return track
-        track = Track(spec, here, position.offset, position.offset, position.leader_epoch)
+        track = Track.of(spec, position.offset, position.offset, position.leader_epoch)
         if position.claim != self.lane.claim or positions.hour_now() - position.hour >= positions.RENEW_AFTER_HOURS:
             self._touch(track)
         return track
@@ -197,7 +153,8 @@ class RecordLane:
             self._commit()
 
     def _carry(self, messages: Sequence[Message]) -> None:
-        produce, tracks, careful = self.delivery.producer.produce, self.tracks, self.delivery.careful
+        produce, failures = self.delivery.producer.produce, self.delivery.failures
+        tracks, careful = self.tracks, self.delivery.careful
         for message in messages:
             if message.error() is not None:
                 self._notice(message)
@@ -214,32 +171,25 @@ class RecordLane:
                 self._touch(track)
             if track.last is None:
                 track.oldest_ms = stamp
-            value, key, spec = message.value(), message.key(), track.spec
-            send = partial(
-                produce, spec.target_topic, value, key, spec.partition, timestamp=stamp, headers=message.headers()
-            )
-            if careful:
-                send.keywords["on_delivery"] = partial(self.delivery.failures, offset=offset)
-            try:
-                send()
-            except BufferError:
-                self._make_room(send)
+            value, key, headers = message.value(), message.key(), message.headers()
+            told = partial(failures, offset=offset) if careful else None
+            while True:
+                try:
+                    produce(track.target, value, key, track.number, on_delivery=told, timestamp=stamp, headers=headers)
+                    break
+                except BufferError:
+                    self._make_room()
             track.last = message
             track.position = offset + 1
             track.records += 1
             track.bytes += (len(value) if value else 0) + (len(key) if key else 0)
         self.delivery.producer.poll(0)
 
-    def _make_room(self, send: Callable[[], None]) -> None:
+    def _make_room(self) -> None:
         """The producer's queue is full: the target is slower than the source."""
-        while True:
-            self.delivery.producer.poll(0.05)
-            try:
-                send()
-                return
-            except BufferError:
-                if time.monotonic() - self.reported_at > _REPORT_S and not self._still_waiting():
-                    raise NoAnswerError from None
+        self.delivery.producer.poll(0.05)
+        if time.monotonic() - self.reported_at > _WORRY_S and not self._still_waiting():
+            raise NoAnswerError
 
     def _notice(self, message: Message) -> None:
         """An event of the source that is not a record."""
@@ -296,11 +246,7 @@ class RecordLane:
         self.delivery.commit(moved, self._still_waiting)
         self.tally.transactions += 1
         for track in self.dirty:
-            key = (track.spec.topic, track.spec.partition)
-            records, size = self.tally.counts.get(key, (0, 0))
-            self.tally.counts[key] = (records + track.records, size + track.bytes)
-            track.committed, track.records, track.bytes = track.position, 0, 0
-            track.dirty, track.last, track.oldest_ms = False, None, None
+            self.tally.committed(track)
         self.dirty.clear()
         self.opened_at = None
 
@@ -315,23 +261,8 @@ class RecordLane:
     # what it tells
 
     def _report(self, *more: Condition) -> None:
-        counts = self.tally.counts
-        running = (
-            PartitionProgress(*key, track.committed, self._end(track), *counts.get(key, (0, 0)), track.oldest_ms)
-            for key, track in self.tracks.items()
-        )
-        stopped = (
-            PartitionProgress(*key, stop.position, stop.end, *counts.get(key, (0, 0)))
-            for key, stop in self.tally.stopped.items()
-        )
-        self.tally.progress = LaneProgress(
-            self.lane.flow,
-            self.lane.lane,
-            (*running, *stopped),
-            (*(stop.condition for stop in self.tally.stopped.values()), *more),
-            self.tally.transactions,
-        )
-        self.control.report(self.tally.progress)
+        tracks = ((track, self._end(track)) for track in self.tracks.values())
+        self.control.report(self.tally.snapshot(tracks, more))
         self.reported_at = time.monotonic()
 
     def _end(self, track: Track) -> int | None:

@@ -17,7 +17,8 @@ from mirror import clients, positions
 from mirror.delivery import NoAnswerError, open_delivery
 from mirror.faults import Fault, RefusedError, SupersededError, classify, error_of, lane_failed, target_refuses
 from mirror.lanes import Condition, Control, LaneEnd, LaneProgress, LaneReport, LaneSpec
-from mirror.record_lane import RecordLane, Stopped, Tally
+from mirror.record_lane import RecordLane
+from mirror.tracks import Stopped, Tally
 
 _LATER_CLAIM_PATIENCE_S = 5.0
 

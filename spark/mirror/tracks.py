@@ -1,0 +1,88 @@
+"""What a running lane remembers of its partitions: positions, what is open, what is stopped and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message, TopicPartition
+
+from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """One source partition on its way. ``committed`` is None until the target holds a position.
+
+    ``end`` is where the source said it ends; ``oldest_ms`` the timestamp of the oldest record read but not committed.
+    """
+
+    spec: PartitionSpec
+    target: str
+    number: int
+    source: TopicPartition
+    position: int
+    committed: int | None
+    leader_epoch: int = -1
+    dirty: bool = False
+    last: Message | None = None
+    oldest_ms: int | None = None
+    end: int | None = None
+    records: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, spec: PartitionSpec, position: int, committed: int | None, leader_epoch: int = -1) -> Track:
+        here = TopicPartition(spec.topic, spec.partition)
+        return cls(spec, spec.target_topic, spec.partition, here, position, committed, leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """``position`` and ``end`` as far as they were known when it was stopped."""
+
+    spec: PartitionSpec
+    condition: Condition
+    position: int | None = None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What outlives one attempt of the lane: partitions that are stopped and why, the last snapshot, the counts."""
+
+    lane: LaneSpec
+    stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
+    counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    transactions: int = 0
+    progress: LaneProgress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = LaneProgress(self.lane.flow, self.lane.lane, ())
+
+    def committed(self, track: Track) -> None:
+        """What the track had open stands at the target now."""
+        key = (track.spec.topic, track.spec.partition)
+        records, size = self.counts.get(key, (0, 0))
+        self.counts[key] = (records + track.records, size + track.bytes)
+        track.committed, track.records, track.bytes = track.position, 0, 0
+        track.dirty, track.last, track.oldest_ms = False, None, None
+
+    def snapshot(self, tracks: Iterable[tuple[Track, int | None]], more: tuple[Condition, ...] = ()) -> LaneProgress:
+        """``tracks`` come with the end of their source."""
+        running = (self._progress(track.spec, track.committed, end, track.oldest_ms) for track, end in tracks)
+        stopped = (self._progress(stop.spec, stop.position, stop.end, None) for stop in self.stopped.values())
+        self.progress = LaneProgress(
+            self.lane.flow,
+            self.lane.lane,
+            (*running, *stopped),
+            (*(stop.condition for stop in self.stopped.values()), *more),
+            self.transactions,
+        )
+        return self.progress
+
+    def _progress(
+        self, spec: PartitionSpec, position: int | None, end: int | None, oldest_ms: int | None
+    ) -> PartitionProgress:
+        key = (spec.topic, spec.partition)
+        return PartitionProgress(*key, position, end, *self.counts.get(key, (0, 0)), oldest_ms)
