@@ -1,0 +1,150 @@
+"""Reading what is on a topic, once, up to the ends that are seen now: read_committed, no group, no stored position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import IsolationLevel as Isolation
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from sandbox.errors import SandboxError
+
+_BATCH = 5_000
+_SILENCE_S = 30.0
+
+# What a topic made a moment ago answers until its leaders are known everywhere.
+_SETTLING_S = 3.0
+_SETTLING = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets ``start`` up to but not with ``end`` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def spans(client: Mapping[str, str], topics: Sequence[str], patience_s: float = 5.0) -> tuple[Span, ...]:
+    """Everything written now, by topic and partition, as far as it is committed within ``patience_s``.
+
+    A commit is answered before its markers stand in the partitions; without patience the newest records would be
+    missed. Raises SandboxError, also for a missing topic.
+    """
+    admin = AdminClient({**client, "log_level": "0"})
+    deadline = time.monotonic() + _SETTLING_S
+    while True:
+        try:
+            return _spans(admin, topics, patience_s)
+        except KafkaException as error:
+            if error.args[0].code() not in _SETTLING or time.monotonic() > deadline:
+                raise _unreadable(", ".join(topics), error.args[0]) from error
+        time.sleep(0.1)
+
+
+def _spans(admin: AdminClient, topics: Sequence[str], patience_s: float) -> tuple[Span, ...]:
+    partitions = [TopicPartition(topic, index) for topic in topics for index in _partitions(admin, topic)]
+    starts = _offsets(admin, partitions, OffsetSpec.earliest(), Isolation.READ_COMMITTED)
+    written = _offsets(admin, partitions, OffsetSpec.latest(), Isolation.READ_UNCOMMITTED)
+    deadline = time.monotonic() + patience_s
+    while True:
+        stable = _offsets(admin, partitions, OffsetSpec.latest(), Isolation.READ_COMMITTED)
+        ends = [min(pair) for pair in zip(stable, written, strict=True)]
+        if ends == written or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return tuple(Span(p.topic, p.partition, start, end) for p, start, end in zip(partitions, starts, ends, strict=True))
+
+
+def _partitions(admin: AdminClient, topic: str) -> list[int]:
+    found = admin.list_topics(topic, timeout=15).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def _offsets(admin: AdminClient, partitions: list[TopicPartition], spec: OffsetSpec, isolation: Isolation) -> list[int]:
+    if not partitions:
+        return []
+    asked = admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=15)
+    return [asked[partition].result(20).offset for partition in partitions]
+
+
+def records(client: Mapping[str, str], wanted: Sequence[Span]) -> Iterator[Message]:
+    """Every committed record of the spans; ordered inside a partition only. Raises SandboxError."""
+    open_spans = {(span.topic, span.partition): span.end for span in wanted if span.start < span.end}
+    starts = [
+        TopicPartition(span.topic, span.partition, span.start)
+        for span in wanted
+        if (span.topic, span.partition) in open_spans
+    ]
+    if not starts:
+        return
+    consumer = Consumer(
+        {
+            "group.id": "sandbox.reading",
+            **client,
+            "log_level": "0",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "fetch.queue.backoff.ms": 20,
+        }
+    )
+    try:
+        consumer.assign(starts)
+        yield from _until_ends(consumer, open_spans)
+    except KafkaException as error:
+        raise _unreadable(", ".join(sorted({start.topic for start in starts})), error.args[0]) from error
+    finally:
+        consumer.close()
+
+
+def _until_ends(consumer: Consumer, open_spans: dict[tuple[str, int], int]) -> Iterator[Message]:
+    heard = time.monotonic()
+    while open_spans:
+        messages = consumer.consume(_BATCH, timeout=0.2)
+        if messages:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > _SILENCE_S:
+            left = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(open_spans))
+            raise SandboxError(f"nothing was read for {_SILENCE_S:.0f} s of {left}", "The cluster does not answer.")
+        for message in messages:
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            end = open_spans.get(place)
+            if end is None:
+                continue
+            if message.offset() >= end:  # written after we looked, or the end of the partition
+                del open_spans[place]
+            elif error is None:
+                yield message
+                if message.offset() + 1 == end:
+                    del open_spans[place]
+
+
+def has_records(client: Mapping[str, str], topic: str) -> bool:
+    """Is there one committed record? Offsets alone cannot tell: aborted transactions take offsets too."""
+    return next(records(client, spans(client, [topic], patience_s=0)), None) is not None
+
+
+def _unreadable(topics: str, error: KafkaError) -> SandboxError:
+    return SandboxError(
+        f"{topics} cannot be read: {error.str()}",
+        "Without reading both sides nothing can be said about them.",
+        "Look whether the clusters run: reconciler sandbox status.",
+    )
