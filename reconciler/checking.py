@@ -1,14 +1,258 @@
-"""Rules over the whole topology that no single file can know."""
+"""Rules over the whole topology that no single file can know.
+
+Border: nouns in, problems out, nothing of YAML but the places to point at. ``loading.load`` runs it on what it built.
+"""
 
 from __future__ import annotations
 
-from reconciler.errors import Problem
-from reconciler.places import Places
-from reconciler.topology import Topology
+import re
+from collections.abc import Iterator
+
+from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
+from reconciler.errors import Problem, Where
+from reconciler.expressions import check_expressions
+from reconciler.loops import Loop, Unproved, find_loops
+from reconciler.places import Places, Step, suggestion
+from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
+from reconciler.travels import policy_fault, travels_of
+from replication.names import STATUS_TOPIC
 
 NO_PLACES = Places()
+MAX_TOPIC_NAME = 249
+KAFKA_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+)
 
 
-def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]:  # noqa: ARG001
+def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]:
     """Every problem of the relations between clusters, topics, flows and mirrors."""
-    return ()
+    problems = [
+        *_clusters(topology, places),
+        *_topics(topology, places),
+        *_flows(topology, places),
+        *_mirrors(topology, places),
+        *check_expressions(topology.flows.values(), places),
+    ]
+    try:
+        problems += _over_all_flows(topology, places)
+    except Exception as error:  # user code of a naming policy: anything may come out of it
+        if not any(":" in flow.naming.policy for flow in topology.flows.values()):
+            raise
+        problems.append(_policy_problem(topology, places, f"{type(error).__name__}: {error}"))
+    return tuple(problems)
+
+
+def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
+    travels = travels_of(topology)
+    remote = arrivals(topology, travels)
+    yield from check_flows_apart(travels, places)
+    yield from check_declared_apart(topology, travels, places)
+    yield from check_metric_names(topology, remote, places)
+    for one in remote:
+        if len(one.name) > MAX_TOPIC_NAME:
+            flow = topology.flows[one.flow]
+            yield Problem(
+                "bad-topic-name",
+                _at(places, flow, "naming"),
+                f"the flow {one.flow} would name a topic with {len(one.name)} characters: {one.name}",
+                f"Kafka allows {MAX_TOPIC_NAME} characters",
+                f"Exclude {one.upstream}, or give the cluster {one.source} a shorter alias",
+            )
+    declared = {
+        cluster: sorted(topic.name for topic in topology.topics.values() if cluster in topic.clusters)
+        for cluster in topology.clusters
+    }
+    for found in find_loops(travels.values(), declared):
+        yield _loop_problem(topology, places, found)
+
+
+def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) -> Problem:
+    where = _at(places, topology.flows[min(found.flows)])
+    if isinstance(found, Unproved):
+        return Problem(
+            "mirror-loop-unproved",
+            where,
+            f"no proof that records do not go in circles over the flows {', '.join(found.flows)}",
+            "The paths or expressions are too many to follow all of them",
+            "Use default naming with one separator for all of them, or simpler expressions",
+        )
+    possible = f"possible {'; '.join(found.doubtful)} cannot be analysed: " if found.doubtful else ""
+    start = found.hops[0].source
+    return Problem(
+        "mirror-loop",
+        where,
+        f"{'a possible' if possible else 'a'} mirror loop, a record would come back to {start}: {found}",
+        f"The expressions {', '.join(found.doubtful)} use a construct that no proof covers, so a loop is not excluded"
+        if found.doubtful
+        else "Each round would copy the record again, without end or under ever longer names",
+        "Use default naming with one separator on all of these flows and aliases without it, or make their topics "
+        "disjoint with topics and exclude_topics",
+    )
+
+
+def _policy_problem(topology: Topology, places: Places, what: str) -> Problem:
+    flow = min((flow for flow in topology.flows.values() if ":" in flow.naming.policy), key=lambda flow: flow.name)
+    return Problem(
+        "bad-policy",
+        _at(places, flow, "naming", "policy"),
+        f"a naming policy failed: {what}",
+        "Without it nobody knows how remote topics are named",
+        "Mend the class, or use default or identity",
+    )
+
+
+def _at(places: Places, noun: Cluster | Topic | Flow | Mirror, *path: Step) -> Where:
+    section = f"{type(noun).__name__.lower()}s"
+    return places.find(section, noun.name, *path, or_else=noun.where)
+
+
+def _clusters(topology: Topology, places: Places) -> Iterator[Problem]:
+    seen: dict[str, Cluster] = {}
+    for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
+        for index, server in enumerate(cluster.bootstrap_servers):
+            host, _, port = server.rpartition(":")
+            if not 0 < int(port) < 65_536:
+                where = _at(places, cluster, "bootstrap_servers", index)
+                what = f"cluster {cluster.name}: the port {port} of {host} is out of range"
+                yield Problem("out-of-range", where, what, "Ports go from 1 to 65535", "Mend the port")
+            other = seen.setdefault(server.lower(), cluster)
+            if other is not cluster:
+                yield _same_cluster(
+                    places, cluster, other, f"the bootstrap server {server}", "bootstrap_servers", index
+                )
+        if cluster.cluster_id is not None:
+            other = seen.setdefault(f"id {cluster.cluster_id}", cluster)
+            if other is not cluster:
+                yield _same_cluster(places, cluster, other, f"the cluster_id {cluster.cluster_id}", "cluster_id")
+        yield from _durability(topology, places, cluster)
+
+
+def _same_cluster(places: Places, cluster: Cluster, other: Cluster, shared: str, *path: Step) -> Problem:
+    return Problem(
+        "same-cluster-twice",
+        _at(places, cluster, *path),
+        f"the clusters {other.name} and {cluster.name} both have {shared}",
+        "One cluster under two aliases would be mirrored onto itself without the cycle rule seeing it",
+        "Keep one of the two, or mend the address",
+    )
+
+
+def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterator[Problem]:
+    """min.insync.replicas above the replication factor: producers with acks=all could never write."""
+    defaults = cluster.defaults
+    wanted = defaults.configs.get("min.insync.replicas")
+    if wanted is not None and _above(wanted, defaults.replication_factor):
+        where = _at(places, cluster, "defaults", "configs", "min.insync.replicas")
+        yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted, defaults.replication_factor, where)
+        return
+    for topic in topology.topics.values():
+        if cluster.name not in topic.clusters:
+            continue
+        least = topic.configs.get("min.insync.replicas", wanted)
+        factor = topic.replication_factor or defaults.replication_factor
+        if least is not None and _above(least, factor):
+            key = "configs" if "min.insync.replicas" in topic.configs else "replication_factor"
+            yield _too_few_replicas(f"topic {topic.name} on {cluster.name}", least, factor, _at(places, topic, key))
+
+
+def _above(least: str, factor: int | None) -> bool:
+    return factor is not None and bool(re.fullmatch("[0-9]+", least)) and int(least) > factor
+
+
+def _too_few_replicas(subject: str, least: str, factor: int | None, where: Where) -> Problem:
+    return Problem(
+        "too-few-replicas",
+        where,
+        f"{subject}: min.insync.replicas is {least}, replication_factor is {factor}",
+        "Producers with acks=all could never write",
+        "Raise replication_factor or lower min.insync.replicas",
+    )
+
+
+def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
+    for topic in topology.topics.values():
+        for index, cluster in enumerate(topic.clusters):
+            yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
+        wrong = _illegal(topic.name)
+        if wrong:
+            why = f"Kafka allows letters, digits, '.', '_' and '-', at most {MAX_TOPIC_NAME} of them, and not . or .."
+            what = f'the topic name "{topic.name[:80]}" {wrong}'
+            yield Problem("bad-topic-name", _at(places, topic), what, why, "Rename the topic")
+        elif topic.name in KAFKA_TOPICS or topic.name == STATUS_TOPIC:
+            owner = "the mirror job" if topic.name == STATUS_TOPIC else "Kafka"
+            what = f"the internal topic {topic.name} is declared"
+            yield Problem(
+                "internal-topic",
+                _at(places, topic),
+                what,
+                f"{owner[0].upper()}{owner[1:]} looks after it itself",
+                "Remove it",
+            )
+
+
+def _illegal(name: str) -> str:
+    if name in ("", ".", ".."):
+        return "is not allowed"
+    if len(name) > MAX_TOPIC_NAME:
+        return f"has {len(name)} characters"
+    bad = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", name)))
+    return f"holds {', '.join(map(repr, bad))}" if bad else ""
+
+
+def _known_cluster(
+    topology: Topology, places: Places, name: str, subject: str, noun: Topic | Flow, *path: Step
+) -> Iterator[Problem]:
+    if name in topology.clusters or places.has("clusters", name) or not places.complete:
+        return
+    known = topology.clusters.keys() | {one for section, one in places.entries if section == "clusters"}
+    todo = suggestion(name, known, "Declare it under clusters")
+    what = f"{subject} names the unknown cluster {name}"
+    yield Problem("unknown-cluster", _at(places, noun, *path), what, "No file of the environment declares it", todo)
+
+
+def _flows(topology: Topology, places: Places) -> Iterator[Problem]:
+    for flow in topology.flows.values():
+        for field, cluster in (("source", flow.source), ("target", flow.target)):
+            yield from _known_cluster(topology, places, cluster, f"flow {flow.name}: {field}", flow, field)
+        if flow.source == flow.target:
+            what = f"flow {flow.name}: source and target are both {flow.source}"
+            why = "Records would be copied into the cluster they come from"
+            yield Problem("same-source-and-target", _at(places, flow, "target"), what, why, "Name two clusters")
+        wrong = policy_fault(flow)
+        if wrong:
+            why = "Without it nobody knows how remote topics are named"
+            todo = "Check the import path, or use default or identity"
+            yield Problem("bad-policy", _at(places, flow, "naming", "policy"), f"flow {flow.name}: {wrong}", why, todo)
+
+
+def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
+    carriers: dict[str, Mirror] = {}
+    for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
+        if not mirror.flows and places.complete and not _flow_with_errors(topology, places):
+            what = f"mirror {mirror.name} carries no flow"
+            why = f"It names none, and no flow that is still free goes to a cluster {mirror.name}"
+            todo = "Name its flows, give it the alias of a target cluster, or remove it"
+            yield Problem("mirror-without-flows", _at(places, mirror), what, why, todo)
+        for index, name in enumerate(mirror.flows):
+            where = _at(places, mirror, "flows", index)
+            if name not in topology.flows:
+                if places.complete and not places.has("flows", name):
+                    todo = suggestion(name, topology.flows, "Declare it under flows")
+                    what = f"mirror {mirror.name} names the unknown flow {name}"
+                    yield Problem("unknown-flow", where, what, "No file of the environment declares it", todo)
+                continue
+            other = carriers.setdefault(name, mirror)
+            if other is not mirror:
+                what = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
+                why = "Two applications would fence each other for ever"
+                yield Problem("flow-in-two-mirrors", where, what, why, "Keep it in one of them")
+    for flow in topology.flows.values():
+        if flow.name not in carriers and flow.target in topology.mirrors:
+            what = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
+            todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"
+            yield Problem("flow-without-mirror", _at(places, flow), what, "No application would carry it", todo)
+
+
+def _flow_with_errors(topology: Topology, places: Places) -> bool:
+    """Is there a flow that could not be read? It may belong to any mirror."""
+    return any(section == "flows" and name not in topology.flows for section, name in places.entries)

@@ -13,7 +13,7 @@ from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
 def read_environment(folder: Path) -> Mapping[str, str]:
     """The text of every ``*.yaml`` in ``folder`` and below it, by its path; names that begin with a dot are not read.
 
-    Raises TopologyError with all problems: no such folder, no file, unreadable, not UTF-8, ``.yml`` instead of ``.yaml``.
+    Raises TopologyError with all problems: no such folder, no file, unreadable, not UTF-8, ``.yml`` for ``.yaml``.
     """
     if not folder.is_dir():
         what = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"

@@ -1,0 +1,289 @@
+"""Sets of legal topic names as automata: union, intersection, complement, prefix, and the shortest name in a set.
+
+Every language here is over the 65 characters Kafka allows in topic names. Automata are deterministic and built as far
+as they are walked. Border: pure text theory; ``patterns`` makes languages from regular expressions.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+# The order is the order of preference in examples: letters first
+ALPHABET = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_."
+MAX_NAME = 249
+MAX_STATES = 50_000
+
+State = Hashable
+
+
+class Language(Protocol):
+    """A deterministic automaton. ``dead`` may say True only when nothing is accepted from there on, ``full`` only when
+    everything is."""
+
+    def start(self) -> State: ...
+
+    def step(self, state: State, char: str) -> State: ...
+
+    def accepts(self, state: State) -> bool: ...
+
+    def dead(self, state: State) -> bool: ...
+
+    def full(self, state: State) -> bool: ...
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        """Sets of characters; two characters that are in the same of them always lead to the same state."""
+        ...
+
+
+class UndecidedError(Exception):
+    """The product of the automata is too large to walk."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Language, ...]
+
+    def start(self) -> State:
+        return tuple(part.start() for part in self.parts)
+
+    def step(self, state: State, char: str) -> State:
+        assert isinstance(state, tuple)
+        return tuple(part.step(s, char) for part, s in zip(self.parts, state, strict=True))
+
+    def accepts(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return any(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
+
+    def dead(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return all(part.dead(s) for part, s in zip(self.parts, state, strict=True))
+
+    def full(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return any(part.full(s) for part, s in zip(self.parts, state, strict=True))
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return frozenset().union(*(part.distinguishes() for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Language, ...]
+
+    def start(self) -> State:
+        return tuple(part.start() for part in self.parts)
+
+    def step(self, state: State, char: str) -> State:
+        assert isinstance(state, tuple)
+        return tuple(part.step(s, char) for part, s in zip(self.parts, state, strict=True))
+
+    def accepts(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return all(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
+
+    def dead(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return any(part.dead(s) for part, s in zip(self.parts, state, strict=True))
+
+    def full(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return all(part.full(s) for part, s in zip(self.parts, state, strict=True))
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return frozenset().union(*(part.distinguishes() for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Language
+
+    def start(self) -> State:
+        return self.part.start()
+
+    def step(self, state: State, char: str) -> State:
+        return self.part.step(state, char)
+
+    def accepts(self, state: State) -> bool:
+        return not self.part.accepts(state)
+
+    def dead(self, state: State) -> bool:
+        return self.part.full(state)
+
+    def full(self, state: State) -> bool:
+        return self.part.dead(state)
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return self.part.distinguishes()
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The names ``t`` for which ``prefix + t`` is in ``part``."""
+
+    prefix: str
+    part: Language
+
+    def start(self) -> State:
+        state = self.part.start()
+        for char in self.prefix:
+            state = self.part.step(state, char)
+        return state
+
+    def step(self, state: State, char: str) -> State:
+        return self.part.step(state, char)
+
+    def accepts(self, state: State) -> bool:
+        return self.part.accepts(state)
+
+    def dead(self, state: State) -> bool:
+        return self.part.dead(state)
+
+    def full(self, state: State) -> bool:
+        return self.part.full(state)
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return self.part.distinguishes()
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixed:
+    """The names ``prefix + t`` for the names ``t`` in ``part``. States: (characters read or -1, state of ``part``)."""
+
+    prefix: str
+    part: Language
+
+    def start(self) -> State:
+        return (0, self.part.start())
+
+    def step(self, state: State, char: str) -> State:
+        assert isinstance(state, tuple)
+        read, inner = state
+        if read == len(self.prefix):
+            return (read, self.part.step(inner, char))
+        return (read + 1 if read >= 0 and self.prefix[read] == char else -1, inner)
+
+    def accepts(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return state[0] == len(self.prefix) and self.part.accepts(state[1])
+
+    def dead(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return state[0] == -1 or self.part.dead(state[1])
+
+    def full(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        return state[0] == len(self.prefix) and self.part.full(state[1])
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return self.part.distinguishes() | {frozenset(char) for char in self.prefix}
+
+
+class Memoised:
+    """The same language with its states as numbers and every answer kept: for parts that are walked again and again."""
+
+    def __init__(self, part: Language) -> None:
+        self._part = part
+        self._numbers: dict[State, int] = {}
+        self._states: list[State] = []
+        self._steps: list[dict[str, int]] = []
+        self._verdicts: list[tuple[bool, bool, bool]] = []
+        self._start = self._number(part.start())
+        self._sets = part.distinguishes()
+
+    def _number(self, state: State) -> int:
+        found = self._numbers.get(state)
+        if found is None:
+            found = self._numbers[state] = len(self._states)
+            self._states.append(state)
+            self._steps.append({})
+            self._verdicts.append((self._part.accepts(state), self._part.dead(state), self._part.full(state)))
+        return found
+
+    def start(self) -> State:
+        return self._start
+
+    def step(self, state: State, char: str) -> State:
+        assert isinstance(state, int)
+        found = self._steps[state].get(char)
+        if found is None:
+            found = self._steps[state][char] = self._number(self._part.step(self._states[state], char))
+        return found
+
+    def accepts(self, state: State) -> bool:
+        assert isinstance(state, int)
+        return self._verdicts[state][0]
+
+    def dead(self, state: State) -> bool:
+        assert isinstance(state, int)
+        return self._verdicts[state][1]
+
+    def full(self, state: State) -> bool:
+        assert isinstance(state, int)
+        return self._verdicts[state][2]
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return self._sets
+
+
+NOTHING = AnyOf(())
+EVERYTHING = Not(NOTHING)
+
+
+def shortest(language: Language, max_length: int = MAX_NAME) -> str | None:
+    """The shortest legal topic name in the language, or None when there is none. Raises UndecidedError."""
+    return next(names(language, max_length), None)
+
+
+def names(language: Language, max_length: int = MAX_NAME) -> Iterator[str]:
+    """Names of the language, shortest first, one for each state the automaton can end in. Raises UndecidedError."""
+    chars = _representatives(language.distinguishes() | {frozenset(".")})
+    start = language.start()
+    if language.dead(start):
+        return
+    seen: set[State] = {start}
+    layer: list[tuple[str, State]] = [("", start)]
+    for _ in range(max_length):
+        following: list[tuple[str, State]] = []
+        for text, state in layer:
+            for char in chars:
+                after = language.step(state, char)
+                # "." and ".." are no topics, so their states must stay open for other names
+                name = text + char
+                special = name in (".", "..")
+                if after in seen and not special:
+                    continue
+                if not special:
+                    seen.add(after)
+                    if len(seen) > MAX_STATES:
+                        raise UndecidedError
+                if language.dead(after):
+                    continue
+                if not special and language.accepts(after):
+                    yield name
+                following.append((name, after))
+        if not following:
+            return
+        layer = following
+
+
+def _representatives(sets: Iterable[frozenset[str]]) -> str:
+    """One character for each group that no set tells apart."""
+    sets = tuple(sets)
+    found: dict[tuple[bool, ...], str] = {}
+    for char in ALPHABET:
+        found.setdefault(tuple(char in one for one in sets), char)
+    return "".join(found.values())
+
+
+def both(*parts: Language) -> Language:
+    return parts[0] if len(parts) == 1 else AllOf(parts)
+
+
+def contains(language: Language, name: str) -> bool:
+    state = language.start()
+    for char in name:
+        state = language.step(state, char)
+    return language.accepts(state)

@@ -1,0 +1,260 @@
+"""Proof that no record ever comes back to a cluster it has been on, over the whole flow graph.
+
+A record that starts on cluster c0 as topic t is followed hop by hop. Default and identity naming only ever put text
+before t, so every rule along a path (patterns, exclusions, internal topics, the cycle rule) is a language of t, and
+a loop exists exactly when all of them have a name in common. Custom policies are simulated with sample names.
+
+Where all flows between clusters that reach each other have default naming with one separator, a name carries its whole
+path and the policy's cycle rule refuses every return: nothing has to be searched. This needs aliases without the
+separator in them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from reconciler.languages import MAX_NAME, After, AllOf, Language, UndecidedError, names
+from reconciler.travels import Travel
+
+MAX_TESTS = 5_000
+SAMPLES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    flow: str
+    source: str
+    before: str
+    target: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``hops`` shows one record's way. ``doubtful`` lists expressions without an automaton: with some, the example may
+    not exist, and the loop is possible but not certain."""
+
+    flows: tuple[str, ...]
+    hops: tuple[Hop, ...]
+    doubtful: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        way = [f"{self.hops[0].source}/{self.hops[0].before}"]
+        way += [f"-({hop.flow})-> {hop.target}/{hop.after}" for hop in self.hops]
+        return " ".join(way)
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """The search was given up among these flows."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One hop of a path with all rules so far as languages of the topic's first name."""
+
+    travel: Travel
+    prefix: str
+    rules: tuple[Language, ...]
+
+
+@dataclass(slots=True)
+class _Search:
+    """The loops found so far, and how much was tried."""
+
+    topics: Mapping[str, Sequence[str]]
+    found: list[Loop] = field(default_factory=list)
+    tests: int = 0
+    gave_up: bool = False
+
+    def known(self, flows: Iterable[str]) -> bool:
+        """Does a known loop use one of these flows?"""
+        return not {flow for loop in self.found for flow in loop.flows}.isdisjoint(flows)
+
+
+def find_loops(travels: Iterable[Travel], topics: Mapping[str, Sequence[str]]) -> tuple[Loop | Unproved, ...]:
+    """Loops in which a record can come back, each with one example. Of loops that share a flow only one is told.
+
+    ``topics`` are the declared topics of each cluster; examples are taken from them where possible. Raises whatever a
+    custom policy raises.
+    """
+    answer: list[Loop | Unproved] = []
+    for region in _regions(list(travels)):
+        if _proved_by_names(region):
+            continue
+        search = _Search(topics)
+        for start in sorted({travel.flow.source for travel in region}):
+            _follow(search, region, start)
+            _simulate(search, region, start)
+        answer += search.found
+        if search.gave_up:
+            answer.append(Unproved(tuple(sorted(travel.flow.name for travel in region))))
+    return tuple(answer)
+
+
+def _regions(travels: Sequence[Travel]) -> Iterator[list[Travel]]:
+    """Flows between clusters that all reach each other (strongly connected components); others close no loop."""
+    targets: dict[str, set[str]] = {}
+    for travel in travels:
+        targets.setdefault(travel.flow.source, set()).add(travel.flow.target)
+    reach = {cluster: _reach(cluster, targets) for cluster in targets}
+    done: set[str] = set()
+    for cluster in sorted(targets):
+        members = {other for other in reach[cluster] if cluster in reach.get(other, ())}
+        if cluster in done or not members:
+            continue
+        done |= members
+        inside = [travel for travel in travels if {travel.flow.source, travel.flow.target} <= members]
+        yield sorted(inside, key=lambda travel: travel.flow.name)
+
+
+def _reach(start: str, targets: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for after in targets.get(waiting.pop(), ()):
+            if after not in found:
+                found.add(after)
+                waiting.append(after)
+    return found
+
+
+def _proved_by_names(region: Sequence[Travel]) -> bool:
+    separators = {travel.flow.naming.separator for travel in region}
+    if len(separators) > 1 or any(travel.flow.naming.policy != "default" for travel in region):
+        return False
+    separator = separators.pop()
+    return not any(separator in travel.flow.source for travel in region)
+
+
+def _follow(search: _Search, region: Sequence[Travel], start: str) -> None:
+    """Extends paths of distinct clusters from ``start``, short ones first, and notes what leads back to ``start``.
+
+    A path through a loop that is already known is not followed: the loop has to go first.
+    """
+    waiting: deque[tuple[_Step, ...]] = deque([()])
+    while waiting and not search.gave_up:
+        path = waiting.popleft()
+        here = path[-1].travel.flow.target if path else start
+        visited = {start, *(step.travel.flow.target for step in path)}
+        for travel in region:
+            flow = travel.flow
+            if flow.source != here or (flow.target in visited and flow.target != start):
+                continue
+            for renaming in travel.renamings:
+                before = path[-1].prefix if path else ""
+                rules = (*(path[-1].rules if path else ()), After(before, renaming.when))
+                longer = (*path, _Step(travel, renaming.prefix + before, rules))
+                if search.known(step.travel.flow.name for step in longer):
+                    continue
+                if flow.target == start:
+                    _close(search, longer)
+                elif _possible(search, longer):
+                    waiting.append(longer)
+
+
+def _possible(search: _Search, path: tuple[_Step, ...]) -> bool:
+    """Can any name come so far? An undecided question is a yes."""
+    search.tests += 1
+    if search.tests > MAX_TESTS:
+        search.gave_up = True
+        return False
+    try:
+        return next(_candidates(path), None) is not None
+    except UndecidedError:
+        return True
+
+
+def _candidates(path: tuple[_Step, ...]) -> Iterator[str]:
+    longest = max(len(step.prefix) for step in path)
+    return names(AllOf(path[-1].rules), MAX_NAME - longest)
+
+
+def _close(search: _Search, path: tuple[_Step, ...]) -> None:
+    search.tests += 1
+    if search.tests > MAX_TESTS:
+        search.gave_up = True
+        return
+    travels = [step.travel for step in path]
+    doubtful = tuple(text for travel in travels for text in travel.inexact)
+    try:
+        candidates = list(islice(_candidates(path), SAMPLES if doubtful else 1))
+    except UndecidedError:
+        search.gave_up = True
+        return
+    if not candidates:
+        return
+    declared = search.topics.get(travels[0].flow.source, ())
+    for topic in (*declared, *candidates):
+        hops = _walk(travels, topic)
+        if hops:
+            _note(search, Loop(tuple(travel.flow.name for travel in travels), hops))
+            return
+    hops = _hops(travels, candidates[0])
+    _note(search, Loop(tuple(travel.flow.name for travel in travels), hops, doubtful))
+
+
+def _note(search: _Search, loop: Loop) -> None:
+    if not search.known(loop.flows):
+        search.found.append(loop)
+
+
+def _walk(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
+    """The hops of one topic by the real rules, empty when one of them keeps it."""
+    name = topic
+    for travel in travels:
+        if len(name) > MAX_NAME or travel.selector.why_not(name) is not None:
+            return ()
+        name = travel.selector.remote_name(name)
+    return _hops(travels, topic) if len(name) <= MAX_NAME else ()
+
+
+def _hops(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
+    hops = []
+    for travel in travels:
+        after = travel.selector.remote_name(topic)
+        hops.append(Hop(travel.flow.name, travel.flow.source, topic, travel.flow.target, after))
+        topic = after
+    return tuple(hops)
+
+
+def _simulate(search: _Search, region: Sequence[Travel], start: str) -> None:
+    """Follows sample names from ``start`` where a custom policy is on the way."""
+    if not any(travel.custom for travel in region):
+        return
+    waiting: deque[tuple[str, str, str, tuple[Travel, ...]]] = deque(
+        (start, topic, topic, ()) for topic in _samples(search, region, start)
+    )
+    while waiting:
+        here, topic, name, path = waiting.popleft()
+        visited = {start, *(travel.flow.target for travel in path)}
+        for travel in region:
+            target = travel.flow.target
+            back = target == start
+            if travel.flow.source != here or (target in visited and not back) or travel.selector.why_not(name):
+                continue
+            way = (*path, travel)
+            search.tests += 1
+            if search.tests > MAX_TESTS * 10:
+                search.gave_up = True
+                return
+            if not back:
+                waiting.append((target, topic, travel.selector.remote_name(name), way))
+            elif any(each.custom for each in way):
+                _note(search, Loop(tuple(each.flow.name for each in way), _hops(way, topic)))
+
+
+def _samples(search: _Search, region: Sequence[Travel], start: str) -> list[str]:
+    """Declared topics of the cluster, then short names its flows could carry."""
+    found = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
+    for travel in region:
+        try:
+            found |= dict.fromkeys(islice(names(travel.matching), 5))
+        except UndecidedError:
+            continue
+    return list(found)

@@ -1,0 +1,105 @@
+"""The naming policy's own rules as languages: the cycle rule, and names with a given beginning and end.
+
+Border: says in automata what ``replication.policy`` says for one name; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.languages import AnyOf, Language, State
+
+OTHER = "\0"  # stands for a beginning that no longer matters; no topic name holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """Names that the default policy's cycle rule refuses: ``head sep head sep ...`` with a head among ``aliases``.
+
+    A head is not empty and ends at the first separator, as in ``DefaultReplicationPolicy``. States: the head so far
+    (once it can no longer become an alias only what may be a beginning of the separator); True once an alias was
+    seen; False once no head can follow.
+    """
+
+    aliases: frozenset[str]
+    separator: str
+
+    def start(self) -> State:
+        return ""
+
+    def step(self, state: State, char: str) -> State:
+        if isinstance(state, bool):
+            return state
+        assert isinstance(state, str)
+        head = state + char
+        if head.endswith(self.separator):
+            name = head[: -len(self.separator)]
+            return name in self.aliases or ("" if name else False)
+        if any((alias + self.separator).startswith(head) for alias in self.aliases) or self.separator.startswith(head):
+            return head
+        tail = head[1:]
+        while not self.separator.startswith(tail):
+            tail = tail[1:]
+        return OTHER + tail
+
+    def accepts(self, state: State) -> bool:
+        return state is True
+
+    def dead(self, state: State) -> bool:
+        return state is False
+
+    def full(self, state: State) -> bool:
+        return state is True
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return frozenset(frozenset(char) for char in {*self.separator, *"".join(self.aliases)})
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Names that end in ``suffix`` and, when ``prefix`` is given, begin with it; the two may overlap."""
+
+    suffix: str
+    prefix: str = ""
+
+    def start(self) -> State:
+        return (0, "")
+
+    def step(self, state: State, char: str) -> State:
+        assert isinstance(state, tuple)
+        read, tail = state
+        if 0 <= read < len(self.prefix):
+            read = read + 1 if self.prefix[read] == char else -1
+        tail = (tail + char)[-len(self.suffix) :] if self.suffix else ""
+        while tail and not self.suffix.startswith(tail):
+            tail = tail[1:]
+        return (read, tail)
+
+    def accepts(self, state: State) -> bool:
+        assert isinstance(state, tuple)
+        read, tail = state
+        return bool(read == len(self.prefix) and tail == self.suffix)
+
+    def dead(self, state: State) -> bool:
+        return isinstance(state, tuple) and state[0] == -1
+
+    def full(self, state: State) -> bool:
+        return isinstance(state, tuple) and not self.suffix and state[0] == len(self.prefix)
+
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return frozenset(frozenset(char) for char in self.prefix + self.suffix)
+
+
+HEARTBEATS = Ending("heartbeats")
+
+
+def internal(separator: str) -> Language:
+    """``replication.policy``'s rule for internal topics."""
+    return AnyOf(
+        (
+            Ending("", prefix="__"),
+            Ending("", prefix="."),
+            Ending(f"{separator}internal", prefix="mm2"),
+            Ending(f"{separator}checkpoints{separator}internal"),
+        )
+    )
