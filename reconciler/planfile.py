@@ -1,0 +1,133 @@
+"""A plan as JSON text and back. The text that ``plan --format json`` prints is the text that ``apply --plan`` reads.
+
+Shape: schemas/plan.schema.json. Within one format version fields are only added. Border: text, not files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from enum import Enum
+from importlib import resources
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import jsonschema
+
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+)
+from reconciler.errors import ReconcilerError
+from reconciler.handover import canonical_json
+from reconciler.plans import FORMAT_VERSION, Plan
+from reconciler.summary import action, summarize, verdict
+
+_KINDS: Mapping[str, type[Change]] = {
+    "create_topic": CreateTopic,
+    "add_partitions": AddPartitions,
+    "alter_configs": AlterConfigs,
+    "start_mirror": StartMirror,
+    "restart_mirror": RestartMirror,
+    "stop_mirror": StopMirror,
+}
+_KIND_OF = {made: kind for kind, made in _KINDS.items()}
+_DERIVED = ("digest", "kind", "verdict", "exit_code", "summary")
+_AGAIN = "Make a new one with plan --out, and do not edit it."
+
+
+class PlanfileError(ReconcilerError):
+    """A saved plan that cannot be trusted or read."""
+
+
+def dumps(plan: Plan) -> str:
+    document = _document(plan)
+    return json.dumps({**document, "digest": _digest(document)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def digest(plan: Plan) -> str:
+    """sha256 over the canonical content of the saved plan."""
+    return _digest(_document(plan))
+
+
+def loads(text: str) -> Plan:
+    """Raises PlanfileError for anything that is not exactly what ``dumps`` wrote."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        what = f"the saved plan is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise PlanfileError(what, "It may have been cut off", _AGAIN) from None
+    if not isinstance(document, dict) or document.get("kind") != "plan":
+        raise PlanfileError("this file is not a saved plan", "It has no kind: plan", _AGAIN)
+    version = document.get("format_version")
+    if version != FORMAT_VERSION:
+        what = f"the saved plan has format version {version}, this reconciler reads {FORMAT_VERSION}"
+        raise PlanfileError(what, "It was made by another release", _AGAIN)
+    said = document.pop("digest", None)
+    if said != (real := _digest(document)):
+        what = f"the saved plan was changed after it was made: its digest is {real[:16]}, it says {str(said)[:16]}"
+        raise PlanfileError(what, "What was reviewed is not what would be applied", _AGAIN)
+    try:
+        jsonschema.validate({**document, "digest": said}, schema())
+    except jsonschema.ValidationError as error:
+        what = f"the saved plan has a wrong shape at {error.json_path}: {error.message[:200]}"
+        raise PlanfileError(what, "It does not follow schemas/plan.schema.json", _AGAIN) from None
+    plan: Plan = _decoded(Plan, {key: value for key, value in document.items() if key not in _DERIVED})
+    return plan
+
+
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files("schemas").joinpath("plan.schema.json").read_text("utf-8"))
+    return found
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    content: dict[str, Any] = _encoded(plan)
+    version = content.pop("format_version")
+    return {
+        "format_version": version,
+        "kind": "plan",
+        "verdict": verdict(plan),
+        "exit_code": int(plan.exit_code),
+        "summary": _encoded(asdict(summarize(plan))),
+        **content,
+    }
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(document).encode()).hexdigest()
+
+
+def _encoded(value: Any) -> Any:
+    if type(value) in _KIND_OF:
+        content = {field.name: _encoded(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": _KIND_OF[type(value)], "action": action(value).value, **content}
+    if is_dataclass(value):
+        return {field.name: _encoded(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _encoded(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_encoded(inner) for inner in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _decoded(wanted: Any, value: Any) -> Any:
+    """``value`` as ``wanted``, an annotation of our nouns. The schema has already said that the shape is right."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if wanted == Change:
+        return _decoded(_KINDS[value["kind"]], {k: v for k, v in value.items() if k not in ("kind", "action")})
+    if origin in (Union, types.UnionType):
+        return None if value is None else _decoded(next(t for t in inner if t is not type(None)), value)
+    if origin is tuple:
+        return tuple(_decoded(inner[0], one) for one in value)
+    if is_dataclass(wanted):
+        hints = get_type_hints(wanted)
+        return wanted(**{name: _decoded(hints[name], one) for name, one in value.items()})  # type: ignore[operator]
+    return wanted(value)

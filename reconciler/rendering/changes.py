@@ -1,0 +1,102 @@
+"""One change in words: its subject, its headline, its values before and after with where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    ConfigChange,
+    CreateTopic,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+)
+from reconciler.summary import counted
+from reconciler.topic_configs import human
+
+
+def subject(change: Change) -> str:
+    """Within its cluster: a topic's name; a mirror by word and name."""
+    match change:
+        case CreateTopic() | AddPartitions() | AlterConfigs():
+            return change.ref.name
+        case StartMirror() | RestartMirror() | StopMirror():
+            return f"mirror {change.mirror}"
+        case _:
+            assert_never(change)
+
+
+def headline(change: Change, alone: bool = True) -> str:
+    """What happens; with ``alone`` also why."""
+    why = f"; {change.reason.text}" if alone else ""
+    match change:
+        case CreateTopic():
+            return f"create, {shape(change)}{why}"
+        case AddPartitions():
+            return f"partitions {change.before} -> {change.after}{why}"
+        case AlterConfigs():
+            return f"{counted(len(change.configs), 'config')}{why}"
+        case StartMirror():
+            return f"start{why}"
+        case RestartMirror():
+            return f"restart once{why}"
+        case StopMirror():
+            return f"stop{why}"
+        case _:
+            assert_never(change)
+
+
+def shape(change: CreateTopic) -> str:
+    partitions = counted(change.partitions, "partition") if change.partitions > 0 else "the brokers' partition count"
+    if change.replication_factor is None:
+        return f"{partitions}, the brokers' replication factor"
+    return f"{partitions}, replication factor {change.replication_factor}"
+
+
+def signature(change: Change) -> object:
+    """Equal for changes that may be told as one."""
+    match change:
+        case CreateTopic():
+            return "create", change.partitions, change.replication_factor, _values(change.configs), change.reason.code
+        case AddPartitions():
+            return "grow", change.before, change.after, change.reason.code
+        case AlterConfigs():
+            return "configs", _values(change.configs), change.reason.code
+        case StartMirror() | RestartMirror() | StopMirror():
+            return change
+        case _:
+            assert_never(change)
+
+
+def described(changes: Sequence[Change]) -> Iterator[str]:
+    """Lines under the headline. ``changes`` have one signature; origins may differ and are then left out."""
+    first = changes[0]
+    match first:
+        case CreateTopic() | AlterConfigs():
+            for index, one in enumerate(first.configs):
+                origins = {other.configs[index].origin for other in changes if isinstance(other, type(first))}
+                yield _config(one, one.origin if len(origins) == 1 else "")
+        case StartMirror() | RestartMirror():
+            yield from first.because
+            before = f"{first.before} -> " if isinstance(first, RestartMirror) else ""
+            yield f"fingerprint {before}{first.fingerprint}"
+        case AddPartitions() | StopMirror():
+            return
+        case _:
+            assert_never(first)
+
+
+def _config(change: ConfigChange, origin: str) -> str:
+    after = "remove the override" if change.after is None else human(change.key, change.after)
+    by = f" ({origin})" if origin else ""
+    if change.before is None and not change.before_source:
+        return f"{change.key} = {after}{by}"
+    return f"{change.key}: {human(change.key, change.before)} ({change.before_source}) -> {after}{by}"
+
+
+def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None], ...]:
+    return tuple((one.key, one.before, one.before_source, one.after) for one in configs)

@@ -1,0 +1,112 @@
+"""Drift: the plan for a topology that was already applied, told as what differs instead of what would be done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import assert_never
+
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateTopic,
+    RestartMirror,
+    Role,
+    StartMirror,
+    StopMirror,
+)
+from reconciler.plans import Plan, Planned
+from reconciler.rendering.changes import shape
+from reconciler.rendering.lists import left_lists
+from reconciler.rendering.style import Style
+from reconciler.summary import counted
+from reconciler.topic_configs import human
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back."""
+
+    subject: str
+    kind: str
+    wished: str
+    found: str
+    risk: str
+    mended_by: str
+
+
+def differences(plan: Plan) -> tuple[Difference, ...]:
+    return tuple(found for planned in plan.changes for found in _of(planned))
+
+
+def drift_verdict(plan: Plan) -> str:
+    found = differences(plan)
+    parts = [f"Drift: {counted(len(found), 'difference')}" if found else "No drift: everything read is as declared"]
+    if plan.refused:
+        parts.append(f"{len(plan.refused)} that cannot be mended by apply")
+    if plan.unknown:
+        parts.append(f"{len(plan.unknown)} unknown")
+    return "; ".join(parts)
+
+
+def drift_text(plan: Plan, style: Style | None = None) -> str:
+    chosen = style or Style()
+    lines = [chosen.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
+    for one in differences(plan):
+        lines.append(f"  {chosen.paint('~', one.kind)}: {one.subject}: found {one.found}, declared {one.wished}")
+    return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
+
+
+def drift_json(plan: Plan) -> str:
+    """As schemas/drift.schema.json."""
+    document = {
+        "format_version": FORMAT_VERSION,
+        "kind": "drift",
+        "environment": plan.basis.environment,
+        "revision": plan.basis.revision,
+        "verdict": drift_verdict(plan),
+        "exit_code": int(plan.exit_code),
+        "complete": not plan.unknown,
+        "clusters": [asdict(one) for one in plan.basis.clusters],
+        "differences": [asdict(one) for one in differences(plan)],
+        "refused": [asdict(one) for one in plan.refused],
+        "unknown": [asdict(one) for one in plan.unknown],
+        "unmanaged": [asdict(one) for one in plan.unmanaged],
+        "ignored": [asdict(one) for one in plan.ignored],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _of(planned: Planned) -> Iterator[Difference]:
+    change = planned.change
+
+    def difference(subject: str, kind: str, wished: str, found: str) -> Difference:
+        return Difference(subject, kind, wished, found, planned.risk, planned.id)
+
+    match change:
+        case CreateTopic():
+            kind = {
+                Role.DECLARED: "topic-missing",
+                Role.REMOTE: "remote-topic-missing",
+                Role.INTERNAL: "internal-missing",
+            }
+            yield difference(str(change.ref), kind[change.role], shape(change), "no topic")
+        case AddPartitions():
+            yield difference(str(change.ref), "partitions", f"{change.after} partitions", f"{change.before} partitions")
+        case AlterConfigs():
+            for one in change.configs:
+                wished = f"no override ({one.origin})" if one.after is None else human(one.key, one.after)
+                found = f"{human(one.key, one.before)} ({one.before_source})"
+                yield difference(f"{change.ref} {one.key}", "config", wished, found)
+        case StartMirror():
+            yield difference(f"mirror {change.mirror}", "mirror-not-running", "running", change.reason.text)
+        case RestartMirror():
+            wished, found = f"fingerprint {change.fingerprint}", f"fingerprint {change.before}"
+            yield difference(f"mirror {change.mirror}", "mirror-definition", wished, found)
+        case StopMirror():
+            yield difference(f"mirror {change.mirror}", "mirror-not-declared", "no such mirror", "running")
+        case _:
+            assert_never(change)

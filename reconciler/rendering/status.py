@@ -1,0 +1,152 @@
+"""What ``status`` prints: clusters, mirrors, and the lag of each flow, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.errors import Unknown
+from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
+from reconciler.topology import Topology
+
+
+def status_json(topology: Topology, live: LiveState, now_ms: int) -> str:
+    return json.dumps(status_value(topology, live, now_ms), indent=2, ensure_ascii=False)
+
+
+def status_value(topology: Topology, live: LiveState, now_ms: int) -> dict[str, Any]:
+    return {
+        "format_version": 1,
+        "environment": topology.environment,
+        "clusters": {name: _cluster(found) for name, found in live.clusters.items()},
+        "mirrors": {name: _mirror(found, now_ms) for name, found in live.mirrors.items()},
+    }
+
+
+def _cluster(found: LiveCluster | Unknown) -> dict[str, Any]:
+    if isinstance(found, Unknown):
+        return {"state": "unknown", "error": found.error, "todo": found.todo}
+    user_topics = sum(not topic.internal for topic in found.topics.values())
+    return {
+        "state": "answers",
+        "cluster_id": found.cluster_id,
+        "brokers": len(found.brokers),
+        "topics": user_topics,
+        "leaderless_partitions": sum(p.leader < 0 for t in found.topics.values() for p in t.partitions),
+        "under_replicated_partitions": sum(
+            len(p.isr) < len(p.replicas) for t in found.topics.values() for p in t.partitions
+        ),
+    }
+
+
+def _mirror(found: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
+    if isinstance(found, Unknown):
+        return {
+            "application_id": None,
+            "fingerprint": None,
+            "state": "unknown",
+            "error": found.error,
+            "todo": found.todo,
+            "flows": {},
+        }
+    return {
+        "application_id": found.application_id,
+        "fingerprint": found.fingerprint,
+        "state": found.state.value,
+        "detail": found.detail,
+        "pid": found.pid,
+        "started_at_ms": found.started_at_ms,
+        "uptime_seconds": _seconds_since(found.started_at_ms, now_ms),
+        "status_age_seconds": _seconds_since(found.updated_at_ms, now_ms),
+        "flows": {name: _flow(flow) for name, flow in found.flows.items()},
+    }
+
+
+def _flow(flow: FlowStatus) -> dict[str, Any]:
+    return {
+        "fingerprint": flow.fingerprint,
+        "state": flow.state,
+        "topics": flow.topics,
+        "partitions": flow.partitions,
+        "records_total": flow.records_total,
+        "records_per_second": flow.records_per_second,
+        "bytes_per_second": flow.bytes_per_second,
+        "records_lag": flow.records_lag,
+        "seconds_lag": flow.seconds_lag,
+        "conditions": [dict(condition) for condition in flow.conditions],
+    }
+
+
+def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
+    return None if then_ms is None else max(0, (now_ms - then_ms) // 1000)
+
+
+def status_text(topology: Topology, live: LiveState, now_ms: int) -> str:
+    lines = [_verdict(live), ""]
+    lines += [f"cluster {name}: {_cluster_words(found)}" for name, found in live.clusters.items()]
+    for name, found in live.mirrors.items():
+        lines += ["", *_mirror_lines(name, found, now_ms)]
+    if not live.mirrors:
+        lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(live: LiveState) -> str:
+    mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
+    unknown = sum(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
+    running = sum(mirror.state.value == "running" for mirror in mirrors)
+    conditions = sum(len(flow.conditions) for mirror in mirrors for flow in mirror.flows.values())
+    lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]
+    known = [lag for lag in lags if lag is not None]
+    lag = f"{sum(known):,} records behind" if len(known) == len(lags) else "lag not fully known"
+    words = [f"{running} of {len(live.mirrors)} mirrors running", lag, f"{conditions} conditions"]
+    return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
+
+
+def _cluster_words(found: LiveCluster | Unknown) -> str:
+    if isinstance(found, Unknown):
+        return f"unknown: {found.error}. {found.todo}"
+    value = _cluster(found)
+    words = f"{value['brokers']} brokers, {value['topics']} topics, id {found.cluster_id}"
+    bad = {key: value[key] for key in ("leaderless_partitions", "under_replicated_partitions") if value[key]}
+    return words + "".join(f", {count} {key.replace('_', ' ')}" for key, count in bad.items())
+
+
+def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[str]:
+    if isinstance(found, Unknown):
+        return [f"mirror {name}: unknown: {found.error}. {found.todo}"]
+    head = f"mirror {name}: {found.state.value}"
+    if found.application_id:
+        up = _seconds_since(found.started_at_ms, now_ms)
+        head += f", application {found.application_id}, up {_duration(up)}, fingerprint {found.fingerprint}"
+    lines = [head + (f" ({found.detail})" if found.detail else "")]
+    rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
+    rows += [_flow_row(flow) for flow in found.flows.values()]
+    if found.flows:
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for flow in found.flows.values():
+        lines += [_condition(flow.name, condition) for condition in flow.conditions]
+    return lines
+
+
+def _flow_row(flow: FlowStatus) -> list[str]:
+    lag = "unknown" if flow.records_lag is None else f"{flow.records_lag:,}"
+    seconds = "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:.1f}"
+    rate = f"{flow.records_per_second:,.0f}"
+    return [f"  {flow.name}", flow.state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds]
+
+
+def _condition(flow: str, condition: Mapping[str, object]) -> str:
+    place = "".join(f" {condition[key]}" for key in ("topic", "partition") if condition.get(key) is not None)
+    return f"  ! {flow}{place}: {condition['code']}: {condition['text']}. {condition['todo']}"
+
+
+def _duration(seconds: int | None) -> str:
+    if seconds is None:
+        return "unknown"
+    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    shown = [f"{count}{unit}" for count, unit in parts if count][:2]
+    return " ".join(shown) or "0s"

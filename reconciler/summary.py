@@ -1,0 +1,123 @@
+"""A plan or its outcomes in one line: how many of what, where, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler.changes import (
+    Action,
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    RestartMirror,
+    Risk,
+    StartMirror,
+    StopMirror,
+    TopicChange,
+)
+from reconciler.plans import Outcome, Plan, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts of one plan. ``clusters`` are those whose topics change; mirrors are names."""
+
+    changes: int
+    clusters: tuple[str, ...]
+    created: int
+    grown: int
+    configured: int
+    starts: tuple[str, ...]
+    restarts: tuple[str, ...]
+    stops: tuple[str, ...]
+    high_risk: int
+    blocked: int
+    unknown: int
+    unchanged: int
+
+
+def summarize(plan: Plan) -> Summary:
+    changes = [planned.change for planned in plan.changes]
+    return Summary(
+        changes=len(changes),
+        clusters=tuple(sorted({change.ref.cluster for change in changes if isinstance(change, TopicChange)})),
+        created=sum(isinstance(change, CreateTopic) for change in changes),
+        grown=sum(isinstance(change, AddPartitions) for change in changes),
+        configured=sum(isinstance(change, AlterConfigs) for change in changes),
+        starts=tuple(change.mirror for change in changes if isinstance(change, StartMirror)),
+        restarts=tuple(change.mirror for change in changes if isinstance(change, RestartMirror)),
+        stops=tuple(change.mirror for change in changes if isinstance(change, StopMirror)),
+        high_risk=sum(planned.risk == Risk.HIGH for planned in plan.changes),
+        blocked=len(plan.refused),
+        unknown=len(plan.unknown),
+        unchanged=plan.unchanged,
+    )
+
+
+def verdict(plan: Plan) -> str:
+    """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``."""
+    found = summarize(plan)
+    if not (found.changes or found.blocked or found.unknown):
+        checked = counted(found.unchanged, "topic or mirror", "topics and mirrors")
+        return f"No changes: everything is as declared ({checked} compared)"
+    where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
+    what = ", ".join(_kinds(found))
+    parts = [f"{counted(found.changes, 'change')}{where}{': ' if what else ''}{what}"]
+    if found.high_risk:
+        parts.append(f"{found.high_risk} HIGH risk")
+    if found.blocked:
+        parts.append(f"{found.blocked} blocked")
+    if found.unknown:
+        parts.append(f"{found.unknown} unknown")
+    return "; ".join(parts)
+
+
+def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
+    """``5 of 6 changes applied; 1 failed, 0 not begun``, or one positive sentence."""
+    count = {result: sum(one.result is result for one in outcomes) for result in Result}
+    if not outcomes:
+        return "Nothing to apply: everything is as declared"
+    if count[Result.DONE] == len(outcomes):
+        return f"Applied: {verdict(plan)}"
+    applied = f"{count[Result.DONE]} of {counted(len(outcomes), 'change')} applied"
+    return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def action(change: Change) -> Action:
+    """Its value is the sign shown in plans."""
+    match change:
+        case CreateTopic() | StartMirror():
+            return Action.CREATE
+        case AddPartitions() | AlterConfigs():
+            return Action.UPDATE
+        case RestartMirror():
+            return Action.RESTART
+        case StopMirror():
+            return Action.STOP
+        case _:
+            assert_never(change)
+
+
+def _kinds(found: Summary) -> list[str]:
+    kinds: list[str] = []
+    if found.created:
+        kinds.append(f"+{counted(found.created, 'topic')}")
+    if found.grown:
+        kinds.append(f"~{counted(found.grown, 'partition count')}")
+    if found.configured:
+        kinds.append(f"~{counted(found.configured, 'config')}")
+    for mark, word, names in (
+        ("+", "start", found.starts),
+        ("!", "restart", found.restarts),
+        ("-", "stop", found.stops),
+    ):
+        if names:
+            kinds.append(f"{mark}{counted(len(names), f'mirror {word}')} ({', '.join(names)})")
+    return kinds
