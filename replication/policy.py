@@ -10,7 +10,7 @@ import importlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 # DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
 EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
@@ -100,7 +100,7 @@ def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPo
         raise ValueError(f"naming policy {policy!r} cannot be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, ReplicationPolicy):
         raise ValueError(f"naming policy {policy!r} lacks methods of ReplicationPolicy")
-    return cast(ReplicationPolicy, made)
+    return made
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_alias: str) -> bool:

@@ -21,7 +21,8 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _held(state, handle.seek(0) or handle.read()) from None
+            handle.seek(0)
+            raise _held(state, handle.read()) from None
         handle.truncate(0)
         handle.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())}))
         handle.flush()

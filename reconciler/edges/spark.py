@@ -156,7 +156,9 @@ class SparkRunner:
         state = str(folder.read("supervisor.json").get("state", ""))
         if reported is None:
             found = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
-            return LiveMirror(mirror, found, detail=folder.log_tail(1) if found is JobState.FAILED else "")
+            told = folder.read("handover.json").get("fingerprint") if supervised else None
+            detail = folder.log_tail(1) if found is JobState.FAILED else ""
+            return LiveMirror(mirror, found, fingerprint=str(told) if told else None, detail=detail)
         if reported.state is JobState.RUNNING:
             return reported
         if supervised and reported.state is not JobState.STARTING:

@@ -1,0 +1,279 @@
+"""Arguments and exit codes; everything else is in the doings. Exit codes are fixed: see ``plans.ExitCode``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from reconciler import applying, planfile, rendering
+from reconciler.edges.files import write_text
+from reconciler.edges.lock import environment_lock
+from reconciler.errors import ReconcilerError, StalePlan, Unknown
+from reconciler.handover import handovers
+from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.rendering.status import status_json, status_text
+from reconciler.topology import Principal
+from reconciler.wiring import Session, now_ms, open_session, read_topology
+from sandbox import commands as sandbox
+
+app = typer.Typer(
+    name="reconciler",
+    help="Kafka topology of several clusters, declared in git: one plan over all clusters, one apply.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+mirror_app = typer.Typer(help="The mirror job, by hand.", no_args_is_help=True)
+sandbox_app = typer.Typer(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
+app.add_typer(mirror_app, name="mirror")
+app.add_typer(sandbox_app, name="sandbox")
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
+
+
+def style() -> rendering.Style:
+    return rendering.Style(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def say(text: str) -> None:
+    """What people follow while they wait; never mixed into the output."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def show(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+@app.command()
+def validate(env: Env) -> None:
+    """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
+    topology = read_topology(env)
+    counts = (len(topology.clusters), "clusters"), (len(topology.topics), "topics"), (len(topology.flows), "flows")
+    show(f"{env} is valid: " + ", ".join(f"{count} {word}" for count, word in counts))
+
+
+@app.command()
+def plan(env: Env, form: FormatOption = Format.TEXT, out: OutOption = None) -> None:
+    """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
+    with open_session(env, Principal.PLAN) as session:
+        made = session.plan()
+    if out is not None:
+        write_text(out, planfile.dumps(made))
+    show(rendering.plan_json(made) if form is Format.JSON else rendering.plan_text(made, style()))
+    if out is not None:
+        say(f"saved to {out}; apply exactly this with: reconciler apply {env} --plan {out}")
+    raise typer.Exit(made.exit_code)
+
+
+@app.command()
+def apply(
+    env: Env,
+    saved: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="apply this saved plan and nothing else")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
+    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "apply"):
+        made = _fresh(session) if saved is None else _saved(session, saved)
+        if form is Format.TEXT:
+            show(rendering.plan_text(made, style()))
+        applying.refuse_if_blocked(made)
+        if made.changes and not yes:
+            _confirm(session, made)
+        outcomes = applying.apply(
+            made, session.clusters, session.runner, handovers(session.topology), _Said(made)
+        )
+        code = applying.exit_code(outcomes)
+        if code is ExitCode.DONE and made.changes:
+            _verify(session)
+    show(
+        rendering.outcomes_json(made, outcomes)
+        if form is Format.JSON
+        else rendering.outcomes_text(made, outcomes, style())
+    )
+    raise typer.Exit(code)
+
+
+def _fresh(session: Session) -> Plan:
+    return session.plan()
+
+
+def _saved(session: Session, path: Path) -> Plan:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ReconcilerError(
+            f"the saved plan {path} cannot be read: {error.strerror}",
+            "Nothing was applied.",
+            "Make it with: reconciler plan ENV --out FILE.",
+        ) from None
+    made = planfile.loads(text)
+    applying.refuse_if_blocked(made)
+    if moved := session.moved(made):
+        raise StalePlan(moved)
+    return made
+
+
+def _confirm(session: Session, made: Plan) -> None:
+    if not sys.stdin.isatty():
+        raise ReconcilerError(
+            "nothing was applied: nobody can be asked, standard input is not a terminal",
+            "A plan is only carried out when someone agrees to it.",
+            "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
+        )
+    if not typer.confirm(f"Apply these {len(made.changes)} changes?", err=True):
+        raise ReconcilerError("nothing was applied, as you wished")
+    if moved := session.moved(made):
+        raise StalePlan(moved, "the clusters moved while you were asked")
+
+
+def _verify(session: Session) -> None:
+    """The acceptance test of every apply: the next plan is empty."""
+    left = session.plan()
+    if left.changes or left.unknown or left.refused:
+        say("after the apply, a new plan is not empty:")
+        say(rendering.plan_text(left))
+    else:
+        say("checked: a new plan is empty")
+
+
+class _Said:
+    """Progress of an apply, to people."""
+
+    def __init__(self, made: Plan) -> None:
+        self.total = len(made.changes)
+        self.done = 0
+        self.began = time.monotonic()
+
+    def outcome(self, outcome: Outcome) -> None:
+        self.done += 1
+        say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
+
+    def note(self, change_id: str, text: str) -> None:
+        say(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")
+
+
+@app.command()
+def drift(env: Env, form: FormatOption = Format.TEXT, out: OutOption = None) -> None:
+    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
+    with open_session(env, Principal.PLAN) as session:
+        made = session.plan()
+    text = rendering.drift_json(made) if form is Format.JSON else rendering.drift_text(made, style())
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    raise typer.Exit(made.exit_code)
+
+
+@app.command()
+def status(env: Env, form: FormatOption = Format.TEXT) -> None:
+    """Clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    with open_session(env, Principal.PLAN) as session:
+        live = session.observe()
+        words = status_json if form is Format.JSON else status_text
+        show(words(session.topology, live, now_ms()))
+    unknown = any(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
+    raise typer.Exit(ExitCode.ERROR if unknown else ExitCode.DONE)
+
+
+FlowArgument = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; its whole mirror is meant")]
+
+
+@mirror_app.command("start")
+def mirror_start(env: Env, flow: FlowArgument = None) -> None:
+    """Start the mirror job (of FLOW, or all) as git defines it now."""
+    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "mirror start"):
+        told = handovers(session.topology)
+        for name in _mirrors(session, flow):
+            session.runner.start(name, told[name], say)
+            show(f"mirror {name} runs")
+
+
+@mirror_app.command("stop")
+def mirror_stop(env: Env, flow: FlowArgument = None) -> None:
+    """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
+    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "mirror stop"):
+        for name in _mirrors(session, flow):
+            session.runner.stop(name, say)
+            show(f"mirror {name} is stopped")
+
+
+def _mirrors(session: Session, flow: str | None) -> Sequence[str]:
+    found = [m.name for m in session.topology.mirrors.values() if flow is None or flow in m.flows]
+    if not found:
+        raise ReconcilerError(
+            f"environment {session.topology.environment} has no flow {flow}" if flow else "no flow is declared",
+            "There is no mirror job to act on.",
+            f"Its flows: {', '.join(session.topology.flows) or 'none'}.",
+        )
+    return found
+
+
+Profile = Annotated[str, typer.Option("--profile", help="plain, ha or secure")]
+AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha or secure; all when left out")]
+Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
+
+
+@sandbox_app.command("up")
+def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
+    """Start the clusters of a profile and wait until they answer. Data of an earlier run is kept."""
+    show(sandbox.render_up(sandbox.up(profile, port, progress=say)))
+
+
+@sandbox_app.command("down")
+def sandbox_down(
+    profile: AnyProfile = None, clear: Annotated[bool, typer.Option("--clear", help="remove their data too")] = False
+) -> None:
+    """Stop the clusters of one profile, or of all."""
+    show(sandbox.render_down(sandbox.down(profile, clear)))
+
+
+@sandbox_app.command("status")
+def sandbox_status(profile: AnyProfile = None) -> None:
+    """Which clusters are up, on which ports."""
+    show(sandbox.render_status(sandbox.status(profile)))
+
+
+@sandbox_app.command("env")
+def sandbox_env(profile: Profile = "secure") -> None:
+    """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
+    show(sandbox.render_environment(sandbox.environment(profile)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
+    try:
+        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except TyperException as error:
+        say(error.format_message())
+        say("Try: reconciler --help")
+        code = ExitCode.ERROR
+    except (typer.Abort, KeyboardInterrupt):
+        say("interrupted")
+        code = 130
+    except ReconcilerError as error:
+        say(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.ERROR
+    sys.exit(int(code or 0))

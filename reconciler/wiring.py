@@ -1,0 +1,152 @@
+"""Puts edges into doings for one environment folder: what every command needs before it can say anything.
+
+Border: no arguments, no exit codes, no printing; those are ``cli``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.changes import TopicChange
+from reconciler.edges.files import read_environment
+from reconciler.edges.git import Revision, revision
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.spark import SparkRunner, state_folder
+from reconciler.edges.status_records import StatusRecords
+from reconciler.errors import ClusterError, Moved, ReconcilerError, Unknown
+from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.loading import load
+from reconciler.observations import topics_to_read
+from reconciler.observing import observe
+from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
+from reconciler.plans import Plan
+from reconciler.ports import ClusterReader
+from reconciler.topology import Principal, Topology
+
+
+def read_topology(folder: Path) -> Topology:
+    return load(read_environment(folder), folder.resolve().name)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A reader of only ``names``: what a saved plan rests on, and nothing more."""
+
+    reader: ClusterReader
+    names: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.reader.name
+
+    def read(self, topics: Collection[str] | None = None) -> LiveCluster:
+        return self.reader.read(self.names if topics is None else topics)
+
+    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
+        return self.reader.validate(changes)
+
+
+class Session:
+    """One environment with its connections, opened for one principal. Use ``open_session``."""
+
+    def __init__(self, folder: Path, topology: Topology, principal: Principal) -> None:
+        self.folder = folder
+        self.topology = topology
+        self.state = state_folder(folder)
+        self.clusters = {name: KafkaCluster(wish, principal) for name, wish in topology.clusters.items()}
+        self.records = {
+            name: StatusRecords(wish, topology.environment, principal) for name, wish in topology.clusters.items()
+        }
+        self.strays: Mapping[str, LiveMirror] = {}
+        self.runner = SparkRunner(self.state, topology.mirrors, self.status)
+
+    def close(self) -> None:
+        for record in self.records.values():
+            record.close()
+        for cluster in self.clusters.values():
+            cluster.close()
+
+    def status(self, mirror: str) -> LiveMirror | None:
+        """The newest status record of a mirror, from the cluster that carries it. Raises ClusterError."""
+        wish = self.topology.mirrors.get(mirror)
+        if wish is None:
+            return self.strays.get(mirror)
+        return self.records[self.topology.status_cluster(wish)].read(mirror, now_ms())
+
+    def observe(self) -> LiveState:
+        """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
+        self.strays = self._strays()
+        return observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays))
+
+    def plan(self, seen: Revision | None = None) -> Plan:
+        seen = seen or revision(self.folder)
+        live = self.observe()
+        made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty)
+        return with_broker_refusals(made, self._refusals(made))
+
+    def moved(self, planned: Plan) -> tuple[Moved, ...]:
+        """What of the plan's ground is no longer as it was; reads only that ground."""
+        subjects = [one.subject for one in planned.basis.observed]
+        wanted = topics_to_read(subjects)
+        readers = {name: Narrow(self.clusters[name], names) for name, names in wanted.items() if name in self.clusters}
+        mirrors = [subject.removeprefix("mirror ") for subject in subjects if subject.startswith("mirror ")]
+        self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
+        live = observe(readers, self.runner, mirrors)
+        unknown = [one for one in (*live.clusters.values(), *live.mirrors.values()) if isinstance(one, Unknown)]
+        if unknown:
+            raise ReconcilerError(
+                "nothing was applied: what the plan rests on could not be read again",
+                "\n".join(f"  {one.subject}: {one.error}" for one in unknown),
+                "Mend it and apply again.",
+            )
+        return still_true(planned, basis_now(planned, self.topology, live))
+
+    def _previous(self) -> dict[str, Mapping[str, object]]:
+        return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}
+
+    def _refusals(self, made: Plan) -> dict[str, str]:
+        """The brokers' own check of the planned topic changes. A principal that may not ask leaves it out."""
+        asked: dict[str, list[TopicChange]] = {}
+        for planned in made.changes:
+            if isinstance(planned.change, TopicChange):
+                asked.setdefault(planned.change.ref.cluster, []).append(planned.change)
+        refusals: dict[str, str] = {}
+        for cluster, changes in asked.items():
+            try:
+                refusals |= self.clusters[cluster].validate(changes)
+            except ClusterError as error:
+                if error.kind not in ("denied", "quota"):
+                    raise
+        return refusals
+
+    def _strays(self) -> dict[str, LiveMirror]:
+        """Jobs of this environment that run without being declared. A silent cluster is told by ``observe``."""
+
+        def ask(records: StatusRecords) -> Iterable[LiveMirror]:
+            try:
+                return [m for m in records.read_all(now_ms()).values() if isinstance(m, LiveMirror)]
+            except ReconcilerError:
+                return []
+
+        with ThreadPoolExecutor(max_workers=max(1, len(self.records))) as pool:
+            found = [mirror for mirrors in pool.map(ask, self.records.values()) for mirror in mirrors]
+        return {mirror.name: mirror for mirror in found if mirror.name not in self.topology.mirrors}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@contextmanager
+def open_session(folder: Path, principal: Principal) -> Iterator[Session]:
+    """Raises TopologyError before anything is connected."""
+    session = Session(folder, read_topology(folder), principal)
+    try:
+        yield session
+    finally:
+        session.close()
