@@ -40,13 +40,14 @@ if ! { [ -x .venv/bin/python ] && suits .venv/bin/python && head -1 .venv/bin/pi
     "$python" -m venv .venv
 fi
 
-wanted=$(cat requirements-build.lock requirements-dev.lock pyproject.toml | cksum)
+wanted=$(cat requirements-build.lock requirements-dev.lock sandbox/flights.lock pyproject.toml | cksum)
 if [ "$(cat .venv/.installed 2>/dev/null)" != "$wanted" ]; then
     echo "installing the locked packages into .venv"
     install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
     install --require-hashes -r requirements-build.lock
     # No build isolation: what builds pyspark and this project is locked, too.
     install --require-hashes --no-build-isolation -r requirements-dev.lock
+    install --require-hashes --no-deps --no-build-isolation -r sandbox/flights.lock
     install --no-deps --no-build-isolation --editable .
     echo "$wanted" >.venv/.installed
 fi
