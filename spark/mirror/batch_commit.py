@@ -1,0 +1,129 @@
+"""When a transaction of the batch path ends, and how: data acknowledged, positions with it, then EndTxn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from mirror import positions
+from mirror.batch_lane import Lane, Partition
+from mirror.wire.cluster import Key
+from mirror.wire.transactions import Committed
+
+
+class Committer:
+    """Commits when caught up, else by age or size, so that a trickle is quick and a backlog has big transactions."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._last = 0.0
+        self.transactions = 0
+
+    async def run(self) -> None:
+        """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
+        lane = self._lane
+        while True:
+            await self._due()
+            if lane.dirty or lane.touched:
+                async with lane.boundary:
+                    await self.commit()
+                self._resume()
+            if lane.stopping and not lane.dirty and not lane.touched:
+                return
+
+    async def _due(self) -> None:
+        lane = self._lane
+        while True:
+            lane.progress.clear()
+            delay = self._delay(time.monotonic())
+            if delay is not None and delay <= 0:
+                return
+            try:
+                async with asyncio.timeout(delay):
+                    await lane.progress.wait()
+            except TimeoutError:
+                return
+
+    def _delay(self, now: float) -> float | None:
+        """Seconds until a commit is due; None while there is nothing to commit."""
+        lane, tuning = self._lane, self._lane.tuning
+        if lane.stopping:
+            return 0.0
+        if not lane.dirty and not lane.touched:
+            return None
+        if lane.urgent:
+            return 0.0
+        if not lane.touched:
+            return lane.dirty_since + tuning.idle_commit - now
+        if lane.open_bytes >= tuning.transaction_bytes:
+            return 0.0
+        if all(partition.caught_up for partition in lane.touched):
+            return self._last + tuning.commit_interval - now
+        return lane.opened_at + tuning.transaction_age - now
+
+    async def commit(self) -> None:
+        """Raises what makes the session begin again: until EndTxn is answered nothing counts as copied."""
+        lane = self._lane
+        lane.closing = True
+        lane.urgent = False
+        moved = {p: p.planned() for p in lane.dirty | lane.touched}
+        if lane.identity.transactional:
+            await self._in_transaction(moved)
+        else:
+            await lane.drained.wait()
+            moved = {p: p.reached for p in moved}
+            await lane.identity.commit_positions(self._positions(moved.items()))
+            self._finish(moved, restarted=False)
+        self.transactions += 1
+        self._last = time.monotonic()
+        lane.closing = lane.stopping
+
+    def _resume(self) -> None:
+        """What waited for the end of the transaction goes into the next one."""
+        lane = self._lane
+        blocked, lane.blocked = lane.blocked, set()
+        for partition in blocked:
+            lane.routes.offer(partition)
+
+    async def _in_transaction(self, moved: dict[Partition, int]) -> None:
+        """The positions travel while the last batches are still unacknowledged: if one fails, all are void."""
+        lane = self._lane
+        sending = asyncio.ensure_future(lane.identity.commit_positions(self._positions(moved.items())))
+        try:
+            await lane.drained.wait()
+            await sending
+        finally:
+            sending.cancel()
+        corrected = {p: p.reached for p, planned in moved.items() if p.reached != planned}
+        await lane.identity.commit_positions(self._positions(corrected.items()))
+        restarted = await lane.identity.end(committed=True)
+        self._finish({**moved, **corrected}, restarted=restarted)
+
+    def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, Committed]:
+        claim, hour = self._lane.spec.claim, positions.hour_now()
+        return {
+            p.target: Committed(
+                offset,
+                p.leader_epoch,
+                positions.encode(positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour)),
+            )
+            for p, offset in moved
+        }
+
+    def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
+        lane = self._lane
+        for partition, offset in moved.items():
+            partition.committed = offset
+            partition.records += partition.open_records
+            partition.bytes += partition.open_bytes
+            partition.open_records = partition.open_bytes = 0
+            partition.waiting_since = partition.queue[0].timestamp if partition.queue else None
+            if restarted:
+                partition.sequence = 0
+            if partition.reached == offset:
+                lane.dirty.discard(partition)
+        lane.touched.clear()
+        lane.added.clear()
+        lane.open_bytes, lane.opened_at = 0, 0.0
+        lane.dirty_since = time.monotonic()

@@ -1,0 +1,178 @@
+"""Fetching for the batch path: one incremental session per source broker, batches sorted into pieces to produce."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from uuid import UUID
+
+from mirror.batch_lane import Lane, Partition, Phase
+from mirror.batch_pieces import pieces_of
+from mirror.wire import fetching, protocol
+from mirror.wire.batches import CorruptBatch
+from mirror.wire.buffers import Buffer
+from mirror.wire.connection import Connection
+from mirror.wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLost, MalformedResponse
+from mirror.wire.fetching import Fetched, FetchedPartition, FetchLimits, FetchSession, Want
+
+FOLLOWER_FOR = 300.0
+_PAUSED_WAIT_MS = 20
+
+
+class Fetcher:
+    """Reads from one source broker until cancelled. ``lane.restart_partition`` gets back what has to be looked at."""
+
+    def __init__(self, lane: Lane, node: int, fetchers: dict[int, Fetcher]) -> None:
+        self._lane = lane
+        self._node = node
+        self._peers = fetchers
+        self._session = FetchSession()
+        self._members: set[Partition] = set()
+        self._paused: set[Partition] = set()
+        self._changed = asyncio.Event()
+        self._names: dict[UUID, str] = {}
+
+    def add(self, partition: Partition) -> None:
+        self._members.add(partition)
+        self._want(partition)
+        self._changed.set()
+
+    def remove(self, partition: Partition) -> None:
+        self._members.discard(partition)
+        self._paused.discard(partition)
+        self._session.forget(partition.source)
+        self._changed.set()
+
+    def members(self) -> Iterable[Partition]:
+        return tuple(self._members)
+
+    async def run(self) -> None:
+        lane = self._lane
+        while True:
+            if not self._session.wanted and not self._paused:
+                self._changed.clear()
+                await self._changed.wait()
+            await self._room()
+            try:
+                connection = await lane.source.connection(self._node, "fetch")
+                await self._once(connection)
+            except ConnectionLost:
+                self._session.reset()
+                for partition in self.members():
+                    self.remove(partition)
+                    lane.routes.look_again(partition, "the source broker is not reachable")
+
+    async def _room(self) -> None:
+        """Waits until memory is free and not every partition is paused."""
+        lane = self._lane
+        while True:
+            self._resume()
+            if lane.room_left() > 0 and self._session.wanted:
+                return
+            lane.room.clear()
+            await lane.room.wait()
+
+    def _resume(self) -> None:
+        limit = self._lane.tuning.partition_queue // 2
+        for partition in [p for p in self._paused if p.queued_bytes <= limit]:
+            self._paused.discard(partition)
+            self._want(partition)
+
+    def _want(self, partition: Partition) -> None:
+        lane = self._lane
+        leader = lane.source.leader(*partition.source)
+        self._names[partition.topic_id] = partition.spec.topic
+        self._session.want(
+            Want(
+                partition.spec.topic,
+                partition.topic_id,
+                partition.spec.partition,
+                partition.covered,
+                leader.epoch if leader else -1,
+                lane.tuning.partition_bytes,
+            )
+        )
+
+    async def _once(self, connection: Connection) -> None:
+        lane, tuning = self._lane, self._lane.tuning
+        await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
+        by_id = all(p.topic_id.int for p in self._members)
+        version = connection.negotiated(
+            protocol.FETCH, fetching.NAMES, fetching.IDS if by_id else fetching.NAMES, "Fetch"
+        )
+        if version < fetching.IDS:
+            version = fetching.NAMES
+        limits = FetchLimits(
+            max_wait_ms=_PAUSED_WAIT_MS if self._paused else tuning.fetch_wait_ms,
+            min_bytes=1,
+            max_bytes=min(tuning.fetch_bytes, tuning.memory // (2 * max(1, len(self._peers)))),
+            committed=lane.committed_only,
+            rack=lane.source.settings.rack,
+        )
+        body = fetching.pack(version, self._session, limits)
+        frame = await connection.send((protocol.FETCH, version, version >= fetching.IDS), [body])
+        try:
+            fetched = fetching.unpack(version, frame.body, self._names)
+            connection.throttle(fetched.throttle_ms)
+            self._take(fetched, frame.buffer)
+        except MalformedResponse as error:
+            connection.close(error)
+            raise ConnectionLost(str(error)) from error
+        finally:
+            if frame.buffer is not None:
+                frame.buffer.release()
+
+    def _take(self, fetched: Fetched, buffer: Buffer | None) -> None:
+        if not self._session.accept(fetched):
+            if fetched.error not in fetching.SESSION_ERRORS:
+                self._lane.source_failed(self.members(), fetched.error)
+            return
+        for answer in fetched.partitions:
+            partition = self._lane.partitions.get((answer.topic, answer.partition))
+            if partition is None or partition not in self._members or partition.phase is not Phase.COPYING:
+                continue
+            if not self._session.answers(partition.source, partition.covered):
+                continue
+            if answer.error:
+                self._refused(partition, answer)
+            elif answer.preferred_replica >= 0 and not answer.records:
+                partition.read_from = (answer.preferred_replica, time.monotonic() + FOLLOWER_FOR)
+                self.remove(partition)
+                self._lane.routes.place(partition)
+            else:
+                self._accept(partition, answer, buffer)
+
+    def _accept(self, partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> None:
+        lane = self._lane
+        partition.end = answer.last_stable if lane.committed_only and answer.last_stable >= 0 else answer.high_watermark
+        if not answer.records:
+            return
+        try:
+            pieces, covered = pieces_of(partition, answer, buffer)
+        except (CorruptBatch, MalformedResponse) as error:
+            self.remove(partition)
+            lane.corrupt(partition, str(error))
+            return
+        partition.covered = covered
+        lane.queue_up(partition, pieces)
+        if pieces:
+            lane.routes.offer(partition)
+        else:
+            lane.cover(partition)
+        if partition.queued_bytes > lane.tuning.partition_queue:
+            self._paused.add(partition)
+            self._session.forget(partition.source)
+        else:
+            self._want(partition)
+
+    def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
+        lane = self._lane
+        self.remove(partition)
+        if answer.error == OUT_OF_RANGE or answer.error in MOVED:
+            partition.read_from = (-1, 0.0)
+            lane.routes.look_again(partition, "")
+        elif answer.error == CORRUPT:
+            lane.corrupt(partition, "the source broker found it corrupt")
+        else:
+            lane.source_failed((partition,), answer.error)

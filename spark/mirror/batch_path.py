@@ -1,0 +1,179 @@
+"""The batch path: a lane copied in whole record batches, never decompressed where that can be avoided.
+
+Fence, read the positions at the target, fetch, patch headers, produce and commit. Whatever goes wrong in between begins
+again there: nothing counts before its transaction is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from mirror import logs, positions
+from mirror.batch_lane import Lane, Restart, Tuning
+from mirror.batch_session import Session
+from mirror.faults import SupersededError, lane_failed
+from mirror.lanes import Condition, Control, Endpoint, LaneEnd, LaneProgress, LaneReport, LaneSpec, PartitionProgress
+from mirror.wire.cluster import Cluster, Key
+from mirror.wire.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionLost,
+    MalformedResponse,
+    SettingError,
+    Superseded,
+    UnsupportedBroker,
+)
+from mirror.wire.settings import connection_settings
+from mirror.wire.transactions import Identity
+from replication.references import resolve
+
+PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
+_log = logs.logger("batch path")
+T = TypeVar("T")
+
+
+def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
+    """A ``CopyPath``."""
+    return asyncio.run(Attempts(lane, control, Tuning()).run())
+
+
+class Attempts:
+    """Sessions one after the other, until the control or a later owner ends the lane."""
+
+    def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning) -> None:
+        self._spec = spec
+        self._control = control
+        self._tuning = tuning
+        self._held: dict[Key, Condition] = {}
+        self._counts: dict[Key, tuple[int, int]] = {}
+        self._transactions = 0
+        self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
+
+    async def run(self) -> LaneReport:
+        clusters: list[Cluster] = []
+        try:
+            clusters += [_cluster(self._spec.source), _cluster(self._spec.target)]
+            return await self._sessions(clusters[0], clusters[1])
+        except SupersededError as error:
+            return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
+        except LookupError as error:  # a secret reference
+            return self._failed("secret_missing", str(error))
+        except (SettingError, UnsupportedBroker) as error:
+            return self._failed("lane_failed", str(error))
+        except AuthenticationFailed as error:
+            return self._failed("authentication_failed", str(error))
+        except BrokerError as error:
+            return self._failed("permission_denied" if error.code in (29, 30, 31, 53) else "lane_failed", str(error))
+        finally:
+            for cluster in clusters:
+                cluster.close()
+
+    async def _sessions(self, source: Cluster, target: Cluster) -> LaneReport:
+        pause = PAUSE_FIRST
+        transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
+        while True:
+            before = self._transactions
+            try:
+                identity = Identity(target, transactional_id, self._spec.group)
+                if await self._unless_leaving(identity.start()):
+                    await self._session(Lane(self._spec, (source, target), identity, self._tuning))
+                end = LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
+                return LaneReport(end, self._progress)
+            except Superseded as error:
+                return await self._fenced(target, error)
+            except (Restart, ConnectionLost, MalformedResponse) as error:
+                why = str(error)
+                if isinstance(error, Restart) and error.hold is not None:
+                    self._held[error.hold[0]] = error.hold[1]
+            except BrokerError as error:
+                if not error.retriable and error.code not in (45, 48, 59, 120):
+                    raise
+                why = str(error)
+            _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
+            pause = PAUSE_FIRST if self._transactions > before else min(PAUSE_LAST, pause * 2)
+            self._control.report(self._with("lane_retries", why))
+            if not await self._unless_leaving(asyncio.sleep(pause)):
+                return LaneReport(LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER, self._progress)
+
+    async def _session(self, lane: Lane) -> None:
+        session = Session(lane, _Counting(self._control, self), self._held)
+        try:
+            await session.run()
+        finally:
+            self._progress = self._total(session.progress())
+            self._transactions = self._progress.transactions
+            self._counts = {(p.topic, p.partition): (p.records, p.bytes) for p in self._progress.partitions}
+
+    def total(self, progress: LaneProgress) -> LaneProgress:
+        self._progress = self._total(progress)
+        return self._progress
+
+    def _total(self, progress: LaneProgress) -> LaneProgress:
+        """With what earlier sessions of this call copied."""
+        return replace(
+            progress,
+            partitions=tuple(self._added(p) for p in progress.partitions),
+            transactions=progress.transactions + self._transactions,
+        )
+
+    def _added(self, now: PartitionProgress) -> PartitionProgress:
+        records, size = self._counts.get((now.topic, now.partition), (0, 0))
+        return replace(now, records=now.records + records, bytes=now.bytes + size) if records or size else now
+
+    async def _unless_leaving(self, work: Awaitable[T]) -> bool:
+        """False when the control ended the lane before ``work`` was done."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            if self._control.stopping() or self._control.lease_over():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                return False
+            await asyncio.wait({task}, timeout=0.2)
+        task.result()
+        return True
+
+    async def _fenced(self, target: Cluster, error: Superseded) -> LaneReport:
+        """Who fenced us? A later application writes its claim into the positions moments after it fences."""
+        keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
+        for _ in range(25):
+            try:
+                found = await target.positions(self._spec.group, keys)
+            except (ConnectionLost, BrokerError):
+                found = {}
+            if any(positions.decode(p.offset, p.metadata).claim > self._spec.claim for p in found.values()):
+                return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")
+            await asyncio.sleep(0.2)
+        text = f"fenced, but no later application owns the flow: {error}"
+        return LaneReport(LaneEnd.FAILED, self._progress, text)
+
+    def _with(self, code: str, text: str) -> LaneProgress:
+        condition = lane_failed(self._spec, code, text)
+        return replace(self._progress, conditions=(*self._progress.conditions, condition))
+
+    def _failed(self, code: str, text: str) -> LaneReport:
+        return LaneReport(LaneEnd.FAILED, self._with(code, text), text)
+
+
+class _Counting:
+    """The control as a session sees it: reports count from the beginning of the call."""
+
+    def __init__(self, control: Control, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._control = control
+        self.stopping = control.stopping
+        self.lease_over = control.lease_over
+        self.partitions = control.partitions
+
+    def report(self, progress: LaneProgress) -> None:
+        self._control.report(self._attempts.total(progress))
+
+
+def _cluster(endpoint: Endpoint) -> Cluster:
+    """Raises MissingReference (a LookupError) or SettingError."""
+    client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    return Cluster(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))

@@ -1,0 +1,87 @@
+"""What to do with each batch that was fetched: send it whole, rebuild it record by record, gather it, or skip it."""
+
+from __future__ import annotations
+
+from mirror.batch_lane import Partition, Piece
+from mirror.wire.batches import Batch, CommittedFilter, scan, why_not_whole
+from mirror.wire.buffers import Buffer
+from mirror.wire.fetching import FetchedPartition
+from mirror.wire.records import gather, rebuild
+
+GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
+
+
+def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
+    """(pieces in offset order, the offset after all that was looked at). Pieces of source bytes hold ``buffer``.
+
+    Raises CorruptBatch or MalformedResponse before anything of the partition's answer is queued.
+    """
+    view = answer.records
+    keep = CommittedFilter(view, answer.aborted)
+    covered = partition.covered
+    wanted: list[Batch] = []
+    for batch in scan(view):
+        if keep.delivers(batch) and batch.next_offset > covered:
+            wanted.append(batch)
+        covered = max(covered, batch.next_offset)
+    if not wanted:
+        return [], covered
+    _choose(partition, wanted)
+    pieces: list[Piece] = []
+    try:
+        _add_pieces(pieces, partition, (view, wanted), buffer)
+    except BaseException:
+        for piece in pieces:
+            piece.drop()
+        raise
+    return pieces, covered
+
+
+def _choose(partition: Partition, wanted: list[Batch]) -> None:
+    """Small batches cost more each than their records; the choice changes only when they are clearly small or big."""
+    average = sum(batch.records for batch in wanted) / len(wanted)
+    if partition.gathers:
+        partition.gathers = average <= WHOLE_ABOVE
+    else:
+        partition.gathers = len(wanted) > 1 and average < GATHER_BELOW
+
+
+def _add_pieces(
+    pieces: list[Piece], partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
+) -> None:
+    view, wanted = fetched
+    position = partition.covered
+    small: list[Batch] = []
+    partition.why = "small batches gathered" if partition.gathers else ""
+    for batch in wanted:
+        why = why_not_whole(batch, position, partition.largest, append_time=True)
+        if why is None and partition.gathers and batch.records <= WHOLE_ABOVE:
+            small.append(batch)
+            continue
+        pieces += _gathered(view, small, partition.largest)
+        small = []
+        if why is None:
+            raw = view[batch.start : batch.end]
+            if buffer is not None:
+                buffer.hold()
+            pieces.append(
+                Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.max_timestamp, batch, buffer)
+            )
+        else:
+            partition.why = why
+            pieces += _rebuilt(view, batch, position, partition.largest)
+    pieces += _gathered(view, small, partition.largest)
+
+
+def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:
+    return [
+        Piece(memoryview(raw), records, last.next_offset, last.leader_epoch, last.max_timestamp)
+        for raw, records, last in gather(view, small, largest)
+    ]
+
+
+def _rebuilt(view: memoryview, batch: Batch, position: int, largest: int) -> list[Piece]:
+    return [
+        Piece(memoryview(raw), records, next_offset, batch.leader_epoch, batch.max_timestamp)
+        for raw, records, next_offset in rebuild(view, batch, position, largest)
+    ]

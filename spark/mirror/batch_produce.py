@@ -1,0 +1,254 @@
+"""Producing for the batch path: many partitions a request, one batch of each, several requests in flight per broker.
+
+Order per partition is kept by sequences: after a failure all its unacknowledged batches are sent again, in order and
+with the same sequences, so that the target drops what it already has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from functools import partial
+
+from mirror.batch_lane import Lane, Partition, Piece, Restart
+from mirror.batch_refusals import DEFINITE, refused, unavailable
+from mirror.wire import producing, protocol
+from mirror.wire.batches import CorruptBatch, next_sequence, seal, verify
+from mirror.wire.connection import Connection, Frame
+from mirror.wire.errors import (
+    CONCURRENT_TRANSACTIONS,
+    DUPLICATE_SEQUENCE,
+    FENCED,
+    MOVED,
+    RETRIABLE,
+    TOO_LARGE,
+    BrokerError,
+    ConnectionLost,
+    MalformedResponse,
+    Superseded,
+    WireError,
+    name_of,
+)
+from mirror.wire.producing import Produced
+
+RETRY_PAUSE, UNREACHABLE_PAUSE, CONCURRENT_PAUSE = 0.1, 0.5, 0.005
+PRODUCE_TIMEOUT_MS = 15_000
+_LOST = -1000
+
+
+class Sender:
+    """Writes to one target broker until cancelled."""
+
+    def __init__(self, lane: Lane, node: int) -> None:
+        self._lane = lane
+        self._node = node
+        self._ready: deque[Partition] = deque()
+        self._wake = asyncio.Event()
+        self._connection: Connection | None = None
+        self._requests = 0
+
+    def offer(self, partition: Partition) -> None:
+        """``partition`` has something to send to this broker."""
+        if not partition.ready:
+            partition.ready = True
+            self._ready.append(partition)
+        self.pump()
+
+    async def run(self) -> None:
+        lane = self._lane
+        while True:
+            self._wake.clear()
+            if self._ready:
+                try:
+                    self._connection = await lane.target.connection(self._node, "produce")
+                    await asyncio.sleep(max(0.0, self._connection.throttled_until - time.monotonic()))
+                    self._send_all(self._connection)
+                except ConnectionLost:
+                    self._unreachable()
+            await self._wake.wait()
+
+    def pump(self) -> None:
+        """Sends what can be sent now; at once when the connection is there and nothing slows it down."""
+        connection = self._connection
+        if connection is None or connection.closed is not None or connection.throttled_until > time.monotonic():
+            self._wake.set()
+        elif time.monotonic() > connection.expires_at and not connection.in_flight:
+            self._connection = None
+            self._wake.set()
+        else:
+            self._send_all(connection)
+
+    def _send_all(self, connection: Connection) -> None:
+        while self._ready and self._requests < self._lane.tuning.requests_in_flight:
+            batch = self._next_request()
+            if not batch:
+                return
+            self._send(connection, batch)
+
+    def _unreachable(self) -> None:
+        """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
+        waiting, self._ready = self._ready, deque()
+        for partition in waiting:
+            partition.ready = False
+            self._lane.routes.later(partition, UNREACHABLE_PAUSE, moved=True)
+        self._wake.set()
+
+    def _next_request(self) -> dict[tuple[str, int], tuple[Partition, Piece]]:
+        lane = self._lane
+        chosen: dict[tuple[str, int], tuple[Partition, Piece]] = {}
+        size, again = 0, []
+        for _ in range(len(self._ready)):
+            if size >= lane.tuning.request_bytes:
+                break
+            partition = self._ready.popleft()
+            partition.ready = False
+            piece = self._next_piece(partition)
+            if piece is None:
+                continue
+            chosen[partition.target] = (partition, piece)
+            size += len(piece.raw)
+            if self._may_send(partition):
+                again.append(partition)
+        for partition in again:
+            partition.ready = True
+        self._ready.extend(again)
+        return chosen
+
+    def _may_send(self, partition: Partition) -> bool:
+        lane = self._lane
+        if partition.failure is not None or partition.outstanding >= lane.tuning.batches_in_flight:
+            return False
+        if partition.outstanding and not partition.first_acked and not lane.identity.version_2:
+            return False  # an old broker takes any first sequence of a producer it does not know
+        if partition.resend:
+            return True
+        if not partition.queue:
+            return False
+        if lane.closing:
+            lane.blocked.add(partition)
+            return False
+        return lane.may_produce(partition)
+
+    def _next_piece(self, partition: Partition) -> Piece | None:
+        if not self._may_send(partition):
+            return None
+        if partition.resend:
+            piece = partition.resend.popleft()
+        else:
+            piece = partition.queue.popleft()
+            try:
+                self._seal(partition, piece)
+            except CorruptBatch as error:
+                partition.queue.appendleft(piece)
+                self._lane.corrupt(partition, str(error))
+                return None
+        piece.sent_at = piece.sent_at or time.monotonic()
+        partition.outstanding += 1
+        return piece
+
+    def _seal(self, partition: Partition, piece: Piece) -> None:
+        lane, identity = self._lane, self._lane.identity
+        if piece.source is not None:
+            verify(piece.raw, piece.source)
+        seal(
+            piece.raw, (identity.producer_id, identity.epoch), partition.sequence, transactional=identity.transactional
+        )
+        piece.sequence = partition.sequence
+        partition.sequence = next_sequence(partition.sequence, piece.records)
+        partition.unacked.append(piece)
+        lane.began(partition, len(piece.raw))
+
+    def _send(self, connection: Connection, chosen: dict[tuple[str, int], tuple[Partition, Piece]]) -> None:
+        identity = self._lane.identity
+        version = identity.produce_version
+        raws = {key: piece.raw for key, (_, piece) in chosen.items()}
+        body = producing.pack(version, identity.transactional_id, raws, PRODUCE_TIMEOUT_MS)
+        self._requests += 1
+        flexible = version != producing.CLASSIC
+        future = connection.send((protocol.PRODUCE, version, flexible), body)
+        future.add_done_callback(partial(self._answered, connection, version, chosen))
+
+    def _answered(
+        self,
+        connection: Connection,
+        version: int,
+        chosen: dict[tuple[str, int], tuple[Partition, Piece]],
+        future: asyncio.Future[Frame],
+    ) -> None:
+        self._requests -= 1
+        if future.cancelled() or self._lane.failed.done():
+            return
+        try:
+            answers = self._read(connection, version, future, set(chosen))
+        except WireError as error:
+            answers = [Produced(topic, partition, _LOST, -1, str(error)) for topic, partition in chosen]
+        for answer in answers:
+            partition, piece = chosen[answer.topic, answer.partition]
+            partition.outstanding -= 1
+            self._lane.resolve(self._outcome, partition, piece, answer)
+        self.pump()
+
+    def _read(
+        self, connection: Connection, version: int, future: asyncio.Future[Frame], sent: set[tuple[str, int]]
+    ) -> list[Produced]:
+        frame = future.result()
+        try:
+            throttle, answers = producing.unpack(version, frame.body)
+            if len(answers) != len(sent) or {(a.topic, a.partition) for a in answers} != sent:
+                raise MalformedResponse("a Produce response names other partitions than the request")
+        except MalformedResponse as error:
+            connection.close(error)
+            raise
+        finally:
+            if frame.buffer is not None:
+                frame.buffer.release()
+        connection.throttle(throttle)
+        return answers
+
+    def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
+        if answer.error in (0, DUPLICATE_SEQUENCE):
+            self._acknowledged(partition, piece)
+        elif answer.error in FENCED:
+            raise Superseded(answer.error, f"writing {answer.topic}-{answer.partition}")
+        elif partition.failure is None:
+            partition.failure = (answer.error, answer.message)
+        if partition.failure is not None and not partition.outstanding:
+            self._failed(partition, partition.failure)
+        elif partition.failure is None and self._may_send(partition):
+            self.ready_again(partition)
+
+    def ready_again(self, partition: Partition) -> None:
+        if not partition.ready:
+            partition.ready = True
+            self._ready.append(partition)
+
+    def _acknowledged(self, partition: Partition, piece: Piece) -> None:
+        if not partition.unacked or partition.unacked[0] is not piece:
+            raise Restart(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
+        partition.unacked.popleft()
+        partition.first_acked = True
+        self._lane.acknowledged(partition, piece)
+
+    def _failed(self, partition: Partition, failure: tuple[int, str]) -> None:
+        """All answers are in. Retriable: again, in order. Refused for good: only this partition stops."""
+        lane, (code, message) = self._lane, failure
+        partition.failure = None
+        oldest = partition.unacked[0]
+        where = f"{partition.target[0]}-{partition.target[1]}"
+        if code == _LOST or code in RETRIABLE:
+            if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
+                hold = unavailable(partition, "target", message or name_of(code))
+                raise Restart(f"{where} took no batch: {message}", (partition.source, hold))
+            partition.resend = deque(partition.unacked)
+            pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE
+            lane.routes.later(partition, pause, moved=code == _LOST or code in MOVED)
+        elif code in DEFINITE or code in TOO_LARGE:
+            lane.give_up(partition)
+            if code in TOO_LARGE and oldest.records > 1:
+                partition.largest = len(oldest.raw) // 2
+                lane.routes.look_again(partition, "larger than the target takes")
+            else:
+                lane.stop(partition, refused(partition, code, message, len(oldest.raw)))
+        else:
+            raise Restart(str(BrokerError(code, f"{where}: {message}" if message else where)))

@@ -1,0 +1,119 @@
+"""The conditions of the batch path that only a raw connection can know; the others are shared with the record path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirror.lanes import Condition
+from mirror.wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
+
+if TYPE_CHECKING:
+    from mirror.batch_lane import Partition
+
+# The broker checked the batch and did not write it.
+DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
+
+
+def refused(partition: Partition, code: int, message: str, size: int) -> Condition:
+    """The target does not take a batch of this partition."""
+    spec = partition.spec
+    why = f"{name_of(code)}{f' ({message})' if message else ''}"
+    if code in DENIED:
+        return Condition(
+            "permission_denied",
+            f"{spec.topic}-{spec.partition} is not copied: the target refuses writing {spec.target_topic}: {why}",
+            f"Give the mirror's principal WRITE on {spec.target_topic} at the target; copying goes on by itself.",
+            spec.topic,
+            spec.partition,
+            stops=True,
+        )
+    limit = f" The record takes {size} bytes." if code in TOO_LARGE else ""
+    return Condition(
+        "record_refused",
+        f"{spec.topic}-{spec.partition} is not copied further than source offset {partition.reached}: "
+        f"{spec.target_topic} refuses what follows: {why}.{limit}",
+        f"Compare max.message.bytes, cleanup.policy and message.timestamp.* of {spec.target_topic} with the source; "
+        "once the target takes the record, copying goes on by itself.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def corrupt(partition: Partition, why: str) -> Condition:
+    spec = partition.spec
+    return Condition(
+        "corrupt_source_batch",
+        f"{spec.topic}-{spec.partition} is not copied further than source offset {partition.reached}: {why}. The "
+        "mirror does not pass on bytes whose checksum it cannot confirm",
+        "Check the disk of the source broker that leads the partition; another replica may be sound. Copying goes on "
+        "by itself once the batch reads well.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def unavailable(partition: Partition, side: str, why: str) -> Condition:
+    """``side``: source or target."""
+    spec = partition.spec
+    topic = spec.topic if side == "source" else spec.target_topic
+    return Condition(
+        f"{side}_unavailable",
+        f"{spec.topic}-{spec.partition} waits: {topic}-{spec.partition} at the {side} does not serve it: {why}",
+        f"Check that the partition has a leader and enough in-sync replicas at the {side}; it is tried "
+        "again by itself.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def source_refuses(partition: Partition, code: int) -> Condition:
+    spec = partition.spec
+    if code in DENIED:
+        return Condition(
+            "permission_denied",
+            f"{spec.topic}-{spec.partition} is not copied: the source refuses reading it: {name_of(code)}",
+            f"Give the mirror's principal READ on {spec.topic} at the source; copying goes on by itself.",
+            spec.topic,
+            spec.partition,
+            stops=True,
+        )
+    return unavailable(partition, "source", name_of(code))
+
+
+def source_gone(partition: Partition) -> Condition:
+    spec = partition.spec
+    return Condition(
+        "source_topic_deleted",
+        f"{spec.topic}-{spec.partition} is not copied: it does not exist at the source any more",
+        f"Remove it from the flow, or create it again; {spec.target_topic} keeps what was copied.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
+def target_missing(partition: Partition, partitions: int, code: int) -> Condition:
+    """``partitions``: how many the target topic has, 0 when it does not exist."""
+    spec = partition.spec
+    if code in DENIED:
+        return refused(partition, code, "", 0)
+    if partitions == 0 or code == UNKNOWN_TOPIC:
+        return Condition(
+            "target_topic_missing",
+            f"{spec.topic}-{spec.partition} is not copied: {spec.target_topic} does not exist at the target",
+            "Run reconciler apply, which creates it; copying goes on by itself.",
+            spec.topic,
+            spec.partition,
+            stops=True,
+        )
+    return Condition(
+        "target_topic_smaller",
+        f"{spec.topic}-{spec.partition} is not copied: {spec.target_topic} has only {partitions} partitions",
+        "Run reconciler apply, which adds the missing partitions; copying goes on by itself.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )

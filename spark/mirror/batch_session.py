@@ -1,0 +1,276 @@
+"""One session of the batch path: from fencing the lane to its last commit, or to what made it begin again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from mirror.batch_commit import Committer
+from mirror.batch_fetch import Fetcher
+from mirror.batch_lane import Lane, Partition, Phase, Restart
+from mirror.batch_produce import RETRY_PAUSE, Sender
+from mirror.batch_refusals import unavailable
+from mirror.batch_start import Starter
+from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
+from mirror.wire.cluster import Key
+from mirror.wire.errors import BrokerError, ConnectionLost
+
+LOOK_EVERY, REPORT_EVERY, METADATA_EVERY = 0.05, 0.25, 60.0
+LEAVE_WITHIN = 15.0
+
+
+class Session:
+    """Owns the tasks and decides which broker serves a partition. ``held``: partitions left out after a restart."""
+
+    def __init__(self, lane: Lane, control: Control, held: dict[Key, Condition]) -> None:
+        self.lane = lane
+        lane.routes = self
+        self._control = control
+        self._held = held
+        self._fetchers: dict[int, Fetcher] = {}
+        self._senders: dict[int, Sender] = {}
+        self._readers: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starter = Starter(lane)
+        self._committer = Committer(lane)
+        self._announced: set[Partition] = set()
+        self._announce = asyncio.Event()
+        self._moved: set[str] = set()
+        self._refresh = asyncio.Event()
+        self._specs: tuple[PartitionSpec, ...] | None = None
+        self._reported = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def transactions(self) -> int:
+        return self._committer.transactions
+
+    async def run(self) -> None:
+        """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
+        lane = self.lane
+        for work in (self._starter.run(), self._follow_target(), self._add_to_transaction()):
+            self._spawn(work, self._tasks)
+        self._spawn(self._metadata_now_and_then(), self._readers)
+        last = self._spawn(self._committer.run(), self._tasks)
+        look = self._spawn(self._look_around(), self._tasks)
+        try:
+            await asyncio.wait({lane.failed, look}, return_when=asyncio.FIRST_COMPLETED)
+            if not lane.failed.done():
+                await asyncio.wait({lane.failed, last}, timeout=LEAVE_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            if lane.failed.done():
+                lane.failed.result()
+        finally:
+            if not lane.failed.done():
+                lane.failed.cancel()
+            await _cancel(self._tasks | self._readers)
+            for partition in lane.partitions.values():
+                for piece in (*partition.queue, *partition.unacked):
+                    piece.drop()
+            self._report()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], group: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - every failure ends the session in one place
+                self.lane.fail(error)
+
+        task = self._loop.create_task(guarded())
+        group.add(task)
+        return task
+
+    # --- routes ---------------------------------------------------------------------------------------------------
+
+    def place(self, partition: Partition) -> None:
+        if self.lane.stopping:
+            return
+        leader = self.lane.source.leader(*partition.source)
+        node, until = partition.read_from
+        if node < 0 or until < time.monotonic() or not self.lane.source.address_known(node):
+            node = leader.node if leader else -1
+        if node < 0:
+            self.look_again(partition, "no leader")
+            return
+        fetcher = self._fetchers.get(node)
+        if fetcher is None:
+            fetcher = self._fetchers[node] = Fetcher(self.lane, node, self._fetchers)
+            self._spawn(fetcher.run(), self._readers)
+        fetcher.add(partition)
+
+    def offer(self, partition: Partition) -> None:
+        leader = self.lane.target.leader(*partition.target)
+        if leader is None or leader.node < 0:
+            self.later(partition, RETRY_PAUSE, moved=True)
+            return
+        sender = self._senders.get(leader.node)
+        if sender is None:
+            sender = self._senders[leader.node] = Sender(self.lane, leader.node)
+            self._spawn(sender.run(), self._tasks)
+        sender.offer(partition)
+
+    def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
+        if moved:
+            now = time.monotonic()
+            partition.stalled_since = partition.stalled_since or now
+            if now - partition.stalled_since > self.lane.tuning.delivery_timeout:
+                self._stalled(partition)
+                return
+            self._moved.add(partition.spec.target_topic)
+            self._refresh.set()
+        self._loop.call_later(pause, self._offer_again, partition)
+
+    def _offer_again(self, partition: Partition) -> None:
+        if not self.lane.failed.done() and (partition.resend or partition.queue):
+            self.lane.resolve(self.offer, partition)
+
+    def _stalled(self, partition: Partition) -> None:
+        condition = unavailable(partition, "target", "no leader could be reached")
+        partition.stalled_since = 0.0
+        if partition.unacked:
+            self.lane.fail(Restart(condition.text, (partition.source, condition)))
+        else:
+            self.forget(partition)
+            self.lane.stop(partition, condition)
+
+    def look_again(self, partition: Partition, why: str) -> None:
+        self.forget(partition)
+        partition.why = why
+        if partition.phase is Phase.COPYING or partition.phase is Phase.STARTING:
+            self._starter.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
+
+    def announce(self, partition: Partition) -> None:
+        self._announced.add(partition)
+        self._announce.set()
+
+    # --- tasks ----------------------------------------------------------------------------------------------------
+
+    async def _add_to_transaction(self) -> None:
+        while True:
+            await self._announce.wait()
+            self._announce.clear()
+            async with self.lane.boundary:
+                taken, self._announced = self._announced, set()
+                await self.lane.identity.add_partitions(p.target for p in taken)
+                self.lane.added |= taken
+            for partition in taken:
+                self.offer(partition)
+
+    async def _follow_target(self) -> None:
+        while True:
+            await self._refresh.wait()
+            self._refresh.clear()
+            topics, self._moved = self._moved, set()
+            with contextlib.suppress(ConnectionLost, BrokerError):
+                await self.lane.target.refresh(topics)
+            await asyncio.sleep(RETRY_PAUSE / 2)
+
+    async def _metadata_now_and_then(self) -> None:
+        """Leaders that moved while nothing was sent, and source topics that were made anew under the same name."""
+        lane = self.lane
+        while True:
+            await asyncio.sleep(METADATA_EVERY)
+            with contextlib.suppress(ConnectionLost, BrokerError):
+                await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
+                await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
+            for partition in lane.partitions.values():
+                known = lane.source.topics.get(partition.spec.topic)
+                stale = known is None or known.topic_id != partition.topic_id
+                if partition.phase is Phase.COPYING and stale:
+                    self.look_again(partition, "the source topic changed")
+
+    async def _look_around(self) -> None:
+        """Follows the control; returns when the lane should end, after the readers are gone."""
+        while not (self._control.stopping() or self._control.lease_over()):
+            specs = self._control.partitions()
+            if specs is not self._specs:
+                self._specs = specs
+                self._take(specs)
+            now = time.monotonic()
+            if now - self._reported > REPORT_EVERY + len(self.lane.partitions) / 1000:
+                self._leave()
+                self._retry(now)
+                self._report()
+            await asyncio.sleep(LOOK_EVERY)
+        await _cancel(self._readers)
+        self.lane.stopping = self.lane.closing = True
+        self.lane.progress.set()
+
+    def _take(self, specs: Iterable[PartitionSpec]) -> None:
+        lane = self.lane
+        wanted = {(spec.topic, spec.partition): spec for spec in specs}
+        for key, partition in lane.partitions.items():
+            if wanted.get(key) != partition.spec:
+                self.forget(partition)
+                lane.drop_unsent(partition)
+                partition.phase = Phase.LEAVING
+        self._leave()
+        for key, spec in wanted.items():
+            if key not in lane.partitions:
+                self._join(spec)
+
+    def _join(self, spec: PartitionSpec) -> None:
+        partition = Partition(spec)
+        self.lane.partitions[partition.source] = partition
+        condition = self._held.pop(partition.source, None)
+        if condition is None:
+            self._starter.add(partition)
+        else:
+            self.lane.stop(partition, condition)
+
+    def _leave(self) -> None:
+        """Those that left go once what they had in the open transaction is decided; changed ones then join anew."""
+        lane = self.lane
+        specs = {(s.topic, s.partition): s for s in self._specs or ()}
+        for partition in [p for p in lane.partitions.values() if p.phase is Phase.LEAVING]:
+            if partition.idle and partition not in lane.dirty and partition not in lane.touched:
+                del lane.partitions[partition.source]
+                if partition.source in specs:
+                    self._join(specs[partition.source])
+
+    def _retry(self, now: float) -> None:
+        """A stopped partition is looked at again from its committed position, which somebody may have moved."""
+        lane = self.lane
+        for partition in lane.partitions.values():
+            if partition.phase is not Phase.STOPPED or now < partition.retry_at or not partition.idle:
+                continue
+            if partition in lane.dirty or partition in lane.touched:
+                continue
+            self.forget(partition)
+            partition.committed = partition.reached = partition.covered = -1
+            partition.leader_epoch = partition.validated_epoch = -1
+            self._starter.add(partition)
+
+    # --- what it tells --------------------------------------------------------------------------------------------
+
+    def progress(self) -> LaneProgress:
+        lane = self.lane
+        parts = tuple(
+            PartitionProgress(
+                *key,
+                p.committed if p.committed >= 0 else None,
+                p.end if p.end >= 0 else None,
+                p.records,
+                p.bytes,
+                p.waiting_since,
+            )
+            for key, p in lane.partitions.items()
+        )
+        conditions = tuple(p.condition for p in lane.partitions.values() if p.condition is not None)
+        return LaneProgress(lane.spec.flow, lane.spec.lane, parts, conditions, self.transactions, "batch")
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        self._control.report(self.progress())
+
+
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,210 @@
+"""Before a partition is fetched: its position at the target, and whether the source still has what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from mirror import batch_refusals, positions
+from mirror.batch_lane import Lane, Partition, Phase
+from mirror.faults import SupersededError, position_lost, topic_recreated
+from mirror.lanes import Condition
+from mirror.wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
+from mirror.wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLost
+
+PAUSE_FIRST, PAUSE_LAST = 0.1, 2.0
+
+
+class Starter:
+    """Takes partitions that are new, or whose leader or log may have changed, and places them or stops them."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._pending: set[Partition] = set()
+        self._wake = asyncio.Event()
+
+    def add(self, partition: Partition) -> None:
+        partition.phase = Phase.STARTING
+        self._pending.add(partition)
+        self._wake.set()
+
+    async def run(self) -> None:
+        pause = PAUSE_FIRST
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            taken = [p for p in self._pending if p.phase is Phase.STARTING]
+            self._pending.clear()
+            try:
+                again = await self._start(taken)
+            except (ConnectionLost, BrokerError) as error:
+                if isinstance(error, BrokerError) and not error.retriable:
+                    raise
+                again = [p for p in taken if p.phase is Phase.STARTING]
+                for partition in again:
+                    partition.why = str(error)
+            if again:
+                await asyncio.sleep(pause)
+                pause = min(PAUSE_LAST, pause * 2)
+                for partition in again:
+                    self.add(partition)
+            else:
+                pause = PAUSE_FIRST
+
+    async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
+        """Returns those that have to wait, for example for a leader."""
+        lane = self._lane
+        await lane.source.refresh({p.spec.topic for p in taken})
+        await lane.target.refresh({p.spec.target_topic for p in taken})
+        there, again = self._with_leaders(taken)
+        there = await self._with_positions(there)
+        lows, ends = await self._offsets(there, EARLIEST), await self._offsets(there, LATEST)
+        tops, truncated = await self._tops(there, ends), await self._truncated(there)
+        for partition in there:
+            low, end = lows[partition.source], ends[partition.source]
+            if isinstance(low, int) and isinstance(end, int):
+                top = max(end, tops.get(partition.source, end))
+                self._settle(partition, (low, end, top), truncated.get(partition))
+                continue
+            failure = low if isinstance(low, BrokerError) else cast(BrokerError, end)
+            if failure.retriable:
+                again.append(partition)
+            else:
+                lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
+        return again
+
+    def _with_leaders(self, taken: Sequence[Partition]) -> tuple[list[Partition], list[Partition]]:
+        there, again = [], []
+        for partition in taken:
+            condition = self._missing(partition)
+            if condition is not None:
+                self._lane.stop(partition, condition)
+            elif _leaderless(self._lane.source, partition.source):
+                again.append(partition)
+            else:
+                partition.topic_id = self._lane.source.topics[partition.spec.topic].topic_id
+                there.append(partition)
+        return there, again
+
+    def _missing(self, partition: Partition) -> Condition | None:
+        spec, lane = partition.spec, self._lane
+        source, target = lane.source.topics[spec.topic], lane.target.topics[spec.target_topic]
+        if source.error in DENIED:
+            return batch_refusals.source_refuses(partition, source.error)
+        if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
+            return batch_refusals.source_gone(partition)
+        if source.topic_id != NO_ID and spec.topic_id and _printed(source.topic_id.bytes) != spec.topic_id:
+            return batch_refusals.source_gone(partition)
+        if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
+            return batch_refusals.target_missing(partition, len(target.leaders), target.error)
+        return None
+
+    async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
+        """Reads positions that are not known; a fresh partition begins where the flow says."""
+        lane = self._lane
+        unknown = [p for p in there if p.covered < 0]
+        if not unknown:
+            return list(there)
+        found = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
+        fresh: list[Partition] = []
+        for partition in unknown:
+            committed = found[partition.target]
+            known = positions.decode(committed.offset, committed.metadata)
+            if committed.offset < 0:
+                fresh.append(partition)
+                continue
+            if known.claim > lane.spec.claim:
+                raise SupersededError("another application has taken the flow")
+            if known.topic_id not in ("", partition.spec.topic_id):
+                lane.stop(partition, topic_recreated(partition.spec, known.topic_id))
+                continue
+            self._begin(partition, known)
+        await self._begin_fresh(fresh)
+        return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
+
+    def _begin(self, partition: Partition, known: positions.Position) -> None:
+        partition.committed = partition.reached = partition.covered = known.offset
+        partition.leader_epoch = known.leader_epoch
+        old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
+        if old or known.claim != self._lane.spec.claim:
+            self._write_soon(partition)
+
+    async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
+        spec = self._lane.spec
+        wanted = {"earliest": EARLIEST, "latest": LATEST}.get(spec.start_kind, spec.start_timestamp_ms or 0)
+        found = await self._offsets(fresh, wanted)
+        beyond = [p for p in fresh if found[p.source] == -1]
+        found = {**found, **await self._offsets(beyond, LATEST)}
+        for partition in fresh:
+            offset = found[partition.source]
+            if isinstance(offset, int):
+                partition.reached = partition.covered = offset
+                self._write_soon(partition)
+            elif not offset.retriable:
+                self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))
+            else:
+                raise offset
+
+    def _write_soon(self, partition: Partition) -> None:
+        """A start, and who owns the flow now, must survive a crash before the first record."""
+        self._lane.urgent = True
+        self._lane.mark_dirty(partition)
+
+    async def _offsets(self, wanted: Sequence[Partition], timestamp: int) -> Mapping[Key, int | BrokerError]:
+        asked = {p.source: timestamp for p in wanted}
+        if not asked:
+            return {}
+        return await self._lane.source.list_offsets(asked, committed=self._lane.committed_only)
+
+    async def _truncated(self, there: Sequence[Partition]) -> dict[Partition, int]:
+        """Partitions whose log ends, for the epoch last copied, before the position (KIP-320), and that end."""
+        source = self._lane.source
+        suspects = {
+            p.source: p
+            for p in there
+            if p.leader_epoch >= 0 and (leader := source.leader(*p.source)) and leader.epoch != p.validated_epoch
+        }
+        found: dict[Partition, int] = {}
+        if suspects:
+            ends = await source.epoch_ends({key: p.leader_epoch for key, p in suspects.items()})
+            for key, answer in ends.items():
+                if isinstance(answer, BrokerError):
+                    if answer.retriable:
+                        raise answer
+                elif 0 <= answer[1] < suspects[key].covered:
+                    found[suspects[key]] = answer[1]
+        return found
+
+    async def _tops(self, there: Sequence[Partition], ends: Mapping[Key, int | BrokerError]) -> Mapping[Key, int]:
+        """High watermarks of those whose position lies beyond ``ends``: an open transaction, or a lost log."""
+        beyond = [p.source for p in there if isinstance(end := ends[p.source], int) and p.covered > end]
+        found = await self._lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
+        return {key: top for key, top in found.items() if isinstance(top, int)}
+
+    def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
+        """``bounds``: log start, end for our isolation, high watermark."""
+        lane, (low, end, top) = self._lane, bounds
+        partition.end = end
+        leader = lane.source.leader(*partition.source)
+        if truncated is not None or not low <= partition.covered <= top:
+            lane.stop(partition, position_lost(partition.spec, partition.covered, low, min(top, truncated or top)))
+        elif leader is None:
+            self.add(partition)
+        else:
+            partition.validated_epoch = leader.epoch
+            partition.phase = Phase.COPYING
+            partition.condition = None
+            partition.why = ""
+            lane.routes.place(partition)
+
+
+def _leaderless(cluster: Cluster, key: Key) -> bool:
+    leader = cluster.leader(*key)
+    return leader is None or leader.node < 0
+
+
+def _printed(topic_id: bytes) -> str:
+    """A topic id as Kafka prints it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -1,0 +1,273 @@
+"""One cluster as a client sees it: brokers, leaders, coordinators, connections that come back by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from mirror.wire import protocol
+from mirror.wire.buffers import BufferPool
+from mirror.wire.connection import Connection
+from mirror.wire.dialing import connect
+from mirror.wire.errors import BrokerError, ConnectionLost, SettingError, check
+from mirror.wire.settings import ConnectionSettings
+
+Key = tuple[str, int]
+NO_ID = UUID(int=0)
+NO_LEADER = -1
+EARLIEST, LATEST = -2, -1
+GROUP, TRANSACTION = 0, 1
+BACKOFF_FIRST, BACKOFF_LAST = 0.05, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """``node`` is NO_LEADER while an election runs."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """``error`` is Kafka's code for the topic (3: it does not exist, 29: we may not see it)."""
+
+    name: str
+    topic_id: UUID
+    error: int
+    leaders: Mapping[int, Leader] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A committed offset: ``offset`` is -1 where nothing is committed."""
+
+    offset: int
+    metadata: str
+
+
+class Cluster:
+    """Made inside a running loop; ``close`` before the loop ends. ``name`` appears in errors."""
+
+    def __init__(self, name: str, bootstrap: Sequence[str], settings: ConnectionSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.pool = BufferPool()
+        self.topics: dict[str, TopicMetadata] = {}
+        self._bootstrap = [_address(server) for server in bootstrap]
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[int | None, str], Connection] = {}
+        self._dialing: dict[tuple[int | None, str], asyncio.Lock] = {}
+        self._failures: dict[int | None, tuple[int, float]] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def connection(self, node: int | None, purpose: str) -> Connection:
+        """The open connection to a broker for a purpose (``fetch``, ``produce``, ``control``), made when needed.
+
+        A broker answers one request a connection at a time, so purposes do not share one. Waits out the backoff of an
+        unreachable broker. Raises ConnectionLost, AuthenticationFailed, UnsupportedBroker.
+        """
+        key = (node, purpose)
+        lock = self._dialing.setdefault(key, asyncio.Lock())
+        async with lock:
+            held = self._connections.get(key)
+            if held is not None and held.closed is None:
+                if time.monotonic() < held.expires_at or held.in_flight:
+                    return held
+                held.close()
+            failed, until = self._failures.get(node, (0, 0.0))
+            await asyncio.sleep(max(0.0, until - time.monotonic()))
+            addresses = [self._nodes[node]] if node in self._nodes else list(self._bootstrap)
+            random.shuffle(addresses)
+            for address in addresses:
+                try:
+                    made = await connect(address, self.settings, self.pool)
+                except ConnectionLost as error:
+                    lost = error
+                    continue
+                self._failures.pop(node, None)
+                self._connections[key] = made
+                return made
+            pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+            self._failures[node] = (failed + 1, time.monotonic() + pause)
+            raise ConnectionLost(f"cluster {self.name}: {lost}")
+
+    async def control(self, node: int | None = None) -> Connection:
+        return await self.connection(node, "control")
+
+    # --- metadata -------------------------------------------------------------------------------------------------
+
+    async def refresh(self, topics: Iterable[str]) -> None:
+        """Reads metadata of ``topics`` into ``self.topics``. Raises ConnectionLost or BrokerError."""
+        names = sorted(set(topics))
+        connection = await self._any_control()
+        version = connection.version(protocol.MetadataRequest)
+        entry = protocol.MetadataRequest.MetadataRequestTopic
+        answer = await connection.call(
+            protocol.MetadataRequest(
+                topics=[entry(topic_id=NO_ID, name=name) for name in names],
+                allow_auto_topic_creation=False,
+                version=version,
+            )
+        )
+        for broker in answer.brokers:
+            self._learn(broker.node_id, broker.host, broker.port)
+        for topic in answer.topics:
+            leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}
+            topic_id = getattr(topic, "topic_id", None) or NO_ID
+            self.topics[topic.name] = TopicMetadata(topic.name, topic_id, topic.error_code, leaders)
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        known = self.topics.get(topic)
+        return known.leaders.get(partition) if known is not None else None
+
+    def address_known(self, node: int) -> bool:
+        return node in self._nodes
+
+    def _learn(self, node: int, host: str, port: int) -> None:
+        if self._nodes.get(node, (host, port)) != (host, port):
+            for key, connection in list(self._connections.items()):
+                if key[0] == node:
+                    connection.close(ConnectionLost(f"broker {node} of {self.name} has a new address"))
+        self._nodes[node] = (host, port)
+
+    async def _any_control(self) -> Connection:
+        """A control connection to a broker that is up, bootstrap servers last."""
+        live = [c for (_, purpose), c in self._connections.items() if purpose == "control" and c.closed is None]
+        if live:
+            return live[0]
+        try:
+            return await self.control()
+        except ConnectionLost:
+            for node in list(self._nodes):
+                try:
+                    return await self.control(node)
+                except ConnectionLost:
+                    continue
+            raise
+
+    async def coordinator(self, key: str, kind: int) -> int:
+        """Node of the group (0) or transaction (1) coordinator, asked anew each time. Raises BrokerError."""
+        connection = await self._any_control()
+        answer = await connection.call(
+            protocol.FindCoordinatorRequest(
+                key=key, key_type=kind, version=connection.version(protocol.FindCoordinatorRequest)
+            )
+        )
+        check(answer.error_code, f"coordinator of {key} on {self.name}")
+        self._learn(answer.node_id, answer.host, answer.port)
+        return int(answer.node_id)
+
+    # --- offsets --------------------------------------------------------------------------------------------------
+
+    async def list_offsets(self, wanted: Mapping[Key, int], *, committed: bool) -> dict[Key, int | BrokerError]:
+        """Offset per partition for a timestamp, EARLIEST or LATEST; -1 where no record is that young.
+
+        Partitions whose leader does not answer get a BrokerError; a lost connection raises.
+        """
+        found: dict[Key, int | BrokerError] = {}
+        for node, keys in self._by_leader(wanted, found).items():
+            connection = await self.control(node)
+            version = connection.version(protocol.ListOffsetsRequest)
+            topic_type = protocol.ListOffsetsRequest.ListOffsetsTopic
+            topics = [
+                topic_type(
+                    name=name,
+                    partitions=[
+                        topic_type.ListOffsetsPartition(
+                            partition_index=p, current_leader_epoch=-1, timestamp=wanted[name, p]
+                        )
+                        for p in partitions
+                    ],
+                )
+                for name, partitions in _by_topic(keys).items()
+            ]
+            answer = await connection.call(
+                protocol.ListOffsetsRequest(
+                    replica_id=-1, isolation_level=int(committed), topics=topics, version=version
+                )
+            )
+            for topic in answer.topics:
+                for p in topic.partitions:
+                    what = f"offsets of {topic.name}-{p.partition_index} on {self.name}"
+                    found[topic.name, p.partition_index] = BrokerError(p.error_code, what) if p.error_code else p.offset
+        return found
+
+    async def epoch_ends(self, wanted: Mapping[Key, int]) -> dict[Key, tuple[int, int] | BrokerError]:
+        """(largest epoch not above, its end offset) per partition, for truncation checks (KIP-320); -1 undefined."""
+        found: dict[Key, tuple[int, int] | BrokerError] = {}
+        request = protocol.OffsetForLeaderEpochRequest
+        for node, keys in self._by_leader(wanted, found).items():
+            connection = await self.control(node)
+            topics = [
+                request.OffsetForLeaderTopic(
+                    topic=name,
+                    partitions=[
+                        request.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                            partition=p, current_leader_epoch=-1, leader_epoch=wanted[name, p]
+                        )
+                        for p in partitions
+                    ],
+                )
+                for name, partitions in _by_topic(keys).items()
+            ]
+            answer = await connection.call(request(replica_id=-1, topics=topics, version=connection.version(request)))
+            for topic in answer.topics:
+                for p in topic.partitions:
+                    what = f"leader epochs of {topic.topic}-{p.partition} on {self.name}"
+                    found[topic.topic, p.partition] = (
+                        BrokerError(p.error_code, what) if p.error_code else (p.leader_epoch, p.end_offset)
+                    )
+        return found
+
+    async def positions(self, group: str, keys: Iterable[Key]) -> dict[Key, Position]:
+        """Committed offsets, only stable ones (KIP-447). Raises BrokerError 88 while a transaction is undecided."""
+        node = await self.coordinator(group, GROUP)
+        connection = await self.control(node)
+        topic_type = protocol.OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = [topic_type(name=name, partition_indexes=ps) for name, ps in _by_topic(keys).items()]
+        version = connection.version(protocol.OffsetFetchRequest)
+        answer = await connection.call(
+            protocol.OffsetFetchRequest(group_id=group, topics=topics, require_stable=True, version=version)
+        )
+        check(answer.error_code, f"positions of group {group} on {self.name}")
+        found: dict[Key, Position] = {}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {group} on {self.name}")
+                found[topic.name, p.partition_index] = Position(p.committed_offset, p.metadata or "")
+        return found
+
+    def _by_leader(self, keys: Iterable[Key], failed: dict[Key, Any]) -> dict[int, list[Key]]:
+        by_node: dict[int, list[Key]] = {}
+        for key in keys:
+            leader = self.leader(*key)
+            if leader is None or leader.node == NO_LEADER:
+                failed[key] = BrokerError(5 if leader else 3, f"{key[0]}-{key[1]} on {self.name}")
+            else:
+                by_node.setdefault(leader.node, []).append(key)
+        return by_node
+
+
+def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise SettingError(f"bootstrap server {server!r} is not host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,88 @@
+"""The codecs as Kafka's clients frame them: gzip, snappy in xerial blocks, lz4 in independent blocks, zstd."""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+
+from mirror.wire.errors import MalformedResponse
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+_XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32 << 10
+# magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, checksum of these two bytes: as
+# KafkaLZ4BlockOutputStream writes it. Java's reader does not take frames whose blocks depend on each other.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK = 64 << 10
+_LZ4_STORED = 1 << 31
+
+
+def decompress(codec: int, data: memoryview) -> memoryview:
+    """The bytes behind ``data``. Raises MalformedResponse."""
+    try:
+        match codec:
+            case 0:
+                return data
+            case 1:
+                return memoryview(cramjam.gzip.decompress(data))
+            case 2:
+                return _from_snappy(data)
+            case 3:
+                return memoryview(cramjam.lz4.decompress(data))
+            case 4:
+                return memoryview(cramjam.zstd.decompress(data))
+            case _:
+                raise MalformedResponse(f"codec {codec} is not known")
+    except (cramjam.DecompressionError, struct.error, ValueError) as error:
+        raise MalformedResponse(f"records cannot be decompressed: {error}") from error
+
+
+def compress(codec: int, data: bytes | bytearray) -> bytes:
+    match codec:
+        case 0:
+            return bytes(data)
+        case 1:
+            return bytes(cramjam.gzip.compress(data, level=6))
+        case 2:
+            return _to_snappy(memoryview(data))
+        case 3:
+            return _to_lz4(memoryview(data))
+        case 4:
+            return bytes(cramjam.zstd.compress(data, level=3))
+        case _:
+            raise ValueError(f"codec {codec} is not known")
+
+
+def _from_snappy(data: memoryview) -> memoryview:
+    if data[:8] != _XERIAL[:8]:
+        return memoryview(cramjam.snappy.decompress_raw(data))  # librdkafka sends one bare block
+    out, position = bytearray(), len(_XERIAL)
+    while position < len(data):
+        (size,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if not 0 <= size <= len(data) - position:
+            raise ValueError("a snappy block is cut")
+        out += memoryview(cramjam.snappy.decompress_raw(data[position : position + size]))
+        position += size
+    return memoryview(out)
+
+
+def _to_snappy(data: memoryview) -> bytes:
+    out = [_XERIAL]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        out += (struct.pack(">i", len(block)), block)
+    return b"".join(out)
+
+
+def _to_lz4(data: memoryview) -> bytes:
+    out = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        plain = data[start : start + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += (struct.pack("<I", len(block)), block)
+        else:
+            out += (struct.pack("<I", len(plain) | _LZ4_STORED), bytes(plain))
+    return b"".join([*out, b"\0\0\0\0"])

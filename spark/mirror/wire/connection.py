@@ -1,0 +1,234 @@
+"""One connection to one broker: TLS and SASL, version negotiation, pipelined requests, answers in order.
+
+Runs on an asyncio loop over a non-blocking socket, without streams or transports: a response is received straight into
+the memory in which its batches are patched, and a request is gathered from where its batches lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirror.wire import protocol
+from mirror.wire.buffers import Buffer, BufferPool
+from mirror.wire.errors import ConnectionLost, MalformedResponse, UnsupportedBroker
+from mirror.wire.settings import ConnectionSettings
+
+Chunk = bytes | bytearray | memoryview
+LARGEST_FRAME = 256 << 20
+POOLED_FROM = 1 << 15
+READ_AT_ONCE = 8 << 20
+VECTORS = 512
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">ihhih")
+
+
+@dataclass(slots=True)
+class Frame:
+    """A response: ``body`` begins with the correlation id. ``buffer`` is set when the body lies in pooled memory; the
+    receiver then owns one hold on it."""
+
+    body: memoryview
+    buffer: Buffer | None
+
+
+class Connection:
+    """Made by ``connect``. All methods belong to the loop's thread."""
+
+    def __init__(self, sock: socket.socket, settings: ConnectionSettings, pool: BufferPool, where: str) -> None:
+        self.where = where
+        self.settings = settings
+        self.closed: Exception | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.throttled_until = 0.0
+        self.expires_at = float("inf")
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._pool = pool
+        self._client_id = settings.client_id.encode()
+        self._correlation = itertools.count(1)
+        self._waiting: deque[tuple[int, asyncio.Future[Frame], float]] = deque()
+        self._unsent: deque[memoryview] = deque()
+        self._writing = False
+        self._size = bytearray(4)
+        self._target: memoryview = memoryview(self._size)
+        self._frame: Frame | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    def start(self) -> None:
+        self._loop.add_reader(self._sock.fileno(), self._readable)
+        self._watch = self._loop.call_later(1.0, self._check_timeout)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def send(self, api: tuple[int, int, bool], parts: Sequence[Chunk]) -> asyncio.Future[Frame]:
+        """Sends one hand-packed request. ``api``: key, version, whether the header is flexible.
+
+        The parts must stay unchanged until the answer is there. The future fails with ConnectionLost.
+        """
+        key, version, flexible = api
+        correlation = next(self._correlation) & 0x7FFFFFFF
+        tail = self._client_id + (b"\0" if flexible else b"")
+        size = 10 + len(tail) + sum(map(len, parts))
+        head = _HEAD.pack(size, key, version, correlation, len(self._client_id)) + tail
+        return self._enqueue(correlation, [memoryview(head), *(memoryview(part) for part in parts)])
+
+    async def call(self, request: Any) -> Any:
+        """Sends a request of the generated codec and waits for its answer. Respects a throttle of the broker."""
+        wait = self.throttled_until - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        correlation = next(self._correlation) & 0x7FFFFFFF
+        data = protocol.encode(request, correlation, self.settings.client_id)
+        frame = await self._enqueue(correlation, [memoryview(data)])
+        try:
+            answer = protocol.decode(request, frame.body)
+        finally:
+            if frame.buffer is not None:
+                frame.buffer.release()
+        self.throttle(getattr(answer, "throttle_time_ms", 0) or 0)
+        return answer
+
+    def throttle(self, milliseconds: int) -> None:
+        """The broker asks for silence (KIP-219)."""
+        if milliseconds > 0:
+            self.throttled_until = max(self.throttled_until, time.monotonic() + milliseconds / 1000)
+
+    def version(self, request: Any, cap: int = 99) -> int:
+        """The newest version both sides and this package know. Raises UnsupportedBroker."""
+        return self.negotiated(request.API_KEY, 0, min(protocol.NEWEST[request], cap), request.__name__)
+
+    def negotiated(self, key: int, lowest: int, newest: int, what: str) -> int:
+        low, high = self.versions.get(key, (0, -1))
+        version = min(high, newest)
+        if version < max(low, lowest):
+            raise UnsupportedBroker(
+                f"broker {self.where} offers {what} {low} to {high}, the mirror needs {lowest} to {newest}. "
+                "Kafka 2.8 or newer is needed"
+            )
+        return version
+
+    def close(self, error: Exception | None = None) -> None:
+        if self.closed is not None:
+            return
+        self.closed = error or ConnectionLost(f"connection to {self.where} closed")
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.remove_writer(self._sock.fileno())
+        self._watch.cancel()
+        self._sock.close()
+        self._unsent.clear()
+        if self._frame is not None and self._frame.buffer is not None:
+            self._frame.buffer.release()
+        self._frame = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, future, _ in waiting:
+            if not future.done():
+                future.set_exception(self.closed)
+                future.exception()  # a request nobody waits for any more is no warning
+
+    # --- socket ---------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, correlation: int, parts: list[memoryview]) -> asyncio.Future[Frame]:
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        if self.closed is not None:
+            future.set_exception(self.closed)
+            future.exception()
+            return future
+        self._waiting.append((correlation, future, time.monotonic() + self.settings.request_timeout))
+        if isinstance(self._sock, ssl.SSLSocket):
+            parts = [memoryview(b"".join(parts))]
+        self._unsent.extend(parts)
+        if not self._writing:
+            self._writable()
+        return future
+
+    def _writable(self) -> None:
+        unsent = self._unsent
+        try:
+            while unsent:
+                if isinstance(self._sock, ssl.SSLSocket):
+                    sent = self._sock.send(unsent[0])
+                else:
+                    sent = self._sock.sendmsg(list(itertools.islice(unsent, VECTORS)))
+                while unsent and sent >= len(unsent[0]):
+                    sent -= len(unsent.popleft())
+                if sent:
+                    unsent[0] = unsent[0][sent:]
+        except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._sock.fileno(), self._writable)
+            return
+        except OSError as error:
+            self.close(ConnectionLost(f"connection to {self.where} lost: {error}"))
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _readable(self) -> None:
+        budget = READ_AT_ONCE
+        try:
+            while budget > 0 and self.closed is None:
+                got = self._sock.recv_into(self._target)
+                if got == 0:
+                    raise ConnectionLost(f"connection to {self.where} closed by the broker")
+                budget -= got
+                self._target = self._target[got:]
+                if not self._target:
+                    self._filled()
+            if self.closed is None and isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
+                self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except (ConnectionLost, MalformedResponse) as error:
+            self.close(error)
+        except OSError as error:
+            self.close(ConnectionLost(f"connection to {self.where} lost: {error}"))
+
+    def _again(self) -> None:
+        if self.closed is None:
+            self._readable()
+
+    def _filled(self) -> None:
+        """The size field or the body is complete."""
+        if self._frame is None:
+            (size,) = _SIZE.unpack(self._size)
+            if not 4 <= size <= LARGEST_FRAME:
+                raise MalformedResponse(f"broker {self.where} announced a response of {size} bytes")
+            buffer = self._pool.take(size) if size >= POOLED_FROM else None
+            body = memoryview(buffer.data)[:size] if buffer is not None else memoryview(bytearray(size))
+            self._frame = Frame(body, buffer)
+            self._target = body
+            return
+        frame, self._frame = self._frame, None
+        self._target = memoryview(self._size)
+        (correlation,) = _SIZE.unpack_from(frame.body)
+        if not self._waiting or self._waiting[0][0] != correlation:
+            if frame.buffer is not None:
+                frame.buffer.release()
+            raise MalformedResponse(f"broker {self.where} answered request {correlation}, which is not the next one")
+        _, future, _ = self._waiting.popleft()
+        if not future.done():
+            future.set_result(frame)
+        elif frame.buffer is not None:
+            frame.buffer.release()
+
+    def _check_timeout(self) -> None:
+        if self._waiting and time.monotonic() > self._waiting[0][2]:
+            seconds = self.settings.request_timeout
+            self.close(ConnectionLost(f"broker {self.where} did not answer within {seconds:g} s"))
+        else:
+            self._watch = self._loop.call_later(1.0, self._check_timeout)

@@ -1,0 +1,142 @@
+"""How a connection comes to be: name, socket, TLS, version negotiation, SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+
+from mirror.wire import protocol
+from mirror.wire.buffers import BufferPool
+from mirror.wire.connection import Connection
+from mirror.wire.errors import AuthenticationFailed, ConnectionLost, UnsupportedBroker, check, name_of
+from mirror.wire.sasl import exchange
+from mirror.wire.settings import ConnectionSettings
+
+_UNSUPPORTED_VERSION = 35
+
+
+async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool) -> Connection:
+    """Opens, secures, negotiates and authenticates. Raises ConnectionLost, AuthenticationFailed, UnsupportedBroker."""
+    where = f"{address[0]}:{address[1]}"
+    try:
+        async with asyncio.timeout(settings.connect_timeout):
+            return await _open(address, settings, pool, where)
+    except TimeoutError:
+        raise ConnectionLost(f"no connection to {where} within {settings.connect_timeout:g} s") from None
+
+
+async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool, where: str) -> Connection:
+    sock = await _socket(address, settings, where)
+    connection: Connection | None = None
+    try:
+        if settings.tls is not None:
+            sock = await _handshake(sock, settings.tls, address[0], where)
+        connection = Connection(sock, settings, pool, where)
+        connection.start()
+        await _negotiate(connection)
+        if settings.sasl is not None:
+            await _authenticate(connection)
+        return connection
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        sock.close()
+        raise
+
+
+async def _socket(address: tuple[str, int], settings: ConnectionSettings, where: str) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConnectionLost(f"the name of {where} cannot be resolved: {error}") from None
+    last: OSError | None = None
+    for family, kind, number, _, resolved in found:
+        sock = socket.socket(family, kind, number)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if settings.send_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer)
+        if settings.receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer)
+        try:
+            await loop.sock_connect(sock, resolved)
+            return sock
+        except OSError as error:
+            sock.close()
+            last = error
+        except BaseException:
+            sock.close()
+            raise
+    raise ConnectionLost(f"no connection to {where}: {last}")
+
+
+async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, where: str) -> ssl.SSLSocket:
+    loop = asyncio.get_running_loop()
+    secured = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    while True:
+        ready = loop.create_future()
+        try:
+            secured.do_handshake()
+            return secured
+        except ssl.SSLWantReadError:
+            loop.add_reader(secured.fileno(), _set, ready)
+        except ssl.SSLWantWriteError:
+            loop.add_writer(secured.fileno(), _set, ready)
+        except ssl.SSLCertVerificationError as error:
+            secured.close()
+            raise AuthenticationFailed(f"the certificate of {where} is not accepted: {error.verify_message}") from None
+        except OSError as error:
+            secured.close()
+            raise ConnectionLost(f"no TLS with {where}: {error}. Is this a TLS listener?") from None
+        try:
+            await ready
+        finally:
+            loop.remove_reader(secured.fileno())
+            loop.remove_writer(secured.fileno())
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _negotiate(connection: Connection) -> None:
+    request = protocol.ApiVersionsRequest(
+        client_software_name="mirror", client_software_version="1", version=protocol.NEWEST[protocol.ApiVersionsRequest]
+    )
+    answer = await connection.call(request)
+    if answer.error_code == _UNSUPPORTED_VERSION:
+        raise UnsupportedBroker(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
+    check(answer.error_code, f"ApiVersions of {connection.where}")
+    connection.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+    connection.features = {f.name: f.max_version_level for f in answer.finalized_features or ()}
+
+
+async def _authenticate(connection: Connection) -> None:
+    sasl = connection.settings.sasl
+    if sasl is None:
+        return
+    shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
+    if shake.error_code:
+        offered = ", ".join(shake.mechanisms) or "none"
+        raise AuthenticationFailed(f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}")
+    steps = exchange(sasl)
+    lifetime = 0
+    loop = asyncio.get_running_loop()
+    message = await loop.run_in_executor(None, next, steps)  # OAUTHBEARER asks its token server here
+    version = connection.version(protocol.SaslAuthenticateRequest)
+    with contextlib.suppress(StopIteration):
+        while True:
+            answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
+            if answer.error_code:
+                why = answer.error_message or name_of(answer.error_code)
+                raise AuthenticationFailed(f"broker {connection.where} refused {sasl.mechanism}: {why}")
+            lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
+            message = steps.send(bytes(answer.auth_bytes))
+    if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one
+        connection.expires_at = time.monotonic() + lifetime * 0.8 / 1000

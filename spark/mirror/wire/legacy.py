@@ -1,0 +1,93 @@
+"""Message formats 0 and 1, which brokers before 0.11 wrote and old logs still hold (KIP-31, KIP-32)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from mirror.wire.batches import Batch, CorruptBatch
+from mirror.wire.codecs import LZ4, decompress
+from mirror.wire.errors import MalformedResponse
+
+_OVERHEAD = 12
+_APPEND_TIME = 0x08
+NO_TIMESTAMP = -1
+
+Legacy = tuple[int, int, int, memoryview]
+
+
+def legacy_records(raw: memoryview, batch: Batch) -> list[Legacy]:
+    """(offset, timestamp, attributes 0, key and value in format 2 without headers) of one message or wrapper.
+
+    Format 0 has no timestamps: -1. Raises CorruptBatch or MalformedResponse.
+    """
+    try:
+        return list(_message(raw, batch.base, None))
+    except (struct.error, IndexError) as error:
+        raise MalformedResponse(f"the message at offset {batch.base} cannot be read: {error}") from error
+
+
+def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[Legacy]:
+    crc, magic, attributes = struct.unpack_from(">IBb", raw, _OVERHEAD)
+    if zlib.crc32(raw[_OVERHEAD + 4 :]) != crc:
+        raise CorruptBatch(offset)
+    if magic > 1:
+        raise MalformedResponse(f"the message at offset {offset} has format {magic}")
+    position, timestamp = _OVERHEAD + 6, NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = struct.unpack_from(">q", raw, position)
+        position += 8
+    if append_time is not None:
+        timestamp = append_time
+    key, position = _bytes(raw, position)
+    value, _ = _bytes(raw, position)
+    codec = attributes & 0x07
+    if codec == 0:
+        yield offset, timestamp, 0, memoryview(_field(key) + _field(value) + b"\0")
+        return
+    if value is None:
+        raise MalformedResponse(f"the compressed message at offset {offset} is empty")
+    if codec == LZ4 and magic == 0:
+        raise MalformedResponse(f"the message at offset {offset} is lz4 in format 0, whose framing is not supported")
+    yield from _inner(decompress(codec, value), (magic, offset), timestamp if attributes & _APPEND_TIME else None)
+
+
+def _inner(body: memoryview, wrapper: tuple[int, int], append_time: int | None) -> Iterator[Legacy]:
+    """Format 1 counts inner offsets from 0, and the wrapper carries the offset of the last one."""
+    magic, offset = wrapper
+    parts: list[tuple[int, memoryview]] = []
+    position = 0
+    while position < len(body):
+        inner, size = struct.unpack_from(">qi", body, position)
+        end = position + _OVERHEAD + size
+        if size < 14 or end > len(body):
+            raise MalformedResponse(f"a message inside the one at offset {offset} is cut")
+        parts.append((inner, body[position:end]))
+        position = end
+    if not parts:
+        raise MalformedResponse(f"the compressed message at offset {offset} is empty")
+    shift = offset - parts[-1][0] if magic == 1 else 0
+    for inner, raw in parts:
+        yield from _message(raw, inner + shift, append_time)
+
+
+def _bytes(raw: memoryview, position: int) -> tuple[memoryview | None, int]:
+    (size,) = struct.unpack_from(">i", raw, position)
+    position += 4
+    if size < 0:
+        return None, position
+    if position + size > len(raw):
+        raise MalformedResponse("a key or value is cut")
+    return raw[position : position + size], position + size
+
+
+def _field(data: memoryview | None) -> bytes:
+    if data is None:
+        return b"\x01"
+    number, out = len(data) << 1, bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out) + bytes(data)

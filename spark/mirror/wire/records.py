@@ -1,0 +1,156 @@
+"""Record level work on batches, bytes to bytes: records are found and spliced, keys, values and headers never decoded.
+
+For batches that cannot go whole: holes, a start before the position, too many bytes, append time, old formats, and for
+batches so small that one big batch is cheaper than many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mirror.wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
+from mirror.wire.codecs import compress, decompress
+from mirror.wire.errors import MalformedResponse
+from mirror.wire.legacy import legacy_records
+
+GATHER_BYTES = 512 << 10
+GATHER_RECORDS = 10_000
+
+
+class Record(NamedTuple):
+    """``tail``: everything after the offset delta (key, value, headers), as it lies in the source."""
+
+    offset: int
+    timestamp: int
+    attributes: int
+    tail: memoryview
+
+
+def _zigzag(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_SMALL = tuple(_zigzag(number) for number in range(4096))
+
+
+def varint(number: int) -> bytes:
+    """Zigzag varint of a signed 64-bit number."""
+    return _SMALL[number] if 0 <= number < 4096 else _zigzag(number)
+
+
+def _signed(body: memoryview, position: int) -> tuple[int, int]:
+    """(number, position after it). Raises IndexError at the end of the bytes."""
+    byte = body[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    number, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        byte = body[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise MalformedResponse("a number in a record has too many bytes")
+    return (number >> 1) ^ -(number & 1), position
+
+
+def records_of(view: memoryview, batch: Batch) -> list[Record]:
+    """The records of a batch, checksum verified, append time applied. Raises CorruptBatch or MalformedResponse."""
+    raw = view[batch.start : batch.end]
+    if batch.magic != 2:
+        return [Record(*record) for record in legacy_records(raw, batch)]
+    verify(raw, batch)
+    body = decompress(batch.attributes & CODEC, raw[HEADER:])
+    append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
+    found: list[Record] = []
+    position, end = 0, len(body)
+    try:
+        for _ in range(batch.records):
+            length, start = _signed(body, position)
+            position = start + length
+            if length < 4 or position > end:
+                raise MalformedResponse(f"a record in the batch at offset {batch.base} is cut")
+            delta, at = _signed(body, start + 1)
+            offset_delta, at = _signed(body, at)
+            timestamp = batch.base_timestamp + delta if append_time is None else append_time
+            found.append(Record(batch.base + offset_delta, timestamp, body[start], body[at:position]))
+    except IndexError:
+        raise MalformedResponse(f"a record in the batch at offset {batch.base} is cut") from None
+    if position != end:
+        raise MalformedResponse(f"the batch at offset {batch.base} has {end - position} bytes after its last record")
+    _check_offsets(batch, found)
+    return found
+
+
+def _check_offsets(batch: Batch, records: Sequence[Record]) -> None:
+    last = batch.base - 1
+    for record in records:
+        if record.offset <= last:
+            raise MalformedResponse(f"offsets in the batch at offset {batch.base} do not grow")
+        last = record.offset
+    if last >= batch.next_offset:
+        raise MalformedResponse(f"the batch at offset {batch.base} has a record beyond its end")
+
+
+def encode(records: Sequence[Record], codec: int) -> bytearray:
+    """One batch with offset deltas 0..n-1, to be sealed."""
+    base = records[0].timestamp
+    pieces: list[bytes | memoryview] = []
+    latest = base
+    for index, (_, timestamp, attributes, tail) in enumerate(records):
+        if timestamp > latest:
+            latest = timestamp
+        head = bytes((attributes,)) + varint(timestamp - base) + varint(index)
+        pieces += (varint(len(head) + len(tail)) + head, tail)
+    return build(codec, compress(codec, b"".join(pieces)), (base, latest), len(records))
+
+
+def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iterator[tuple[bytearray, int, int]]:
+    """The records from ``position`` on, in batches of at most ``largest`` bytes where records allow it.
+
+    Yields (batch, number of records, the source offset after it); the last one covers the whole source batch.
+    """
+    codec = _codec(view, batch)
+    records = [record for record in records_of(view, batch) if record.offset >= position]
+    if records:
+        yield from _fitting(records, codec, largest, batch.next_offset)
+
+
+def _fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[tuple[bytearray, int, int]]:
+    out = encode(records, codec)
+    if len(out) <= largest or len(records) == 1:
+        yield out, len(records), next_offset
+        return
+    middle = len(records) // 2
+    yield from _fitting(records[:middle], codec, largest, records[middle - 1].offset + 1)
+    yield from _fitting(records[middle:], codec, largest, next_offset)
+
+
+def _codec(view: memoryview, batch: Batch) -> int:
+    at = 22 if batch.magic == 2 else 17
+    return view[batch.start + at] & CODEC
+
+
+def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator[tuple[bytearray, int, Batch]]:
+    """Consecutive batches of one partition as few bigger ones. Yields (batch, number of records, last source batch)."""
+    limit = min(GATHER_BYTES, largest // 2)
+    held: list[Record] = []
+    size, codec, last = 0, -1, None
+    for batch in batches:
+        mine = batch.attributes & CODEC
+        if last is not None and (mine != codec or size >= limit or len(held) >= GATHER_RECORDS):
+            yield encode(held, codec), len(held), last
+            held, size = [], 0
+        held += records_of(view, batch)
+        size += batch.end - batch.start
+        codec, last = mine, batch
+    if last is not None and held:
+        yield encode(held, codec), len(held), last

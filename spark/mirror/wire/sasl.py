@@ -1,0 +1,109 @@
+"""SASL exchanges: PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, server signature checked), OAUTHBEARER (RFC 7628).
+
+A mechanism is a generator: it yields what to send and is sent what the broker answered.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Generator, Mapping
+
+from mirror.wire.errors import AuthenticationFailed, SettingError
+from mirror.wire.settings import SaslSettings
+
+Exchange = Generator[bytes, bytes, None]
+
+
+def exchange(settings: SaslSettings) -> Exchange:
+    """The client's side. Raises AuthenticationFailed when the broker cannot prove itself (SCRAM) or refuses us."""
+    match settings.mechanism:
+        case "PLAIN":
+            return _plain(settings)
+        case "SCRAM-SHA-256":
+            return _scram(settings, "sha256")
+        case "SCRAM-SHA-512":
+            return _scram(settings, "sha512")
+        case _:
+            return _oauth(settings)
+
+
+def _plain(settings: SaslSettings) -> Exchange:
+    yield f"\0{settings.username}\0{settings.password}".encode()
+
+
+def _scram(settings: SaslSettings, digest: str) -> Exchange:
+    nonce = secrets.token_urlsafe(24)
+    user = settings.username.replace("=", "=3D").replace(",", "=2C")
+    first_bare = f"n={user},r={nonce}"
+    server_first = (yield f"n,,{first_bare}".encode()).decode()
+    fields = _fields(server_first)
+    try:
+        salt, rounds = base64.b64decode(fields["s"], validate=True), int(fields["i"])
+    except (KeyError, ValueError, binascii.Error):
+        raise AuthenticationFailed("the broker's SCRAM challenge cannot be read") from None
+    if not fields.get("r", "").startswith(nonce) or rounds < 4096:
+        raise AuthenticationFailed("the broker's SCRAM challenge has a foreign nonce or fewer than 4096 rounds")
+    salted = hashlib.pbkdf2_hmac(digest, settings.password.encode(), salt, rounds)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    without_proof = f"c=biws,r={fields['r']}"
+    message = f"{first_bare},{server_first},{without_proof}".encode()
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    server_final = (yield f"{without_proof},p={proof}".encode()).decode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
+    try:
+        proved = base64.b64decode(_fields(server_final).get("v", ""), validate=True)
+    except binascii.Error:
+        proved = b""
+    if not hmac.compare_digest(proved, expected):
+        raise AuthenticationFailed("the broker could not prove that it knows the SCRAM credentials")
+
+
+def _fields(message: str) -> Mapping[str, str]:
+    return {part[0]: part[2:] for part in message.split(",") if len(part) > 1 and part[1] == "="}
+
+
+def _oauth(settings: SaslSettings) -> Exchange:
+    extensions = settings.oauth.get("sasl.oauthbearer.extensions", "")
+    extra = "".join(f"\x01{pair.strip()}" for pair in extensions.split(",") if pair.strip())
+    answer = yield f"n,,\x01auth=Bearer {_token(settings.oauth)}{extra}\x01\x01".encode()
+    if answer:
+        yield b"\x01"
+        raise AuthenticationFailed(f"the broker refused the OAUTHBEARER token: {answer[:200].decode(errors='replace')}")
+
+
+def _token(oauth: Mapping[str, str]) -> str:
+    """An access token by the client credentials grant (RFC 6749, 4.4). Blocks for at most ten seconds."""
+    names = ("token.endpoint.url", "client.id", "client.secret")
+    missing = [f"sasl.oauthbearer.{name}" for name in names if not oauth.get(f"sasl.oauthbearer.{name}")]
+    if missing:
+        raise SettingError(f"OAUTHBEARER needs {', '.join(missing)}")
+    url, identity, secret = (oauth[f"sasl.oauthbearer.{name}"] for name in names)
+    if not url.startswith(("https://", "http://")):
+        raise SettingError("sasl.oauthbearer.token.endpoint.url must begin with https:// or http://")
+    form = {"grant_type": "client_credentials"}
+    if oauth.get("sasl.oauthbearer.scope"):
+        form["scope"] = oauth["sasl.oauthbearer.scope"]
+    basic = base64.b64encode(f"{urllib.parse.quote(identity)}:{urllib.parse.quote(secret)}".encode()).decode()
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
+        url, urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {basic}", "Accept": "application/json"}
+    )
+    context = ssl.create_default_context(cafile=oauth.get("https.ca.location")) if url.startswith("https") else None
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
+            token = json.load(answer).get("access_token", "")
+    except (OSError, ValueError, AttributeError) as error:
+        reason = error.code if isinstance(error, urllib.error.HTTPError) else type(error).__name__
+        raise AuthenticationFailed(f"no token from {urllib.parse.urlsplit(url).netloc}: {reason}") from None
+    if not isinstance(token, str) or not token:
+        raise AuthenticationFailed(f"the answer of {urllib.parse.urlsplit(url).netloc} has no access_token")
+    return token

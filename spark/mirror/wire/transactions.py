@@ -1,0 +1,237 @@
+"""The producer's identity at the target: producer id, transactions in both protocol versions, positions inside them.
+
+Classic (before Kafka 4.0, or transaction.version below 2): partitions are announced, the epoch stays, sequences go on.
+KIP-890 version 2: the leader adds partitions by itself, every EndTxn brings a new epoch and sequences restart at 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mirror.wire import producing, protocol
+from mirror.wire.cluster import GROUP, TRANSACTION, Cluster, Key
+from mirror.wire.connection import Connection
+from mirror.wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLost, check
+
+TRANSACTION_TIMEOUT_MS = 60_000
+PATIENCE = 25.0
+_PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
+_AGAIN = COORDINATOR_MOVED | {7, 13, CONCURRENT_TRANSACTIONS}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A position to commit: next offset, leader epoch of the last record (-1 unknown), metadata string."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Identity:
+    """A producer id and epoch. ``transactional_id`` None: idempotent only, nobody is fenced.
+
+    A request whose outcome stays unknown raises ConnectionLost or BrokerError: then ``start`` again, which resolves
+    what was open, and read the positions again. Superseded: somebody else did that.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str | None, group: str) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = -1
+        self.epoch = -1
+        self.version_2 = False
+        self._cluster = cluster
+        self._group = group
+        self._coordinators: dict[int, int] = {}
+
+    @property
+    def transactional(self) -> bool:
+        return self.transactional_id is not None
+
+    @property
+    def produce_version(self) -> int:
+        return producing.VERSION_2 if self.version_2 else producing.CLASSIC
+
+    async def start(self) -> None:
+        """A new epoch: fences every earlier holder and aborts (or completes) what it left open."""
+
+        async def ask(connection: Connection) -> Any:
+            request = protocol.InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+                version=connection.version(protocol.InitProducerIdRequest),
+            )
+            answer = await connection.call(request)
+            check(answer.error_code, f"InitProducerId of {self.transactional_id or 'an idempotent producer'}")
+            self.version_2 = self.transactional and _speaks_version_2(connection)
+            return answer
+
+        answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    async def add_partitions(self, keys: Iterable[Key]) -> None:
+        """Classic only: announces partitions before their first batch of a transaction."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in keys:
+            by_topic.setdefault(topic, []).append(partition)
+        request = protocol.AddPartitionsToTxnRequest
+
+        async def ask(connection: Connection) -> None:
+            topics = [request.AddPartitionsToTxnTopic(name=name, partitions=ps) for name, ps in by_topic.items()]
+            answer = await connection.call(
+                request(
+                    v3_and_below_transactional_id=self.transactional_id,
+                    v3_and_below_producer_id=self.producer_id,
+                    v3_and_below_producer_epoch=self.epoch,
+                    v3_and_below_topics=topics,
+                    version=connection.version(request),
+                )
+            )
+            for topic in answer.results_by_topic_v3_and_below:
+                for p in topic.results_by_partition:
+                    check(p.partition_error_code, f"adding {topic.name}-{p.partition_index} to the transaction")
+
+        await self._patiently(TRANSACTION, ask)
+
+    async def commit_positions(self, positions: Mapping[Key, Committed]) -> None:
+        """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition."""
+        if not positions:
+            return
+        if self.transactional and not self.version_2:
+            await self._patiently(TRANSACTION, self._add_offsets)
+        await self._patiently(GROUP, lambda connection: self._commit_offsets(connection, positions))
+
+    async def end(self, *, committed: bool) -> bool:
+        """Ends the transaction; True: the epoch changed, so sequences of all partitions restart at 0."""
+
+        async def ask(connection: Connection) -> Any:
+            request = protocol.EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                committed=committed,
+                version=connection.version(protocol.EndTxnRequest, 5 if self.version_2 else 3),
+            )
+            answer = await connection.call(request)
+            check(answer.error_code, f"EndTxn of {self.transactional_id}")
+            return answer
+
+        answer = await self._patiently(TRANSACTION, ask)
+        if not self.version_2:
+            return False
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return True
+
+    async def _add_offsets(self, connection: Connection) -> None:
+        request = protocol.AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=self._group,
+            version=connection.version(protocol.AddOffsetsToTxnRequest),
+        )
+        check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
+
+    async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, Committed]) -> None:
+        by_topic: dict[str, list[tuple[int, Committed]]] = {}
+        for (topic, partition), position in positions.items():
+            by_topic.setdefault(topic, []).append((partition, position))
+        request = self._txn_offset_commit if self.transactional else self._offset_commit
+        answer = await connection.call(request(connection, by_topic))
+        for topic in answer.topics:
+            for p in topic.partitions:
+                check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
+
+    def _txn_offset_commit(self, connection: Connection, by_topic: Mapping[str, list[tuple[int, Committed]]]) -> Any:
+        request = protocol.TxnOffsetCommitRequest
+        topic_type = request.TxnOffsetCommitRequestTopic
+        return request(
+            transactional_id=self.transactional_id,
+            group_id=self._group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=_position_topics(topic_type, topic_type.TxnOffsetCommitRequestPartition, by_topic),
+            version=connection.version(request, 5 if self.version_2 else 3),
+        )
+
+    def _offset_commit(self, connection: Connection, by_topic: Mapping[str, list[tuple[int, Committed]]]) -> Any:
+        request = protocol.OffsetCommitRequest
+        topic_type = request.OffsetCommitRequestTopic
+        return request(
+            group_id=self._group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=_position_topics(topic_type, topic_type.OffsetCommitRequestPartition, by_topic),
+            version=connection.version(request),
+        )
+
+    async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""
+        pause, until = _PAUSE_FIRST, time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await ask(await self._coordinator(kind))
+            except ConnectionLost:
+                failure: int | None = kind
+                if time.monotonic() > until:
+                    raise
+            except BrokerError as error:
+                if error.code not in _AGAIN or time.monotonic() > until:
+                    raise
+                failure = kind if error.code in COORDINATOR_MOVED else None
+            if failure is not None:
+                self._coordinators.pop(failure, None)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PAUSE_LAST)
+
+    async def _coordinator(self, kind: int | None) -> Connection:
+        if kind is None:
+            return await self._cluster.control()
+        node = self._coordinators.get(kind)
+        if node is None:
+            key = self._group if kind == GROUP else self.transactional_id
+            node = self._coordinators[kind] = await self._cluster.coordinator(str(key), kind)
+        return await self._cluster.control(node)
+
+
+def _speaks_version_2(connection: Connection) -> bool:
+    """KIP-890 part 2 is on by the finalized feature transaction.version, and every request for it is there."""
+    newest = {key: high for key, (_, high) in connection.versions.items()}
+    return (
+        connection.features.get("transaction.version", 0) >= 2
+        and newest.get(protocol.PRODUCE, 0) >= producing.VERSION_2
+        and newest.get(protocol.EndTxnRequest.API_KEY, 0) >= 5
+        and newest.get(protocol.TxnOffsetCommitRequest.API_KEY, 0) >= 5
+    )
+
+
+def _position_topics(
+    topic_type: Any, partition_type: Any, by_topic: Mapping[str, list[tuple[int, Committed]]]
+) -> list[Any]:
+    return [
+        topic_type(
+            name=name,
+            partitions=[
+                partition_type(
+                    partition_index=partition,
+                    committed_offset=position.offset,
+                    committed_leader_epoch=position.leader_epoch,
+                    committed_metadata=position.metadata,
+                )
+                for partition, position in members
+            ],
+        )
+        for name, members in by_topic.items()
+    ]
