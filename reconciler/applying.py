@@ -94,7 +94,7 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
     def together(planned: Planned) -> tuple[str, str, str]:
         change = planned.change
         if isinstance(change, TopicChange):
-            return planned.stage, change.ref.cluster, f"{type(change).__name__} {change.depth}"
+            return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
         return planned.stage, "", planned.id
 
     for _, batch in groupby(changes, key=together):

@@ -142,7 +142,8 @@ def _place(change: Change) -> tuple[int, int, str, int, str]:
     stage = _STAGES.index(stage_of(change))
     match change:
         case CreateTopic() | AddPartitions() | AlterConfigs():
-            return stage, -change.depth, change.ref.cluster, kind, change.ref.name
+            hop = max(change.depth, 1)  # internal topics go with the first hop
+            return stage, -hop, change.ref.cluster, kind, change.ref.name
         case StartMirror() | RestartMirror() | StopMirror():
             return stage, 0, "", kind, change.mirror
         case _:

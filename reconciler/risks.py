@@ -17,7 +17,7 @@ from reconciler.changes import (
     StopMirror,
 )
 from reconciler.errors import Unknown
-from reconciler.live import LiveState
+from reconciler.live import LiveState, Source
 from reconciler.topic_configs import human, number
 from reconciler.topology import TopicRef, Topology
 
@@ -42,7 +42,7 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
         case AddPartitions():
             return _growth(change, topology, live)
         case AlterConfigs():
-            found = [assess_config(one) for one in change.configs]
+            found = [assess_config(one, _fallback(change.ref, one.key, live)) for one in change.configs]
             worst = max(found, key=lambda one: _ORDER.index(one.risk))
             lasting = next((one.reversibility for one in found if one.reversibility != REVERSIBLE), REVERSIBLE)
             return Assessment(worst.risk, "; ".join(one.why for one in found if one.why), lasting)
@@ -78,17 +78,29 @@ def _keyed(ref: TopicRef, topology: Topology, live: LiveState) -> str:
     return "the topic is compacted" if policy and "compact" in (policy.value or "") else ""
 
 
-def assess_config(change: ConfigChange) -> Assessment:
-    key, before, after = change.key, number(change.before), number(change.after)
-    shown = f"{key} {human(key, change.before)} -> {human(key, change.after)}"
-    if key in _RETENTION and change.after is None:
+def _fallback(ref: TopicRef, key: str, live: LiveState) -> str | None:
+    """What the topic gets when its override goes, where another topic of the cluster tells."""
+    cluster = live.known(ref.cluster)
+    for topic in cluster.topics.values() if cluster else ():
+        entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
+        if entry is not None and entry.source is not Source.TOPIC:
+            return entry.value
+    return None
+
+
+def assess_config(change: ConfigChange, fallback: str | None = None) -> Assessment:
+    """``fallback``: the value after an override was removed, None when not known."""
+    key, value = change.key, fallback if change.after is None else change.after
+    before, after = number(change.before), number(value)
+    shown = f"{key} {human(key, change.before)} -> {human(key, value)}"
+    if key in _RETENTION and value is None:
         return Assessment(Risk.HIGH, f"{key} falls back to the cluster's value, which may keep less", DATA_LOSS)
     lowered = before is not None and after is not None and after < before
     if key in _RETENTION and lowered:
         return Assessment(Risk.HIGH, f"{shown}: records beyond the new limit are deleted at once", DATA_LOSS)
     if key == "cleanup.policy":
         return Assessment(Risk.HIGH, f"{shown}: other records are deleted than before", DATA_LOSS)
-    if key == "unclean.leader.election.enable" and change.after == "true":
+    if key == "unclean.leader.election.enable" and value == "true":
         return Assessment(Risk.HIGH, "acknowledged records can be lost when a leader fails", DATA_LOSS)
     if key == "min.insync.replicas" and before != after:
         why = "fewer replicas must have a record" if lowered else "producers fail sooner when replicas are missing"

@@ -17,6 +17,7 @@ from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
 from reconciler.live import LiveCluster, LiveState
+from reconciler.prospects import broker_configs
 from reconciler.routing import Routing, find_routes, selector_of
 from reconciler.topology import Flow, TopicRef, Topology
 
@@ -95,7 +96,7 @@ def _surroundings(topology: Topology, live: LiveState, wished: Mapping[TopicRef,
                 names[metric_name(topic.name)].add(topic.name)
                 if not isinstance(topic.configs, Unknown):
                     keys.update(topic.configs)
-            found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys))
+            found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys), broker_configs(cluster))
     for ref in wished:
         found[ref.cluster].names[metric_name(ref.name)].add(ref.name)
     return found

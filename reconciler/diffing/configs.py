@@ -9,10 +9,10 @@ from reconciler.diffing.findings import Findings, Settled
 from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveTopic, Source
-from reconciler.topic_configs import THROTTLES, same
+from reconciler.topic_configs import THROTTLES, human, same
 
 
-def compare_configs(wish: TopicWish, topic: LiveTopic) -> Findings:
+def compare_configs(wish: TopicWish, topic: LiveTopic, fallback: Mapping[str, ConfigValue]) -> Findings:
     subject = str(wish.ref)
     if isinstance(topic.configs, Unknown):
         if not wish.configs and not wish.reset and wish.unreadable is None:
@@ -42,7 +42,10 @@ def compare_configs(wish: TopicWish, topic: LiveTopic) -> Findings:
     for key in sorted(wish.reset):
         entry = topic.configs.get(key)
         if entry is not None and entry.source is Source.TOPIC:
-            changes.append(ConfigChange(key, entry.value, entry.source.value, None, f"at its default on {wish.source}"))
+            below = fallback.get(key)
+            falls = f", falls back to {human(key, below.value)}" if below else ""
+            origin = f"at its default on {wish.source}{falls}"
+            changes.append(ConfigChange(key, entry.value, entry.source.value, None, origin))
     altered = AlterConfigs(wish.ref, topic.topic_id, tuple(changes), wish.role, _reason(wish), wish.depth)
     return Findings(
         changes=(altered,) if changes else (),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.wishes import TopicWish
-from reconciler.live import LiveTopic
+from reconciler.live import ConfigValue, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
 
 NAME_LIMIT = 249
@@ -19,12 +19,14 @@ NAME_LIMIT = 249
 class Surroundings:
     """What a topic's cluster allows. ``names`` are all names live or wished there, by their metric name.
 
-    ``keys`` are the topic configs its brokers know; empty when no topic was there to tell.
+    ``keys`` are the topic configs its brokers know; empty when no topic was there to tell. ``fallback`` is what a topic
+    has without an override, as far as known.
     """
 
     brokers: int
     names: dict[str, set[str]]
     keys: Collection[str]
+    fallback: Mapping[str, ConfigValue]
 
 
 def metric_name(topic: str) -> str:
@@ -35,7 +37,7 @@ def metric_name(topic: str) -> str:
 def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> Findings:
     if topic is None:
         return _missing(wish, around)
-    return merged((_partitions(wish, topic), _factor(wish, topic), _guarded_configs(wish, topic)))
+    return merged((_partitions(wish, topic), _factor(wish, topic), _guarded_configs(wish, topic, around)))
 
 
 def _missing(wish: TopicWish, around: Surroundings) -> Findings:
@@ -152,11 +154,11 @@ def _mixed(topic: LiveTopic) -> str:
     return "; ".join(f"{factor} on partition {', '.join(by_factor[factor])}" for factor in sorted(by_factor))
 
 
-def _guarded_configs(wish: TopicWish, topic: LiveTopic) -> Findings:
+def _guarded_configs(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Findings:
     factors = {len(partition.replicas) for partition in topic.partitions}
     if refused := _min_insync(wish, min(factors) if factors else None):
         return Findings(refused=tuple(refused))
-    return compare_configs(wish, topic)
+    return compare_configs(wish, topic, around.fallback)
 
 
 def _min_insync(wish: TopicWish, factor: int | None) -> list[Refused]:

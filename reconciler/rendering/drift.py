@@ -55,8 +55,11 @@ def drift_verdict(plan: Plan) -> str:
 def drift_text(plan: Plan, style: Style | None = None) -> str:
     chosen = style or Style()
     lines = [chosen.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for one in differences(plan):
-        lines.append(f"  {chosen.paint('~', one.kind)}: {one.subject}: found {one.found}, declared {one.wished}")
+        alike.setdefault((one.kind, one.found, one.wished), []).append(one.subject)
+    for (kind, found, wished), subjects in alike.items():
+        lines.append(f"  {chosen.paint('~', kind)}: {chosen.listed(subjects)}: found {found}, declared {wished}")
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
 
 

@@ -100,7 +100,7 @@ def _verdict(live: LiveState) -> str:
     lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]
     known = [lag for lag in lags if lag is not None]
     lag = f"{sum(known):,} records behind" if len(known) == len(lags) else "lag not fully known"
-    words = [f"{running} of {len(live.mirrors)} mirrors running", lag, f"{conditions} conditions"]
+    words = [f"{running} of {_counted(len(live.mirrors), 'mirror')} running", lag, _counted(conditions, "condition")]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 
 
@@ -108,7 +108,7 @@ def _cluster_words(found: LiveCluster | Unknown) -> str:
     if isinstance(found, Unknown):
         return f"unknown: {found.error}. {found.todo}"
     value = _cluster(found)
-    words = f"{value['brokers']} brokers, {value['topics']} topics, id {found.cluster_id}"
+    words = f"{_counted(value['brokers'], 'broker')}, {_counted(value['topics'], 'topic')}, id {found.cluster_id}"
     bad = {key: value[key] for key in ("leaderless_partitions", "under_replicated_partitions") if value[key]}
     return words + "".join(f", {count} {key.replace('_', ' ')}" for key, count in bad.items())
 
@@ -142,6 +142,10 @@ def _flow_row(flow: FlowStatus) -> list[str]:
 def _condition(flow: str, condition: Mapping[str, object]) -> str:
     place = "".join(f" {condition[key]}" for key in ("topic", "partition") if condition.get(key) is not None)
     return f"  ! {flow}{place}: {condition['code']}: {condition['text']}. {condition['todo']}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: int | None) -> str:

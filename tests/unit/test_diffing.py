@@ -1,0 +1,352 @@
+"""Each rule of the comparison, said with the smallest world that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic
+from reconciler.errors import Unknown
+from reconciler.live import ConfigValue, LiveState, Source
+from reconciler.planning import plan
+from reconciler.plans import ExitCode, Plan
+from reconciler.topology import ConfigSync, Flow, Groups, TopicDefaults, Topology
+from tests.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
+from tests.fakes import unreachable
+
+
+def changed(planned: Plan, kind: type[Any]) -> dict[str, Any]:
+    return {str(one.change.ref): one.change for one in planned.changes if isinstance(one.change, kind)}  # type: ignore[union-attr]
+
+
+def altered(planned: Plan, ref: str) -> dict[str, ConfigChange]:
+    found = changed(planned, AlterConfigs)
+    return {one.key: one for one in found[ref].configs} if ref in found else {}
+
+
+def live_with(seen: World, wished: Topology, where: str, name: str, **fields: Any) -> LiveState:
+    """What ``seen`` answers, with fields of one topic replaced."""
+    live = seen.look(wished)
+    found = live.known(where)
+    assert found is not None
+    topics = {**found.topics, name: replace(found.topics[name], **fields)}
+    return replace(live, clusters={**live.clusters, where: replace(found, topics=topics)})
+
+
+def test_a_declared_topic_is_created_on_every_cluster_it_names() -> None:
+    planned = world().plan(topology(topic("orders", "east", "west", partitions=3)))
+    assert ids(planned) == ["create:east/orders", "create:west/orders"]
+
+
+def test_cluster_defaults_fill_what_the_topic_leaves_open() -> None:
+    defaults = TopicDefaults(5, 1, {"retention.ms": "1000"})
+    planned = world().plan(topology(cluster("east", defaults=defaults), topic("orders")))
+    made = changed(planned, CreateTopic)["east/orders"]
+    assert (made.partitions, made.replication_factor) == (5, 1)
+    assert made.configs == (ConfigChange("retention.ms", None, "", "1000", "default of cluster east"),)
+
+
+def test_partitions_grow_and_the_plan_warns_about_keys() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 3, cleanup_policy="compact")
+    planned = seen.plan(topology(topic("orders", partitions=6)))
+    assert ids(planned) == ["partitions:east/orders"]
+    assert planned.changes[0].risk == "high"
+    assert "compacted" in planned.changes[0].risk_why
+    assert planned.changes[0].reversibility.startswith("irreversible")
+
+
+def test_a_shrink_is_refused_with_both_values_and_the_alternative() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 6)
+    planned = seen.plan(topology(topic("orders", partitions=3)))
+    (refused,) = planned.refused
+    assert refused.reason.text == "partitions of east/orders cannot shrink from 6 to 3; Kafka can only add"
+    assert "Set 6" in refused.todo
+    assert planned.exit_code is ExitCode.BLOCKED
+
+
+@pytest.mark.parametrize(("wanted", "code"), [(1, None), (2, "replication-factor-change")])
+def test_factor_of_an_existing_topic(wanted: int, code: str | None) -> None:
+    seen = world(brokers=3)
+    seen.clusters["east"].put("orders", 1, factor=1)
+    planned = seen.plan(topology(topic("orders", replication_factor=wanted)))
+    assert codes(planned) == ({code} if code else set())
+    assert planned.changes == ()
+
+
+def test_a_default_factor_does_not_contradict_an_existing_topic() -> None:
+    seen = world(brokers=3)
+    seen.clusters["east"].put("orders", 1, factor=1)
+    wished = topology(cluster("east", defaults=TopicDefaults(None, 3)), topic("orders"))
+    planned = seen.plan(wished)
+    assert planned.refused == ()
+    assert rules(planned.ignored) == {"default-for-new-topics"}
+
+
+def test_mixed_factors_are_named() -> None:
+    seen = world(brokers=3)
+    seen.clusters["east"].put("orders", 2).assignment = [(1, 2), (1,)]
+    free, wished = topology(topic("orders")), topology(topic("orders", replication_factor=2))
+    assert [one.text for one in seen.plan(free).ignored] == ["partitions differ: 1 on partition 1; 2 on partition 0"]
+    assert codes(seen.plan(wished)) == {"replication-factor-change"}
+
+
+def test_factor_above_the_brokers_is_refused_for_declared_and_remote_topics() -> None:
+    seen = world()
+    seen.clusters["east"].put("pay")
+    wished = topology(topic("orders", replication_factor=3), flow("east", "west", "pay", replication_factor=2))
+    planned = seen.plan(wished)
+    assert codes(planned) == {"replication-factor-above-brokers"}
+    assert {one.subject for one in planned.refused} == {
+        "east/orders replication factor",
+        "west/east.pay replication factor",
+    }
+
+
+def test_min_insync_above_factor_is_refused() -> None:
+    seen = world(brokers=3)
+    seen.clusters["east"].put("old", 1, factor=1)
+    two = {"min.insync.replicas": "2"}
+    planned = seen.plan(topology(topic("new", replication_factor=1, configs=two), topic("old", configs=two)))
+    assert codes(planned) == {"min-insync-above-factor"}
+    assert planned.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("live", "wished"),
+    [
+        ({"retention_ms": "007"}, {"retention.ms": "7"}),
+        ({"preallocate": "TRUE"}, {"preallocate": "true"}),
+        ({"cleanup_policy": "delete,compact"}, {"cleanup.policy": "compact,delete"}),
+        ({"min_cleanable_dirty_ratio": "0.50"}, {"min.cleanable.dirty.ratio": "0.5"}),
+        ({}, {"retention.ms": "604800000"}),
+    ],
+    ids=["number", "boolean", "list", "decimal", "the value already holds without an override"],
+)
+def test_equal_values_are_no_change(live: dict[str, str], wished: dict[str, str]) -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 1, **live)
+    assert seen.plan(topology(topic("orders", configs=wished))).changes == ()
+
+
+def test_a_config_change_shows_where_the_value_of_now_comes_from() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 1)
+    planned = seen.plan(topology(topic("orders", configs={"retention.ms": "1000"})))
+    change = altered(planned, "east/orders")["retention.ms"]
+    assert (change.before, change.before_source, change.after, change.origin) == (
+        "604800000",
+        "built in",
+        "1000",
+        "declared",
+    )
+    assert planned.changes[0].risk == "high"
+    assert "gone" in planned.changes[0].reversibility
+
+
+def test_undeclared_overrides_and_throttles_are_left_alone() -> None:
+    seen = world()
+    throttle = "leader_replication_throttled_replicas"
+    seen.clusters["east"].put("orders", 1, preallocate="true", **{throttle: "0:1"})
+    planned = seen.plan(topology(topic("orders", configs={"leader.replication.throttled.replicas": "*"})))
+    assert planned.changes == ()
+    assert rules(planned.ignored) == {"undeclared-override", "throttle"}
+
+
+def test_an_unknown_config_key_is_refused_before_anything_is_tried() -> None:
+    seen = world()
+    seen.clusters["east"].put("old")
+    planned = seen.plan(topology(topic("orders", configs={"retention.millis": "1"})))
+    assert codes(planned) == {"unknown-config"}
+
+
+def test_a_sensitive_value_is_not_compared() -> None:
+    seen, wished = world(), topology(topic("orders", configs={"retention.ms": "1"}))
+    seen.clusters["east"].put("orders")
+    hidden = {"retention.ms": ConfigValue(None, Source.TOPIC, sensitive=True)}
+    planned = plan(wished, live_with(seen, wished, "east", "orders", configs=hidden))
+    assert planned.changes == ()
+    assert rules(planned.ignored) == {"sensitive"}
+
+
+def test_unreadable_configs_block_the_topic_its_remote_topic_and_the_mirror() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    wished = topology(topic("orders", configs={"retention.ms": "1"}), flow("east", "west", "orders"))
+    live = live_with(seen, wished, "east", "orders", configs=Unknown("east/orders configs", "denied"))
+    planned = plan(wished, live)
+    assert ids(planned) == ["create:west/__mirror_status"]
+    assert {one.subject for one in planned.unknown} == {"east/orders configs", "mirror west"}
+    assert planned.exit_code is ExitCode.ERROR
+
+
+def test_a_wrong_cluster_id_blocks_everything_on_that_cluster() -> None:
+    seen = world()
+    seen.clusters["east"].put("flights")
+    wished = topology(cluster("east", cluster_id="other"), topic("orders"), flow("east", "west", "flights"))
+    planned = seen.plan(wished)
+    (refused,) = planned.refused
+    assert refused.reason.code == "wrong-cluster-id"
+    assert "other" in refused.reason.text
+    assert "id-of-east" in refused.reason.text
+    assert "mirror west" in refused.reason.text
+    assert ids(planned) == ["create:west/__mirror_status"]
+    assert planned.exit_code is ExitCode.BLOCKED
+
+
+def test_a_cluster_that_does_not_answer_is_unknown_with_what_hangs_on_it() -> None:
+    seen = world()
+    seen.clusters["west"].put("east.flights")
+    seen.clusters["east"].fail_on(1, unreachable("east"))
+    planned = seen.plan(topology(topic("orders"), flow("east", "west", "flights")))
+    (unknown,) = planned.unknown
+    assert unknown.detail == ("east/orders", "flow east-to-west", "mirror west")
+    assert planned.unmanaged == (), "the remote topic may belong to the silent source"
+
+
+def test_names_that_differ_only_in_dot_and_underscore_are_refused() -> None:
+    seen = world()
+    seen.clusters["west"].put("east_orders")
+    seen.clusters["east"].put("orders")
+    assert codes(seen.plan(topology(flow("east", "west", "orders")))) == {"name-collision"}
+
+
+def test_two_flows_that_make_one_remote_topic_are_refused() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    planned = seen.plan(topology(flow("east", "west", "orders", name="one"), flow("east", "west", ".*", name="two")))
+    assert codes(planned) == {"remote-name-collision"}
+    assert "one" in planned.refused[0].reason.text
+    assert "two" in planned.refused[0].reason.text
+
+
+def test_flows_that_do_not_see_their_ring_are_refused() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    there = flow("east", "west", naming=replace(flow("east", "west").naming, separator="-"))
+    back = flow("west", "east", naming=replace(there.naming, separator="+"))
+    assert "mirror-loop" in codes(seen.plan(topology(there, back)))
+
+
+def test_remote_topics_follow_their_source() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 4)
+    seen.clusters["west"].put("east.orders", 2)
+    seen.clusters["east"].put("pay", 2)
+    seen.clusters["west"].put("east.pay", 4)
+    planned = seen.plan(topology(flow("east", "west", "orders", "pay")))
+    grown = changed(planned, AddPartitions)
+    assert {ref: (c.before, c.after) for ref, c in grown.items()} == {"west/east.orders": (2, 4)}
+    assert rules(planned.ignored) == {"more-partitions"}
+
+
+def test_growth_goes_target_first_over_several_hops() -> None:
+    seen = world("a", "b", "c")
+    for where, name in (("a", "orders"), ("b", "a.orders"), ("c", "b.a.orders")):
+        seen.clusters[where].put(name, 2)
+    planned = seen.plan(topology(topic("orders", "a", partitions=5), flow("a", "b"), flow("b", "c")))
+    grow = [one for one in planned.changes if isinstance(one.change, AddPartitions)]
+    assert [one.id for one in grow] == ["partitions:c/b.a.orders", "partitions:b/a.orders", "partitions:a/orders"]
+    assert [one.needs for one in grow] == [(), ("partitions:c/b.a.orders",), ("partitions:b/a.orders",)]
+
+
+def synced(sync: ConfigSync, broker: dict[str, tuple[str, Source]], **source: str) -> dict[str, str | None]:
+    """Key -> value (None: removed) of the changes to an existing remote topic with two overrides of its own."""
+    seen = world()
+    seen.clusters["east"].broker_configs = broker
+    seen.clusters["east"].put("orders", 1, **source)
+    seen.clusters["west"].put("east.orders", 1, preallocate="true", max_message_bytes="5")
+    planned = seen.plan(topology(flow("east", "west", "orders", configs=sync)))
+    return {key: change.after for key, change in altered(planned, "west/east.orders").items()}
+
+
+def test_sync_removes_overrides_that_are_defaults_at_the_source() -> None:
+    assert synced(ConfigSync(), {}, retention_ms="9") == {
+        "retention.ms": "9",
+        "preallocate": None,
+        "max.message.bytes": None,
+    }
+
+
+def test_sync_can_write_the_source_defaults_out() -> None:
+    found = synced(ConfigSync(use_defaults_from="source"), {})
+    assert found == {"preallocate": "false", "max.message.bytes": "1048588"}
+
+
+def test_sync_writes_dynamic_broker_values_and_skips_static_ones() -> None:
+    broker = {"retention.ms": ("9", Source.CLUSTER), "preallocate": ("false", Source.STATIC)}
+    assert synced(ConfigSync(), broker) == {"retention.ms": "9", "max.message.bytes": None}
+
+
+def test_sync_leaves_excluded_keys_and_throttles_alone() -> None:
+    sync = ConfigSync(exclude=("max\\..*", "preallocate"))
+    assert synced(sync, {}, max_message_bytes="7", leader_replication_throttled_replicas="0:1") == {}
+    assert synced(ConfigSync(enabled=False), {}, retention_ms="9") == {}
+
+
+def test_a_new_remote_topic_gets_only_what_is_not_default() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 3, retention_ms="9", min_insync_replicas="1")
+    planned = seen.plan(topology(flow("east", "west", "orders", replication_factor=1)))
+    made = changed(planned, CreateTopic)["west/east.orders"]
+    assert (made.partitions, made.replication_factor) == (3, 1)
+    assert [(one.key, one.after, one.origin) for one in made.configs] == [("retention.ms", "9", "source east/orders")]
+
+
+def test_a_declared_remote_topic_keeps_its_declared_values() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 2, retention_ms="9")
+    own = topic("east.orders", "west", partitions=4, configs={"retention.ms": "5"})
+    planned = seen.plan(topology(own, flow("east", "west", "orders")))
+    made = changed(planned, CreateTopic)["west/east.orders"]
+    assert made.partitions == 4
+    assert [(one.key, one.after) for one in made.configs] == [("retention.ms", "5")]
+    assert any("the declared values win" in note for note in planned.notes)
+
+
+def test_a_declared_remote_topic_cannot_be_smaller_than_its_source() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 4)
+    planned = seen.plan(topology(topic("east.orders", "west", partitions=2), flow("east", "west", "orders")))
+    assert codes(planned) == {"fewer-than-source"}
+
+
+def test_a_mirrored_topic_that_is_not_there_needs_a_count() -> None:
+    planned = world().plan(topology(topic("orders"), flow("east", "west", "orders")))
+    assert codes(planned) == {"partitions-not-declared"}
+
+
+def test_both_ways_under_one_name_levels_partitions_and_leaves_configs() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 4, retention_ms="9")
+    seen.clusters["west"].put("orders", 2, retention_ms="5")
+    naming = replace(flow("east", "west").naming, policy="identity")
+    planned = seen.plan(
+        topology(flow("east", "west", "orders", naming=naming), flow("west", "east", "orders", naming=naming))
+    )
+    assert [i for i in ids(planned) if "orders" in i] == ["partitions:west/orders"]
+    assert any("both ways" in note for note in planned.notes)
+
+
+def test_what_this_version_does_not_carry_out_is_said() -> None:
+    one: Flow = flow("east", "west", groups=Groups(sync_offsets=True))
+    assert rules(world().plan(topology(one)).ignored) == {"not-yet-carried-out"}
+
+
+def test_the_status_topic_fits_the_cluster() -> None:
+    for brokers, factor in ((1, 1), (5, 3)):
+        made = changed(world(brokers=brokers).plan(topology(flow("east", "west"))), CreateTopic)
+        assert made["west/__mirror_status"].replication_factor == factor
+        assert made["west/__mirror_status"].partitions == 1
+
+
+def test_unmanaged_topics_are_listed_without_internal_ones() -> None:
+    seen = world()
+    seen.clusters["east"].put("stray", 2)
+    seen.clusters["east"].put("__consumer_offsets")
+    assert [(str(one.ref), one.partitions) for one in seen.plan(topology(topic("orders"))).unmanaged] == [
+        ("east/stray", 2)
+    ]

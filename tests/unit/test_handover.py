@@ -1,0 +1,151 @@
+"""Fingerprints change with what the job reads and with nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import Where
+from reconciler.handover import explain_difference, flow_handover, handovers, mirror_handover
+from reconciler.topology import (
+    Cluster,
+    ConfigSync,
+    Delivery,
+    Flow,
+    Groups,
+    Isolation,
+    Mirror,
+    Naming,
+    Principal,
+    Start,
+    TopicDefaults,
+    Topology,
+    by_name,
+)
+from tests.builders import cluster, flow, topology
+
+SECRET = {"sasl.password": "${env:MIRROR_PASSWORD}"}
+EAST = cluster("east", bootstrap_servers=("e1:1", "e2:1"), client={"security.protocol": "SASL_SSL", **SECRET})
+FLOW = flow("east", "west", "orders", "pay.*", exclude_topics=("x", "y"))
+MIRROR = Mirror("west", ("east-to-west",))
+
+
+def built(*, east: Cluster = EAST, one: Flow = FLOW, mirror: Mirror = MIRROR) -> Topology:
+    return topology(east, cluster("west"), one, mirror)
+
+
+def of_flow(wished: Topology) -> str:
+    return str(flow_handover(wished, wished.flows["east-to-west"])["fingerprint"])
+
+
+def of_mirror(wished: Topology) -> str:
+    return str(mirror_handover(wished, wished.mirrors["west"])["fingerprint"])
+
+
+READ_BY_THE_JOB: dict[str, dict[str, Any]] = {
+    "topics": {"one": replace(FLOW, topics=("orders",))},
+    "exclude_topics": {"one": replace(FLOW, exclude_topics=("x",))},
+    "naming policy": {"one": replace(FLOW, naming=Naming("identity"))},
+    "naming separator": {"one": replace(FLOW, naming=Naming("default", "-"))},
+    "delivery": {"one": replace(FLOW, delivery=Delivery.AT_LEAST_ONCE)},
+    "isolation": {"one": replace(FLOW, isolation=Isolation.READ_UNCOMMITTED)},
+    "start kind": {"one": replace(FLOW, start=Start("latest"))},
+    "start timestamp": {"one": replace(FLOW, start=Start("timestamp", 5))},
+    "lanes": {"one": replace(FLOW, lanes=3)},
+    "address": {"east": replace(EAST, bootstrap_servers=("e1:1",))},
+    "client": {"east": replace(EAST, client={"security.protocol": "SSL"})},
+    "mirror principal": {"east": replace(EAST, principals={Principal.MIRROR: {"sasl.username": "m"}})},
+}
+NOT_READ: dict[str, dict[str, Any]] = {
+    "labels": {"one": replace(FLOW, labels={"team": "a"})},
+    "replication factor": {"one": replace(FLOW, replication_factor=3)},
+    "config sync": {"one": replace(FLOW, configs=ConfigSync(False, ("a",), "source"))},
+    "groups": {"one": replace(FLOW, groups=Groups(("a",), ("b",), True))},
+    "place in the file": {"one": replace(FLOW, where=Where("other.yaml", 7, 1))},
+    "region": {"east": replace(EAST, region="eu")},
+    "cluster defaults": {"east": replace(EAST, defaults=TopicDefaults(3, 3, {"retention.ms": "1"}))},
+    "plan principal": {"east": replace(EAST, principals={Principal.PLAN: {"sasl.username": "p"}})},
+    "cluster id": {"east": replace(EAST, cluster_id="abc")},
+}
+READ_BY_THE_MIRROR_ONLY: dict[str, Mirror] = {
+    "parallelism": replace(MIRROR, parallelism=3),
+    "master": replace(MIRROR, master="spark://host:7077"),
+    "spark_conf": replace(MIRROR, spark_conf={"spark.executor.memory": "1g"}),
+    "refresh interval": replace(MIRROR, refresh_interval_ms=1),
+    "status interval": replace(MIRROR, status_interval_ms=1),
+}
+
+
+@pytest.mark.parametrize("changed", READ_BY_THE_JOB.values(), ids=READ_BY_THE_JOB.keys())
+def test_what_the_job_reads_changes_both_fingerprints(changed: dict[str, Any]) -> None:
+    assert of_flow(built(**changed)) != of_flow(built())
+    assert of_mirror(built(**changed)) != of_mirror(built())
+
+
+@pytest.mark.parametrize("changed", NOT_READ.values(), ids=NOT_READ.keys())
+def test_what_the_job_does_not_read_changes_none(changed: dict[str, Any]) -> None:
+    assert mirror_handover(built(**changed), MIRROR) == mirror_handover(built(), MIRROR)
+
+
+@pytest.mark.parametrize("mirror", READ_BY_THE_MIRROR_ONLY.values(), ids=READ_BY_THE_MIRROR_ONLY.keys())
+def test_what_only_the_application_reads_leaves_flows_alone(mirror: Mirror) -> None:
+    assert of_flow(built(mirror=mirror)) == of_flow(built())
+    assert of_mirror(built(mirror=mirror)) != of_mirror(built())
+
+
+@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(FLOW.topics)))
+def test_order_and_duplicates_never_matter(shuffle: random.Random, again: list[str]) -> None:
+    def mixed(items: Any) -> Any:
+        found = list(items)
+        shuffle.shuffle(found)
+        return tuple(found)
+
+    east = replace(EAST, bootstrap_servers=mixed(EAST.bootstrap_servers * 2), client=dict(mixed(EAST.client.items())))
+    one = replace(FLOW, topics=mixed((*FLOW.topics, *again)), exclude_topics=mixed(FLOW.exclude_topics * 2))
+    wished = replace(built(east=east, one=one), clusters=by_name(mixed((east, cluster("west")))))
+    assert of_mirror(wished) == of_mirror(built())
+
+
+def test_two_flows_in_any_order() -> None:
+    first, second = flow("east", "west", name="a"), flow("north", "west", name="b")
+    forth = topology(first, second, Mirror("west", ("a", "b")))
+    back = topology(second, first, Mirror("west", ("b", "a")))
+    assert of_mirror(forth) == of_mirror(back)
+
+
+def test_hand_over_follows_its_schema_and_keeps_references() -> None:
+    mirror_schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text("utf-8"))
+    text = handovers(built())["west"]
+    jsonschema.Draft202012Validator(mirror_schema).validate(json.loads(text))
+    assert "${env:MIRROR_PASSWORD}" in text
+
+
+def test_explanation_names_flow_field_and_both_values() -> None:
+    one = replace(FLOW, lanes=4, topics=("orders",))
+    before, after = mirror_handover(built(), MIRROR), mirror_handover(built(one=one), MIRROR)
+    assert explain_difference(before, after) == (
+        "flow east-to-west: lanes 2 -> 4",
+        'flow east-to-west: topics ["orders", "pay.*"] -> ["orders"]',
+    )
+    assert explain_difference(before, before) == ()
+
+
+def test_explanation_of_flows_that_come_and_go() -> None:
+    old, new = topology(flow("a", "west", name="x")), topology(flow("a", "west", name="y"))
+    lines = explain_difference(mirror_handover(old, old.mirrors["west"]), mirror_handover(new, new.mirrors["west"]))
+    assert lines == ("flow y: added", "flow x: removed")
+
+
+def test_explanation_hides_a_literal_secret() -> None:
+    east = replace(EAST, client={**EAST.client, "sasl.password": "hunter2"})
+    lines = explain_difference(mirror_handover(built(), MIRROR), mirror_handover(built(east=east), MIRROR))
+    assert "hunter2" not in "".join(lines)
+    assert lines == ('flow east-to-west: source.client.sasl.password "${env:MIRROR_PASSWORD}" -> (hidden)',)
