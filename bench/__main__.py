@@ -28,7 +28,7 @@ from sandbox.places import ROOT, STATE
 CASES = (*DATA_SETS, LATENCY)
 OUT = STATE / "bench"
 SAVED = ROOT / "bench" / "results"
-console = Console()
+console = Console(soft_wrap=True)
 
 
 def systems() -> dict[str, System]:
@@ -93,13 +93,15 @@ def measure(
 
 
 def show(results: Sequence[Result]) -> None:
+    # Cut columns help nobody: a narrow terminal or a log file gets the whole line.
+    wide = Console(width=max(console.width, 140))
     for table in tables(results):
         shown = RichTable(title=table.title, title_justify="left")
         for number, name in enumerate(table.head):
-            shown.add_column(name, justify="left" if number < 2 else "right")
+            shown.add_column(name, justify="right" if number else "left", no_wrap=True)
         for row in table.rows:
             shown.add_row(*row)
-        console.print(shown)
+        wide.print(shown)
 
 
 def write(results: Sequence[Result], save: bool) -> None:

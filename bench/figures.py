@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-TARGET_ALIAS = "west"
-
 
 class BenchError(Exception):
     """A measurement that cannot be made. The text is fit for a person."""
@@ -57,11 +55,12 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One start of one system. ``alias`` names the source cluster and is used once, so that positions, internal
-    topics and remote topics are fresh; ``mark`` is carried by the environment of every process of the run."""
+    """One start of one system. Both clusters have an alias that is used once, so that positions, internal topics and
+    remote topics are fresh; ``mark`` is carried by the environment of every process of the run."""
 
     mark: str
     alias: str
+    target_alias: str
     topic: str
     clusters: Clusters
     folder: Path

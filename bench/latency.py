@@ -46,7 +46,9 @@ class Source(threading.Thread):
         self.trickle = trickle
         self.sent = 0
         self.over = threading.Event()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True, "log_level": 3}
+        )
 
     def run(self) -> None:
         padding = bytes(self.trickle.value_bytes - _STAMP.size)
@@ -135,6 +137,8 @@ def _latency(system: System, run: Run, trickle: Trickle, repeat: int) -> Latency
             reader.read(SETTLE_S)
     finally:
         source.over.set()
+        if source.is_alive():
+            source.join(30)
         reader.close()
     return _figures(system, repeat, reader, range(first, last), after.since(before), trickle.seconds)
 

@@ -39,12 +39,13 @@ def fresh_run(clusters: Clusters, topic: str) -> Iterator[Run]:
     """A run with names never used before. Afterwards its processes, topics and files are gone."""
     alias = f"bench{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, tethered(alias):
+        run = Run(alias, alias, f"to-{alias}", topic, clusters, Path(folder))
         try:
-            yield Run(alias, alias, topic, clusters, Path(folder))
+            yield run
         finally:
             for bootstrap in (clusters.source, clusters.target):
                 admin = AdminClient({"bootstrap.servers": bootstrap})
-                delete_topics(admin, topics_of(admin, alias))
+                delete_topics(admin, topics_of(admin, (run.alias, run.target_alias)))
 
 
 @contextlib.contextmanager

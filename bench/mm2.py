@@ -13,7 +13,7 @@ import subprocess
 from enum import StrEnum
 
 from bench.cpu import MARK_VARIABLE
-from bench.figures import TARGET_ALIAS, Run
+from bench.figures import Run
 from sandbox import prerequisites
 from sandbox.places import JARS
 
@@ -51,13 +51,13 @@ def _free_port() -> int:
 
 def properties(run: Run, tuning: Tuning, tasks: int, rest_port: int) -> dict[str, str]:
     """The whole ``mm2.properties`` of a run."""
-    alias, flow = run.alias, f"{run.alias}->{TARGET_ALIAS}"
+    alias, flow = run.alias, f"{run.alias}->{run.target_alias}"
     settings = {
-        "clusters": f"{alias},{TARGET_ALIAS}",
+        "clusters": f"{alias},{run.target_alias}",
         f"{alias}.bootstrap.servers": run.clusters.source,
-        f"{TARGET_ALIAS}.bootstrap.servers": run.clusters.target,
+        f"{run.target_alias}.bootstrap.servers": run.clusters.target,
         f"{flow}.enabled": "true",
-        f"{TARGET_ALIAS}->{alias}.enabled": "false",
+        f"{run.target_alias}->{alias}.enabled": "false",
         f"{flow}.topics": run.topic,
         **{f"{prefix}replication.factor": "1" for prefix in _FACTORS},
     }
@@ -69,10 +69,10 @@ def properties(run: Run, tuning: Tuning, tasks: int, rest_port: int) -> dict[str
     settings["tasks.max"] = str(tasks)
     for key, value in consumer.items():
         settings[f"{alias}.consumer.{key}"] = settings[f"{flow}.consumer.{key}"] = str(value)
-    settings |= {f"{TARGET_ALIAS}.producer.{key}": str(value) for key, value in worker.items()}
+    settings |= {f"{run.target_alias}.producer.{key}": str(value) for key, value in worker.items()}
     settings |= {f"{flow}.producer.override.{key}": str(value) for key, value in producer.items()}
     if tuning is Tuning.EXACTLY_ONCE:
-        settings[f"{TARGET_ALIAS}.exactly.once.source.support"] = "enabled"
+        settings[f"{run.target_alias}.exactly.once.source.support"] = "enabled"
         settings["dedicated.mode.enable.internal.rest"] = "true"
         settings["listeners"] = f"http://127.0.0.1:{rest_port}"
     return settings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu import MARK_VARIABLE, marked
-from bench.figures import TARGET_ALIAS, Run
+from bench.figures import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 120.0
@@ -31,19 +31,19 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
     return {
         "clusters": {
             run.alias: {"bootstrap_servers": [run.clusters.source]},
-            TARGET_ALIAS: {"bootstrap_servers": [run.clusters.target]},
+            run.target_alias: {"bootstrap_servers": [run.clusters.target]},
         },
         "flows": {
             run.alias: {
                 "source": run.alias,
-                "target": TARGET_ALIAS,
+                "target": run.target_alias,
                 "topics": [run.topic],
                 "replication_factor": 1,
                 "delivery": shape.delivery,
                 "lanes": shape.lanes,
             }
         },
-        "mirrors": {TARGET_ALIAS: {"master": shape.master, "parallelism": shape.parallelism}},
+        "mirrors": {run.target_alias: {"master": shape.master, "parallelism": shape.parallelism}},
     }
 
 
@@ -56,7 +56,7 @@ class Reconciler:
 
     @property
     def name(self) -> str:
-        return "reconciler" if self.exactly_once else "reconciler, at least once"
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}"
 
     @property
     def exactly_once(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -60,9 +60,9 @@ def delete_topics(admin: AdminClient, topics: Iterable[str]) -> None:
     _until(lambda: all(topic_id(admin, name) is None for name in names), "deleted topics are still there")
 
 
-def topics_of(admin: AdminClient, alias: str) -> list[str]:
-    """Every topic that a run with this source alias made: remote topics and MirrorMaker 2's internal ones."""
-    return [name for name in admin.list_topics(timeout=30).topics if alias in name.split(".")]
+def topics_of(admin: AdminClient, aliases: Collection[str]) -> list[str]:
+    """Every topic that a run with these aliases made: remote topics and MirrorMaker 2's internal ones."""
+    return [name for name in admin.list_topics(timeout=30).topics if not set(aliases).isdisjoint(name.split("."))]
 
 
 def _until(done: object, otherwise: str, seconds: float = 60) -> None:
