@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
+from typing import Any
 
 import jsonschema
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from reconciler import planfile
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateTopic,
+    Ignored,
+    Reason,
+    Refused,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+)
+from reconciler.errors import Unknown
+from reconciler.handover import canonical_json
+from reconciler.live import JobState, LiveMirror
+from reconciler.planfile import PlanfileError
+from reconciler.planning import plan
+from reconciler.plans import Plan
 from reconciler.topology import Topology
+from tests.builders import flow, topic, topology, world
 from tests.worlds import LiveParts, live_parts, topologies
 
 
@@ -21,3 +43,86 @@ def test_round_trip(wished: Topology, before: LiveParts) -> None:
     document = json.loads(text)
     jsonschema.Draft202012Validator(planfile.schema()).validate(document)
     assert document["digest"] == planfile.digest(plan)
+
+
+def saved() -> Plan:
+    """A plan with every kind of change and list."""
+    wished = topology(
+        topic("orders", partitions=4, configs={"retention.ms": "5"}),
+        topic("pay", partitions=1),
+        flow("east", "west", "orders", lanes=3),
+        flow("east", "north", "new"),
+    )
+    seen = world("east", "west", "north")
+    seen.clusters["east"].put("orders", 2)
+    seen.clusters["west"].put("stray", 2)
+    seen.apply(topology(flow("east", "west", "orders")))
+    live = seen.look(wished)
+    other = LiveMirror("gone", JobState.RUNNING, "local-9", "0123456789abcdef")
+    planned = plan(wished, replace(live, mirrors={**live.mirrors, "gone": other}), revision="abc", dirty=True)
+    return replace(
+        planned,
+        refused=(Refused("a", Reason("b", "c"), "d"),),
+        unknown=(Unknown("a", "b", "c", ("d", "e")),),
+        ignored=(Ignored("a", "b", "c"),),
+    )
+
+
+def test_every_kind_of_change_and_list_comes_back() -> None:
+    plan = saved()
+    kinds = {type(one.change) for one in plan.changes}
+    assert kinds == {CreateTopic, AddPartitions, AlterConfigs, StartMirror, RestartMirror, StopMirror}
+    assert plan.notes is not None
+    assert plan.unmanaged
+    assert planfile.loads(planfile.dumps(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("changes", 0, "change", "ref", "name"), "other"),
+        (("basis", "observed"), []),
+        (("refused",), []),
+        (("verdict",), "No changes"),
+        (("more",), 1),
+    ],
+)
+def test_an_edited_plan_is_refused(path: tuple[Any, ...], value: object) -> None:
+    document = json.loads(planfile.dumps(saved()))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(PlanfileError, match="changed after it was made") as caught:
+        planfile.loads(json.dumps(document))
+    assert caught.value.exit_code == 1
+    assert caught.value.todo
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no JSON"),
+        ("[]", "not a saved plan"),
+        ('{"kind": "drift"}', "not a saved plan"),
+        ('{"kind": "plan", "format_version": 99}', "format version 99"),
+        ('{"kind": "plan", "format_version": 1}', "changed after it was made"),
+    ],
+)
+def test_what_is_no_plan_is_told_clearly(text: str, what: str) -> None:
+    with pytest.raises(PlanfileError, match=what):
+        planfile.loads(text)
+
+
+def test_a_plan_of_the_wrong_shape_with_the_right_digest_is_refused() -> None:
+    document = json.loads(planfile.dumps(saved()))
+    del document["digest"]
+    document["changes"][0]["risk"] = "none"
+    digest = hashlib.sha256(canonical_json(document).encode()).hexdigest()
+    with pytest.raises(PlanfileError, match="wrong shape"):
+        planfile.loads(json.dumps({**document, "digest": digest}))
+
+
+def test_layout_of_the_text_does_not_count() -> None:
+    document = json.loads(planfile.dumps(saved()))
+    assert planfile.loads(json.dumps(dict(reversed(document.items())))) == saved()

@@ -1,0 +1,125 @@
+"""A mirror job is restarted exactly when what it was told differs, and the plan says why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reconciler.changes import RestartMirror, StartMirror, StopMirror
+from reconciler.errors import Unknown
+from reconciler.handover import mirror_handover
+from reconciler.live import JobState
+from reconciler.planning import plan
+from reconciler.topology import Flow, Mirror, Topology
+from tests.builders import World, flow, ids, topic, topology, world
+
+
+def running(one: Flow, *more: Flow) -> tuple[World, Topology]:
+    """A world in which the topology is applied and its mirror runs."""
+    seen, wished = world(), topology(one, *more)
+    for name in ("orders", "pay", "log"):
+        seen.clusters["east"].put(name)
+    seen.apply(wished)
+    return seen, wished
+
+
+def told(seen: World) -> dict[str, dict[str, object]]:
+    return {name: json.loads(text) for name, text in seen.runner.handovers.items()}
+
+
+def test_equal_and_running_is_no_change() -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    planned = seen.plan(wished)
+    assert ids(planned) == []
+
+
+@pytest.mark.parametrize("state", [JobState.ABSENT, JobState.STOPPED, JobState.FAILED, JobState.STALE])
+def test_a_job_that_does_not_run_is_started(state: JobState) -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    seen.runner.jobs["west"] = replace(seen.runner.jobs["west"], state=state, detail="out of memory")
+    planned = seen.plan(wished)
+    assert ids(planned) == ["start:west"]
+    change = planned.changes[0].change
+    assert isinstance(change, StartMirror)
+    assert (state is JobState.FAILED) == ("out of memory" in change.reason.text)
+
+
+def test_a_job_that_is_starting_with_the_right_definition_is_left_alone() -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    seen.runner.jobs["west"] = replace(seen.runner.jobs["west"], state=JobState.STARTING)
+    assert ids(seen.plan(wished)) == []
+
+
+def test_a_changed_flow_restarts_once_and_names_field_values_and_topics() -> None:
+    seen, _ = running(flow("east", "west", "orders", "log"))
+    planned = seen.plan(topology(flow("east", "west", "orders", "pay", lanes=4)), previous=told(seen))
+    assert ids(planned) == ["create:west/east.pay", "restart:west"]
+    change = planned.changes[-1].change
+    assert isinstance(change, RestartMirror)
+    assert change.because == (
+        "flow east-to-west: lanes 2 -> 4",
+        'flow east-to-west: topics ["log", "orders"] -> ["orders", "pay"]',
+        "flow east-to-west: now also mirrors 1 topic: east/pay",
+        "flow east-to-west: no longer mirrors 1 topic: east/log; what was copied stays",
+    )
+    assert planned.changes[-1].needs == ("create:west/east.pay",)
+
+
+def test_without_the_old_hand_over_the_job_itself_tells_which_flow_changed() -> None:
+    kept, gone = flow("east", "west", "orders", name="kept"), flow("east", "west", "pay", name="gone")
+    seen, wished = running(kept, gone, flow("east", "west", "log", name="moved"))
+    now = topology(kept, flow("east", "west", "log", name="moved", lanes=3), flow("east", "west", "x", name="new"))
+    change = seen.plan(now).changes[-1].change
+    assert isinstance(change, RestartMirror)
+    assert change.because[:2] == ("flow new: added", "flow gone: removed")
+    assert change.because[2].startswith("flow moved: changed, fingerprint ")
+    assert len(change.because) == 3
+    settings = replace(wished, mirrors={"west": replace(wished.mirrors["west"], parallelism=9)})
+    change = seen.plan(settings).changes[-1].change
+    assert isinstance(change, RestartMirror)
+    assert change.because == ("no flow changed; parallelism, intervals, master or spark_conf did",)
+
+
+def test_an_old_hand_over_of_another_start_is_not_believed() -> None:
+    seen, _ = running(flow("east", "west", "orders"))
+    other = topology(flow("east", "west", "something else"))
+    previous = {"west": mirror_handover(other, other.mirrors["west"])}
+    change = seen.plan(topology(flow("east", "west", "pay")), previous=previous).changes[-1].change
+    assert isinstance(change, RestartMirror)
+    assert "something else" not in "".join(change.because)
+
+
+def test_a_new_topic_that_already_matches_needs_no_restart_and_the_plan_says_so() -> None:
+    seen, wished = running(flow("east", "west", ".*"))
+    seen.clusters["east"].put("fresh")
+    planned = seen.plan(wished)
+    assert ids(planned) == ["create:west/east.fresh"]
+    assert planned.notes == ("mirror west keeps running: one of its topics changes, its definition does not",)
+
+
+def test_labels_and_factors_change_without_a_restart() -> None:
+    seen, _ = running(flow("east", "west", "orders"))
+    assert ids(seen.plan(topology(flow("east", "west", "orders", labels={"a": "b"}, replication_factor=1)))) == []
+
+
+def test_a_mirror_that_cannot_be_observed_is_unknown() -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    live = replace(seen.look(wished), mirrors={"west": Unknown("mirror west", "no status")})
+    planned = plan(wished, live)
+    assert (ids(planned), [one.subject for one in planned.unknown]) == ([], ["mirror west"])
+
+
+def test_a_mirror_that_left_git_is_stopped() -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    without = replace(wished, flows={}, mirrors={})
+    planned = plan(without, seen.look(wished))
+    assert [type(one.change) for one in planned.changes] == [StopMirror]
+
+
+def test_two_mirrors_on_one_target_share_the_status_topic() -> None:
+    one, two = flow("east", "west", "orders", name="a"), flow("east", "west", "pay", name="b")
+    planned = world().plan(topology(one, two, Mirror("first", ("a",)), Mirror("second", ("b",)), topic("x", "west")))
+    assert ids(planned) == ["create:west/__mirror_status", "create:west/x", "start:first", "start:second"]
+    assert all("create:west/__mirror_status" in p.needs for p in planned.changes if p.id.startswith("start:"))
