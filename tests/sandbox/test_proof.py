@@ -89,7 +89,7 @@ def test_each_damage_is_named_at_its_place(damage: str) -> None:
 
 
 def write(settings: dict[str, str], topic: str, records: Sequence[Record], partition: int = 0) -> None:
-    producer = Producer({**settings, "linger.ms": 5})
+    producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})  # a retry must not swap them
     for record in records:
         producer.produce(
             topic,
