@@ -50,19 +50,13 @@ def human(key: str, value: str | None) -> str:
     if not _INTEGER.fullmatch(value):
         return value
     amount = int(value)
-    if key.endswith(".ms"):
-        units = _DURATIONS
-        smallest = "ms"
-    elif key.endswith(".bytes"):
-        units = _SIZES
-        smallest = "B"
-    else:
+    if not key.endswith((".ms", ".bytes")):
         return value
     if amount == LONG_MAX:
         return "max"
     if amount <= 0:
         return value
-    for unit, size in units:
+    for unit, size in _DURATIONS if key.endswith(".ms") else _SIZES:
         if amount % size == 0:
             return f"{amount // size}{unit}"
-    return f"{amount}{smallest}"
+    return f"{amount}ms" if key.endswith(".ms") else value

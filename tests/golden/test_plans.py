@@ -1,0 +1,171 @@
+"""Texts people read and machines parse, kept as files: a changed word is a visible difference.
+
+To accept new words: ``UPDATE_GOLDEN=1 pytest tests/golden``, then review the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from reconciler import planfile
+from reconciler.errors import RunnerError, Where
+from reconciler.plans import Plan
+from reconciler.rendering import (
+    Style,
+    drift_json,
+    drift_text,
+    outcomes_json,
+    outcomes_text,
+    plan_json,
+    plan_text,
+)
+from reconciler.topology import Groups, TopicDefaults, Topology
+from tests.builders import World, cluster, flow, topic, topology, world
+from tests.fakes import unreachable
+
+HERE = Path(__file__).parent / "plans"
+TOPICS = Where("topics.yaml", 3, 3)
+
+
+def wished() -> Topology:
+    return topology(
+        cluster("east", defaults=TopicDefaults(replication_factor=1)),
+        topic("orders", partitions=6, configs={"retention.ms": "86400000"}, where=TOPICS),
+        topic("pay", partitions=2, where=TOPICS),
+        flow("east", "west", "orders", "pay", "clicks-.*", replication_factor=1, groups=Groups(sync_offsets=True)),
+        environment="sandbox",
+    )
+
+
+def first() -> Plan:
+    """Empty clusters but for what producers made."""
+    seen = world()
+    for number in range(12):
+        seen.clusters["east"].put(f"clicks-{number:02}", 3, retention_ms="3600000")
+    return seen.plan(wished(), revision="4f0c2d1e9ab3")
+
+
+def settled() -> World:
+    seen = world()
+    seen.apply(wished())
+    return seen
+
+
+def edited() -> Plan:
+    """Growth, lowered retention, a changed flow, and a source default that removes an override."""
+    seen = settled()
+    seen.clusters["west"].topics["east.pay"].overrides["max.message.bytes"] = "2097152"
+    told = {name: json.loads(text) for name, text in seen.runner.handovers.items()}
+    now = topology(
+        topic("orders", partitions=8, configs={"retention.ms": "3600000"}, labels={"keyed": "true"}, where=TOPICS),
+        topic("pay", partitions=2, where=TOPICS),
+        flow("east", "west", "orders", "pay", lanes=4, replication_factor=1),
+        environment="sandbox",
+    )
+    return seen.plan(now, previous=told, revision="4f0c2d1e9ab3", dirty=True)
+
+
+def troubled() -> Plan:
+    """Refusals, a silent cluster, strangers, overrides nobody declared."""
+    seen = world("east", "north", "west")
+    seen.clusters["east"].put("orders", 9, preallocate="true")
+    for number in range(12):
+        seen.clusters["west"].put(f"stray-{number:02}", 1)
+    seen.clusters["north"].fail_on(1, unreachable("north"))
+    more = (topic("audit", "east", replication_factor=3, where=TOPICS), flow("north", "west", "audit"))
+    base = wished()
+    return seen.plan(topology(*base.clusters.values(), *base.topics.values(), *base.flows.values(), *more))
+
+
+def unchanged() -> Plan:
+    return settled().plan(wished())
+
+
+def pinned(make: Callable[[], Plan]) -> Callable[[], Plan]:
+    """Without the digest of the topology, which changes with every field the YAML gains."""
+
+    def plan() -> Plan:
+        made = make()
+        return replace(made, basis=replace(made.basis, topology_digest="0" * 64))
+
+    return plan
+
+
+PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged)}
+
+
+def agrees(name: str, text: str) -> None:
+    path = HERE / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def valid(schema: str, text: str) -> Any:
+    document = json.loads(text)
+    shape = json.loads(resources.files("schemas").joinpath(f"{schema}.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(shape)
+    jsonschema.Draft202012Validator(shape).validate(document)
+    return document
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plan(name: str) -> None:
+    plan = PLANS[name]()
+    agrees(f"{name}.plan.txt", plan_text(plan))
+    agrees(f"{name}.plan.json", plan_json(plan))
+    assert valid("plan", plan_json(plan))["exit_code"] == plan.exit_code
+    assert planfile.loads(plan_json(plan)) == plan
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_drift(name: str) -> None:
+    plan = PLANS[name]()
+    agrees(f"{name}.drift.txt", drift_text(plan))
+    agrees(f"{name}.drift.json", drift_json(plan))
+    document = valid("drift", drift_json(plan))
+    assert bool(document["differences"]) == bool(plan.changes)
+
+
+def test_outcomes() -> None:
+    seen = world()
+    seen.runner.fail("start west", RunnerError("spark-submit ended with 1", "java is missing", "Install Java 17."))
+    seen.clusters["east"].refuse("pay", "names need a prefix")
+    plan = seen.plan(wished())
+    outcomes = tuple(replace(one, seconds=0.5) for one in seen.apply(wished(), plan))
+    agrees("partly.outcome.txt", outcomes_text(plan, outcomes))
+    agrees("partly.outcome.json", outcomes_json(plan, outcomes))
+    assert valid("outcome", outcomes_json(plan, outcomes))["exit_code"] == 5
+
+
+def test_outcomes_when_all_is_done() -> None:
+    seen = world()
+    plan = seen.plan(wished())
+    assert outcomes_text(plan, seen.apply(wished(), plan)).startswith("Applied: 6 changes on 2 clusters: +5 topics")
+    empty = seen.plan(wished())
+    assert outcomes_text(empty, seen.apply(wished(), empty)) == "Nothing to apply: everything is as declared\n"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_colour_only_adds_colour(name: str) -> None:
+    plan = PLANS[name]()
+    for render in (plan_text, drift_text):
+        coloured = render(plan, Style(colour=True))
+        assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render(plan)
+        assert "\x1b[" in coloured
+
+
+def test_full_names_everything() -> None:
+    text = plan_text(troubled(), Style(full=True))
+    assert all(f"stray-{number:02}" in text for number in range(12))
+    assert "more" not in text

@@ -1,0 +1,50 @@
+"""Values are shown in units that can be pasted back, and equal spellings are equal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.sizes import duration_ms, size_bytes
+from reconciler.topic_configs import canonical, human, same
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("retention.ms", "604800000", "7d"),
+        ("retention.ms", "90000", "90s"),
+        ("retention.ms", "99", "99ms"),
+        ("retention.ms", "-1", "-1"),
+        ("flush.ms", "9223372036854775807", "max"),
+        ("segment.bytes", "1073741824", "1GiB"),
+        ("max.message.bytes", "1048588", "1048588"),
+        ("min.insync.replicas", "86400000", "86400000"),
+        ("cleanup.policy", "compact", "compact"),
+        ("leader.replication.throttled.replicas", "", '""'),
+        ("retention.ms", None, "(not set)"),
+    ],
+)
+def test_human(key: str, value: str | None, shown: str) -> None:
+    assert human(key, value) == shown
+
+
+@given(st.integers(1, 10**15))
+def test_what_is_shown_means_the_same_when_pasted_back(amount: int) -> None:
+    assert duration_ms(human("retention.ms", str(amount))) == amount
+    shown = human("segment.bytes", str(amount))
+    assert (int(shown) if shown.isdigit() else size_bytes(shown)) == amount
+
+
+@given(st.sampled_from(("cleanup.policy", "retention.ms", "preallocate", "x")), st.text())
+def test_canonical_is_stable(key: str, value: str) -> None:
+    assert canonical(key, canonical(key, value)) == canonical(key, value)
+
+
+def test_different_values_stay_different() -> None:
+    assert not same("cleanup.policy", "compact", "compact,delete")
+    assert not same("retention.ms", "7", "70")
+    assert not same("preallocate", "true", "false")
+    assert not same("x", None, "")
+    assert not same("compression.type", "ZSTD", "zstd"), "only booleans ignore case"
