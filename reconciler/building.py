@@ -32,8 +32,8 @@ from reconciler.topology import (
     Topic,
     TopicDefaults,
 )
-from reconciler.yaml_text import Mapping as YamlMapping
-from reconciler.yaml_text import Node, Scalar, Sequence
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_nodes import Node, Scalar, Sequence
 
 MIN_INTERVAL_MS = 100
 

@@ -5,7 +5,9 @@ Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -16,8 +18,9 @@ from reconciler.errors import Problem, TopologyError, Where
 from reconciler.places import Place, Places
 from reconciler.shape import SECTIONS, check_shape
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
-from reconciler.yaml_text import Document, read
-from reconciler.yaml_text import Mapping as YamlMapping
+from reconciler.yaml_nodes import Document
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_text import read
 
 Noun = TypeVar("Noun", Cluster, Topic, Flow, Mirror)
 
@@ -28,6 +31,23 @@ def load(texts: Mapping[str, str], environment: str) -> Topology:
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
+    with _no_collection():
+        return _load(texts, environment)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hardly anything that loading makes is garbage; the collector would walk all of it again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _load(texts: Mapping[str, str], environment: str) -> Topology:
     documents = [read(file, texts[file]) for file in sorted(texts)]
     problems = [problem for document in documents for problem in document.problems]
     if not documents:

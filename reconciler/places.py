@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from reconciler.errors import Where
 from reconciler.topology import NOWHERE
-from reconciler.yaml_text import Document, Entry, Node, Scalar, Sequence
-from reconciler.yaml_text import Mapping as YamlMapping
+from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
+from reconciler.yaml_nodes import Mapping as YamlMapping
 
 Step = str | int
 

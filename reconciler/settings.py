@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from reconciler.places import nearest
 from reconciler.sizes import duration_ms, looks_like_duration, looks_like_size, size_bytes
-from reconciler.yaml_text import Node, Scalar
-from reconciler.yaml_text import Sequence as YamlSequence
+from reconciler.yaml_nodes import Node, Scalar
+from reconciler.yaml_nodes import Sequence as YamlSequence
 
 # Topic configs of Kafka 4.3 (LogConfig), and those that brokers before 4.0 still know
 TOPIC_CONFIGS = frozenset({

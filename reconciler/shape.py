@@ -16,7 +16,7 @@ from jsonschema.exceptions import ValidationError
 
 from reconciler.errors import Problem
 from reconciler.places import Step, locate, nearest, suggestion
-from reconciler.yaml_text import Document
+from reconciler.yaml_nodes import Document
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 NOT_CARRIED_OUT = ("access", "deletions", "rollout")

@@ -1,12 +1,11 @@
 """YAML text to a tree of nodes with lines and columns, and every problem that is YAML's own.
 
-Border: knows YAML and nothing of Kafka. One parser's events are enough: duplicate keys, anchors, merge keys and the
-traps between YAML 1.1 and 1.2 are judged here, the same for the C and the pure Python parser of ruamel.yaml.
+Border: knows YAML and nothing of Kafka. The parser gives events; duplicate keys, anchors, merge keys and the traps
+between YAML 1.1 and 1.2 are judged here.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,100 +24,16 @@ from ruamel.yaml.events import (
 )
 
 from reconciler.errors import Problem, Where
-
-try:
-    from _ruamel_yaml import CParser  # type: ignore[import-not-found]
-except ImportError:  # ruamel.yaml.clib is an accelerator: about twenty times faster, the same tree
-    CParser = None
-
-Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
+from reconciler.yaml_nodes import Document, Entry, Mapping, Node, Scalar, Sequence
+from reconciler.yaml_scanner import fast_yaml
 
 MAX_DEPTH = 50
 MAX_NODES = 1_000_000  # with every alias written out
 WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
 _NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """``text`` as written; ``plain`` when it has no quotes. Lines and columns of all nodes count from 1."""
-
-    text: str
-    plain: bool
-    line: int
-    column: int
-    size: int = 1
-
-    @property
-    def data(self) -> Data:
-        """The value by YAML 1.2's core schema."""
-        if not self.plain:
-            return self.text
-        if self.text in _NULLS:
-            return None
-        if self.text in _BOOLS:
-            return _BOOLS[self.text]
-        if len(self.text) <= 40 and _INTEGER.fullmatch(self.text):
-            return int(self.text)
-        if len(self.text) <= 40 and _FLOAT.fullmatch(self.text):
-            return float(self.text)
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    items: tuple[Node, ...]
-    line: int
-    column: int
-    size: int
-
-    @property
-    def data(self) -> Data:
-        return [item.data for item in self.items]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One key of a mapping with its value; line and column are the key's."""
-
-    key: str
-    value: Node
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    entries: dict[str, Entry]
-    line: int
-    column: int
-    size: int
-
-    @property
-    def data(self) -> Data:
-        return {key: entry.value.data for key, entry in self.entries.items()}
-
-
-Node = Scalar | Sequence | Mapping
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One file. ``root`` is None when the text could not be read to its end; then ``problems`` says why."""
-
-    file: str
-    root: Node | None
-    problems: tuple[Problem, ...]
-
-    def where(self, node: Node | Entry | None = None) -> Where:
-        return Where(self.file, node.line, node.column) if node else Where(self.file)
 
 
 def read(file: str, text: str) -> Document:
@@ -155,12 +70,11 @@ def read(file: str, text: str) -> Document:
 
 
 def _events(text: str) -> Iterator[Event]:
-    if CParser is None:
-        yield from YAML(typ="safe", pure=True).parse(io.StringIO(text))
-        return
-    parser = CParser(text)
-    while parser.check_event():
-        yield parser.get_event()
+    """Raises YAMLError; then the events before the broken place have been given."""
+    try:
+        yield from list(fast_yaml().parse(text))
+    except YAMLError:
+        yield from YAML(typ="safe", pure=True).parse(text)
 
 
 def _unreadable(file: str, text: str) -> Problem | None:

@@ -1,0 +1,90 @@
+"""A parsed YAML file as frozen nodes that know their line and column. Values are read by YAML 1.2's core schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from reconciler.errors import Problem, Where
+
+Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``text`` as written; ``plain`` when it has no quotes. Lines and columns of all nodes count from 1."""
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    size: int = 1
+
+    @property
+    def data(self) -> Data:
+        """The value by YAML 1.2's core schema."""
+        if not self.plain:
+            return self.text
+        if self.text in _NULLS:
+            return None
+        if self.text in _BOOLS:
+            return _BOOLS[self.text]
+        if len(self.text) <= 40 and _INTEGER.fullmatch(self.text):
+            return int(self.text)
+        if len(self.text) <= 40 and _FLOAT.fullmatch(self.text):
+            return float(self.text)
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    items: tuple[Node, ...]
+    line: int
+    column: int
+    size: int
+
+    @property
+    def data(self) -> Data:
+        return [item.data for item in self.items]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a mapping with its value; line and column are the key's."""
+
+    key: str
+    value: Node
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    entries: dict[str, Entry]
+    line: int
+    column: int
+    size: int
+
+    @property
+    def data(self) -> Data:
+        return {key: entry.value.data for key, entry in self.entries.items()}
+
+
+Node = Scalar | Sequence | Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file. ``root`` is None when the text could not be read to its end; then ``problems`` says why."""
+
+    file: str
+    root: Node | None
+    problems: tuple[Problem, ...]
+
+    def where(self, node: Node | Entry | None = None) -> Where:
+        return Where(self.file, node.line, node.column) if node else Where(self.file)
