@@ -76,10 +76,18 @@ def _described(launch: Launch) -> Sandbox:
     clusters = {}
     for name, brokers in layout(launch.profile, launch.base).items():
         old = before.clusters.get(name) if before else None
-        cluster_id = old.cluster_id if old else base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = old.cluster_id if old else new_cluster_id()
         passwords = dict(old.passwords) if old else _passwords(launch.profile)
         clusters[name] = ClusterHandle(name, launch.home, cluster_id, brokers, MappingProxyType(passwords))
     return Sandbox(launch.profile.name, launch.home, MappingProxyType(clusters))
+
+
+def new_cluster_id() -> str:
+    """22 characters of URL-safe base64. None starts with ``-``, which Kafka's tools would take for an option."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id
 
 
 def _passwords(profile: Profile) -> dict[str, str]:

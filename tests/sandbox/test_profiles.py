@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from kafka import KafkaAdminClient
 
 from sandbox.handles import ClusterHandle, Sandbox
+from tests.conftest import CreateTopic
 
 
 def admin(settings: dict[str, str]) -> AdminClient:
     return AdminClient({**settings, "log_level": "0", "socket.timeout.ms": "10000"})
 
 
-def produce(settings: dict[str, str], topic: str) -> Exception | None:
+def produce(settings: dict[str, str], topic: str, timeout_ms: int = 15_000) -> Exception | None:
     """Delivery error of one record, None when it arrived."""
     errors: list[Exception | None] = []
-    quiet = {"log_level": "0", "message.timeout.ms": "15000"}
+    quiet = {"log_level": "0", "message.timeout.ms": str(timeout_ms)}
     producer = Producer({**settings, **quiet})
     producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
+    producer.flush(timeout_ms / 1000 + 5)
     return errors[0]
 
 
@@ -38,18 +40,24 @@ def test_two_clusters_of_their_own(plain: Sandbox) -> None:
 
 
 def test_topics_are_never_made_by_chance(plain: Sandbox, unique: str) -> None:
-    error = produce(plain["east"].client(), unique)
+    error = produce(plain["east"].client(), unique, timeout_ms=2_000)
     assert error is not None
     assert unique not in admin(plain["east"].client()).list_topics(timeout=10).topics
 
 
-def test_features_are_those_of_a_formatted_cluster(plain: Sandbox, unique: str) -> None:
-    producer = Producer({**plain["west"].client(), "transactional.id": unique, "log_level": "0"})
-    producer.init_transactions(30)
-    assert broker_configs(plain["west"])["transaction.state.log.replication.factor"] == "1"
+@pytest.mark.parametrize("profile", ["plain", "ha"])
+def test_features_are_those_of_a_formatted_cluster(profile: str, request: pytest.FixtureRequest) -> None:
+    sandbox: Sandbox = request.getfixturevalue(profile)
+    for cluster in sandbox.clusters.values():
+        client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        features = client.describe_features()
+        client.close()
+        # Version 2 is what fences a zombie producer at its first write (KIP-890).
+        assert features["transaction.version"]["finalized"] == (2, 2)
+        assert features["group.version"]["finalized"] == (1, 1)
 
 
-def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, create_topic) -> None:
+def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     for cluster in ha.clusters.values():
         create_topic(cluster, unique, partitions=3)
         client = admin(cluster.client())
@@ -61,7 +69,19 @@ def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, creat
         assert broker_configs(cluster)["offsets.topic.replication.factor"] == "3"
 
 
-def test_ha_serves_with_a_broker_killed_and_takes_it_back(ha: Sandbox, unique: str, create_topic) -> None:
+def test_a_frozen_broker_answers_again_when_thawed(plain: Sandbox) -> None:
+    cluster = plain["west"]
+    client = admin(cluster.client())
+    cluster.freeze()
+    try:
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=1)
+    finally:
+        cluster.thaw()
+    assert client.list_topics(timeout=10).cluster_id == cluster.cluster_id
+
+
+def test_ha_serves_with_a_broker_killed_and_takes_it_back(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     cluster = ha["east"]
     create_topic(cluster, unique, partitions=3)
     acks_all = {**cluster.client(), "acks": "all"}
@@ -99,7 +119,7 @@ def test_a_cluster_does_not_trust_its_neighbour(secure: Sandbox) -> None:
         admin(settings).list_topics(timeout=3)
 
 
-def test_the_authorizer_denies_by_default(secure: Sandbox, unique: str, create_topic) -> None:
+def test_the_authorizer_denies_by_default(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     cluster = secure["east"]
     create_topic(cluster, unique)
     for principal in ("plan", "apply", "mirror", "user"):
@@ -119,7 +139,7 @@ def test_only_apply_creates_topics(secure: Sandbox, unique: str) -> None:
     assert allowed == {"apply"}
 
 
-def test_the_mirror_writes_remote_topics_only(secure: Sandbox, unique: str, create_topic) -> None:
+def test_the_mirror_writes_remote_topics_only(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     west = secure["west"]
     remote = create_topic(west, f"east.{unique}")
     own = create_topic(west, unique)
@@ -132,6 +152,6 @@ def test_the_mirror_writes_remote_topics_only(secure: Sandbox, unique: str, crea
     assert produce(west.client("mirror"), own) is not None
 
 
-def test_a_users_topics_carry_its_name(secure: Sandbox, unique: str, create_topic) -> None:
+def test_a_users_topics_carry_its_name(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     topic = create_topic(secure["east"], f"user.{unique}")
     assert produce(secure["east"].client("user"), topic) is None
