@@ -106,6 +106,7 @@ class RecordLane:
                 continue
             track = self._track(spec, position, begin)
             self.tracks[spec.topic, spec.partition] = track
+            track.limit = self.tally.limits.get((spec.topic, spec.partition), (track.limit, None))[0]
             epoch: dict[str, int] = {} if track.leader_epoch < 0 else {"leader_epoch": track.leader_epoch}
             assignment.append(TopicPartition(spec.topic, spec.partition, track.position, **epoch))
         self._commit()
@@ -130,6 +131,10 @@ class RecordLane:
             return
         self.tally.stopped[key] = Stopped(spec, condition, track.position, self._end(track))
         self._forget(key)
+
+    def _refuse(self, track: Track, offset: int) -> None:
+        limit = self.tally.limits.get((track.spec.topic, track.spec.partition))
+        self._stop(track.spec, timestamp_zero(track.spec, offset) if limit is None else limit[1])
 
     # the loop
 
@@ -164,8 +169,8 @@ class RecordLane:
                 continue
             offset = message.offset()
             stamp = message.timestamp()[1]
-            if stamp == 0:
-                self._stop(track.spec, timestamp_zero(track.spec, offset))
+            if stamp == 0 or offset >= track.limit:
+                self._refuse(track, offset)
                 continue
             if not track.dirty:
                 self._touch(track)

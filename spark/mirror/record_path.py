@@ -55,8 +55,11 @@ def _learn(tally: Tally, control: Control, refusal: RefusedError) -> bool:
         return True
     for spec in control.partitions():
         if (spec.target_topic, spec.partition) == (refusal.target, refusal.partition):
-            key = (spec.topic, spec.partition)
-            tally.stopped[key] = Stopped(spec, target_refuses(spec, refusal.error, refusal.offset))
+            condition = target_refuses(spec, refusal.error, refusal.offset)
+            if refusal.offset is None:
+                tally.stopped[spec.topic, spec.partition] = Stopped(spec, condition)
+            else:
+                tally.limits[spec.topic, spec.partition] = (refusal.offset, condition)
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,7 +13,8 @@ from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, P
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """One source partition on its way. ``committed`` is None until the target holds a position.
+    """One source partition on its way. ``committed`` is None until the target holds a position; ``limit`` is the offset
+    of a record that the target refused.
 
     ``end`` is where the source said it ends; ``oldest_ms`` the timestamp of the oldest record read but not committed.
     """
@@ -24,6 +26,7 @@ class Track:
     position: int
     committed: int | None
     leader_epoch: int = -1
+    limit: int = sys.maxsize
     dirty: bool = False
     last: Message | None = None
     oldest_ms: int | None = None
@@ -49,10 +52,11 @@ class Stopped:
 
 @dataclass(slots=True)
 class Tally:
-    """What outlives one attempt of the lane: partitions that are stopped and why, the last snapshot, the counts."""
+    """What outlives one attempt of the lane: partitions that are stopped, or will be at a limit, and why; counts."""
 
     lane: LaneSpec
     stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
+    limits: dict[tuple[str, int], tuple[int, Condition]] = field(default_factory=dict)
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     transactions: int = 0
     progress: LaneProgress = field(init=False)

@@ -1,0 +1,101 @@
+"""Awkward records, and the proof that two topics hold the same ones in every partition."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from sandbox.handles import ClusterHandle
+
+Digest = Mapping[int, tuple[int, str]]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def producer(cluster: ClusterHandle, **settings: Any) -> Producer:
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    return Producer({**cluster.client(), "message.max.bytes": 10_000_000, "linger.ms": 5, **dotted})
+
+
+def write_awkward(cluster: ClusterHandle, topic: str, partitions: int, count: int, seed: int = 0) -> None:
+    """Null and empty keys, values and header values, repeated header names, 200 headers, 900 KB, odd timestamps."""
+    chance = random.Random(seed)
+    makers = [producer(cluster, compression_type=codec) for codec in CODECS]
+    for number in range(count):
+        key = chance.choice([None, b"", b"k%d" % (number % 17), bytes([0, 255, 128])])
+        value = chance.choice([None, b"", b"v%d" % number, chance.randbytes(chance.randrange(2000))])
+        headers = chance.choice([None, [], [("a", b"1"), ("a", None), ("b", b"")], [("\u00e9\u4e16", b"x")]])
+        if number % 500 == 1:
+            headers = [(f"h{i % 150}", b"%d" % i) for i in range(200)]
+        if number % 700 == 2:
+            value = chance.randbytes(900_000)
+        stamp = chance.choice([1, 1_600_000_000_000 + number, int(time.time() * 1000), -1 if number % 50 else 1])
+        if stamp == -1:
+            stamp = 2  # librdkafka's producer would take -1 for "no timestamp"
+        makers[number % len(makers)].produce(topic, value, key, number % partitions, timestamp=stamp, headers=headers)
+        if number % 200 == 0:
+            for maker in makers:
+                maker.flush()
+    for maker in makers:
+        maker.flush()
+
+
+def write_transactions(cluster: ClusterHandle, topic: str, partitions: int, rounds: int, name: str) -> int:
+    """Committed and aborted transactions in turns, an aborted one last. Gives the committed records."""
+    maker = producer(cluster, transactional_id=name)
+    maker.init_transactions(30)
+    committed = 0
+    for number in range(rounds):
+        maker.begin_transaction()
+        for i in range(30):
+            maker.produce(topic, b"%d/%d" % (number, i), b"t", i % partitions, timestamp=1_700_000_000_000 + number)
+        maker.flush()
+        if number % 2 or number == rounds - 1:
+            maker.abort_transaction(30)
+        else:
+            maker.commit_transaction(30)
+            committed += 30
+    return committed
+
+
+def digest(cluster: ClusterHandle, topic: str) -> Digest:
+    """Per partition: count and SHA-256 over key, value, headers and timestamp, as a read_committed reader sees them."""
+    reader = Consumer(
+        {
+            **cluster.client(),
+            "group.id": "digest",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 5,
+        }
+    )
+    count = len(reader.list_topics(topic, timeout=20).topics[topic].partitions)
+    reader.assign([TopicPartition(topic, number, 0) for number in range(count)])
+    hashes, counts, left = (
+        {n: hashlib.sha256() for n in range(count)},
+        dict.fromkeys(range(count), 0),
+        set(range(count)),
+    )
+    while left:
+        for message in reader.consume(5000, 1.0):
+            number = message.partition()
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                left.discard(number)
+                continue
+            seen = (message.key(), message.value(), message.headers() or [], message.timestamp()[1])
+            hashes[number].update(repr(seen).encode())
+            counts[number] += 1
+    reader.close()
+    return {number: (counts[number], hashes[number].hexdigest()) for number in range(count)}
+
+
+def total(found: Digest) -> int:
+    return sum(count for count, _ in found.values())
