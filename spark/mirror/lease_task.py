@@ -139,7 +139,7 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
             time.sleep(0.1)
             continue
         began = time.monotonic()
-        report = control.attempt_over(path(lane, control))
+        report = control.attempt_over(_attempt(lane, control, path))
         if report.end is not LaneEnd.FAILED:
             break
         _log.warning("lane failed, tried again", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
@@ -150,6 +150,16 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
         pause = min(_LONGEST_PAUSE_S, pause * 2)
     tell(report)
     return report
+
+
+def _attempt(lane: LaneSpec, control: LaneControl, path: CopyPath) -> LaneReport:
+    """A path never raises; should it, the defect costs this lane a try and not the lease."""
+    try:
+        return path(lane, control)
+    except Exception as error:  # noqa: BLE001  # whatever a defect raises
+        _log.exception("defect in the copy path", flow=lane.flow, lane=lane.lane)
+        text = f"{type(error).__name__}: {error}"
+        return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, ()), text)
 
 
 def _sleep(seconds: float, control: LaneControl) -> None:

@@ -1,0 +1,179 @@
+"""The mirror job as a test starts it: spark-submit with a bundle, a hand-over file and a run directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from sandbox.handles import ClusterHandle
+
+ROOT = Path(__file__).parents[2]
+SUBMIT = Path(sys.executable).parent / "spark-submit"
+FINGERPRINT = "00000000000000aa"
+
+
+def cluster(handle: ClusterHandle) -> dict[str, Any]:
+    client = handle.client()
+    return {"name": handle.name, "bootstrap_servers": client.pop("bootstrap.servers").split(","), "client": client}
+
+
+def flow(name: str, source: ClusterHandle, target: ClusterHandle, topics: list[str], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "fingerprint": FINGERPRINT,
+        "source": cluster(source),
+        "target": cluster(target),
+        "topics": topics,
+        "exclude_topics": [],
+        "naming": {"policy": "default", "separator": "."},
+        "delivery": "exactly_once",
+        "isolation": "read_committed",
+        "start": {"kind": "earliest"},
+        "lanes": 3,
+    } | changes
+
+
+def handover(target: ClusterHandle, mirror: str, flows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "format_version": 1,
+        "environment": "test",
+        "mirror": mirror,
+        "fingerprint": FINGERPRINT,
+        "parallelism": 2,
+        "refresh_interval_ms": 300,
+        "status_interval_ms": 500,
+        "status": {"cluster": cluster(target), "topic": "__mirror_status", "key": f"test/{mirror}"},
+        "flows": flows,
+    }
+
+
+@dataclass
+class Job:
+    """One run of the application. ``kill_group`` at the end leaves no process behind, whatever the test did."""
+
+    folder: Path
+    content: Mapping[str, Any]
+    process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self) -> Job:
+        self.folder.mkdir(parents=True)
+        (self.folder / "handover.json").write_text(json.dumps(self.content))
+        bundle = self.folder / "bundle.zip"
+        with zipfile.ZipFile(bundle, "w") as archive:
+            for package in (ROOT / "spark" / "mirror", ROOT / "replication"):
+                for source in package.rglob("*.py"):
+                    archive.write(source, source.relative_to(package.parent))
+        command = [SUBMIT, "--master", "local[2]", "--driver-memory", "400m", "--conf", "spark.ui.enabled=false"]
+        command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", bundle]
+        command += [ROOT / "spark" / "mirror_job.py", "--handover", self.folder / "handover.json"]
+        with (self.folder / "job.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*map(str, command), "--run-dir", str(self.folder)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self.folder,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, **self.environment},
+            )
+        return self
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "job.log").read_text(errors="replace")
+
+    @property
+    def driver_pid(self) -> int:
+        return int(json.loads((self.folder / "driver.json").read_text())["pid"])
+
+    @property
+    def application_id(self) -> str:
+        return str(json.loads((self.folder / "driver.json").read_text())["application_id"])
+
+    def worker_pids(self) -> list[int]:
+        """Python workers that run tasks: children of the PySpark daemon of this session."""
+        assert self.process is not None
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "cmdline").read_bytes()
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parent_words = Path(f"/proc/{fields[1]}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"pyspark.daemon" in words and b"pyspark.daemon" in parent_words and self._ours(int(fields[1])):
+                found.append(int(entry.name))
+        return found
+
+    def _ours(self, pid: int) -> bool:
+        while pid > 1:
+            if self.process is not None and pid == self.process.pid:
+                return True
+            try:
+                pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                return False
+        return False
+
+    def wait(self, seconds: float = 60.0) -> int:
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job did not end; its log:\n{self.log[-3000:]}") from None
+
+    def stop(self) -> int:
+        (self.folder / "stop").touch()
+        return self.wait()
+
+    def kill_group(self) -> None:
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.process.wait(20)
+
+
+def status(target: ClusterHandle, mirror: str) -> dict[str, Any] | None:
+    """The newest status record of the mirror."""
+    reader = Consumer(
+        {**target.client(), "group.id": "status", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    )
+    reader.assign([TopicPartition("__mirror_status", 0, 0)])
+    newest: dict[str, Any] | None = None
+    while True:
+        message = reader.poll(10.0)
+        assert message is not None, "the status topic cannot be read"
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            reader.close()
+            return newest
+        if message.key() == f"test/{mirror}".encode():
+            newest = json.loads(message.value())
+
+
+def until(what: str, wanted: Callable[[], Any], job: Job, seconds: float = 60.0) -> Any:
+    """The first true answer. Fails with the end of the job's log."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = wanted()
+        if got:
+            return got
+        assert job.process is None or job.process.poll() is None, f"the job ended: {job.log[-3000:]}"
+        time.sleep(0.2)
+    raise AssertionError(f"never seen: {what}; the job's log:\n{job.log[-3000:]}")

@@ -1,0 +1,250 @@
+"""The whole job on Spark and two brokers: one application for most cases, three in a row for the faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.spark.jobs import ROOT, Job, flow, handover, status, until
+from tests.spark.records import digest, producer, total, write_awkward, write_transactions
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@dataclass
+class Mirror:
+    """A mirror of this module: its flows, its hand-over, the applications that ran it."""
+
+    east: ClusterHandle
+    west: ClusterHandle
+    name: str
+    folder: Path
+    flows: list[dict[str, Any]] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+
+    def start(self) -> Job:
+        job = Job(self.folder / f"run{len(self.jobs)}", handover(self.west, self.name, self.flows))
+        self.jobs.append(job)
+        return job.start()
+
+    @property
+    def job(self) -> Job:
+        return self.jobs[-1]
+
+    def topic(self, cluster: ClusterHandle, topic: str, partitions: int = 1) -> str:
+        admin = AdminClient(cluster.client())  # kept: a client that is collected answers nothing
+        admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=20)[topic].result(30)
+        return topic
+
+    def both(self, topic: str, partitions: int = 1) -> str:
+        self.topic(self.west, f"east.{topic}", partitions)
+        return self.topic(self.east, topic, partitions)
+
+    def conditions(self, of: str) -> dict[str, dict[str, Any]]:
+        """code -> condition, of one topic."""
+        newest = status(self.west, self.name) or {"flows": {}}
+        return {
+            condition["code"]: condition
+            for told in newest["flows"].values()
+            for condition in told["conditions"]
+            if condition.get("topic") == of
+        }
+
+    def until_equal(self, topic: str, count: int, seconds: float = 90.0) -> None:
+        until(f"{count} records in east.{topic}", lambda: self._count(topic) >= count, self.job, seconds)
+        source = digest(self.east, topic)
+        assert total(source) == count
+        assert source == digest(self.west, f"east.{topic}")
+
+    def _count(self, topic: str) -> int:
+        return total(digest(self.west, f"east.{topic}"))
+
+    def running(self) -> dict[str, Any]:
+        def ours() -> dict[str, Any] | None:
+            newest = status(self.west, self.name)
+            mine = newest and newest["application_id"] == self.job.application_id and newest["state"] == "running"
+            return newest if mine else None
+
+        until("driver.json", lambda: (self.job.folder / "driver.json").exists(), self.job)
+        found: dict[str, Any] = until("status running", ours, self.job)
+        return found
+
+
+@pytest.fixture(scope="module")
+def mirror(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    """Topics that must be there before the first start are made here, then the application is started."""
+    east, west = plain.clusters["east"], plain.clusters["west"]
+    name = f"m{uuid.uuid4().hex[:6]}"
+    made = Mirror(east, west, name, tmp_path_factory.mktemp("mirror"))
+    made.flows = [
+        flow(f"{name}-main", east, west, [f"{name}-main-.*"]),
+        flow(f"{name}-late", east, west, [f"{name}-late-.*"], start={"kind": "latest"}, lanes=2),
+        flow(f"{name}-once", east, west, [f"{name}-once-.*"], delivery="at_least_once", lanes=1),
+    ]
+    try:
+        made.topic(west, "__mirror_status")
+    except KafkaException as error:
+        assert "already exists" in str(error)  # noqa: PT017  # shared by the run
+    made.both(f"{name}-main-early", 3)
+    write_awkward(east, f"{name}-main-early", 3, 1500)
+    made.both(f"{name}-late-old", 2)
+    write_awkward(east, f"{name}-late-old", 2, 100)
+    made.start()
+    try:
+        yield made
+    finally:
+        for job in made.jobs:
+            job.kill_group()
+
+
+def test_status_says_who_runs_and_follows_its_schema(mirror: Mirror) -> None:
+    told = mirror.running()
+    jsonschema.validate(told, json.loads((ROOT / "schemas" / "status.schema.json").read_text()))
+    assert told["pid"] == mirror.job.driver_pid
+    assert set(told["flows"]) == {flow["name"] for flow in mirror.flows}
+
+
+def test_awkward_records_are_equal_on_both_sides(mirror: Mirror) -> None:
+    mirror.until_equal(f"{mirror.name}-main-early", 1500)
+
+    def no_lag() -> bool:
+        told = (status(mirror.west, mirror.name) or {})["flows"][f"{mirror.name}-main"]
+        return told["records_lag"] == 0 and told["records_total"] == 1500 and told["seconds_lag"] == 0
+
+    until("no lag", no_lag, mirror.job)
+
+
+def test_a_new_topic_is_picked_up_without_a_restart(mirror: Mirror) -> None:
+    topic = mirror.both(f"{mirror.name}-main-new", 2)
+    committed = write_transactions(mirror.east, topic, 2, 5, f"{mirror.name}-writer")
+    mirror.until_equal(topic, committed)
+    assert len(mirror.jobs) == 1
+
+
+def test_latest_skips_the_past_once_and_new_topics_come_whole(mirror: Mirror) -> None:
+    old, new = f"{mirror.name}-late-old", f"{mirror.name}-late-new"
+    mirror.running()
+    write_awkward(mirror.east, old, 2, 40, seed=5)
+    mirror.topic(mirror.east, new)
+    write_awkward(mirror.east, new, 1, 40)
+    mirror.topic(mirror.west, f"east.{new}")
+    mirror.until_equal(new, 40)
+    until("40 late records", lambda: total(digest(mirror.west, f"east.{old}")) >= 40, mirror.job)
+    assert total(digest(mirror.west, f"east.{old}")) == 40
+
+
+def test_at_least_once_copies_the_same_records(mirror: Mirror) -> None:
+    topic = mirror.both(f"{mirror.name}-once-a", 2)
+    write_awkward(mirror.east, topic, 2, 600)
+    mirror.until_equal(topic, 600)
+
+
+def test_a_missing_and_a_smaller_target_are_told_and_mended(mirror: Mirror) -> None:
+    topic = mirror.topic(mirror.east, f"{mirror.name}-main-grown", 3)
+    write_awkward(mirror.east, topic, 3, 90)
+    missing = until("missing", lambda: mirror.conditions(topic).get("target_topic_missing"), mirror.job)
+    assert "reconciler apply" in missing["todo"]
+    mirror.topic(mirror.west, f"east.{topic}", 2)
+    smaller = until("smaller", lambda: mirror.conditions(topic).get("target_topic_smaller"), mirror.job)
+    assert "has 3 partitions" in smaller["text"]
+    assert "has 2" in smaller["text"]
+    until("two of three", lambda: total(digest(mirror.west, f"east.{topic}")) == 60, mirror.job)
+    admin = AdminClient(mirror.west.client())
+    admin.create_partitions([NewPartitions(f"east.{topic}", 3)])[f"east.{topic}"].result(20)
+    mirror.until_equal(topic, 90)
+    until("told no more", lambda: not mirror.conditions(topic), mirror.job)
+
+
+def test_a_deleted_source_topic_is_told(mirror: Mirror) -> None:
+    topic = mirror.both(f"{mirror.name}-main-gone")
+    write_awkward(mirror.east, topic, 1, 10)
+    mirror.until_equal(topic, 10)
+    admin = AdminClient(mirror.east.client())
+    admin.delete_topics([topic])[topic].result(20)
+    until("deleted", lambda: "source_topic_deleted" in mirror.conditions(topic), mirror.job)
+
+
+class Load:
+    """Numbered records at a steady rate, until ``stop`` gives how many there were."""
+
+    def __init__(self, cluster: ClusterHandle, topic: str, partitions: int) -> None:
+        self._end = threading.Event()
+        self._count = 0
+        self._thread = threading.Thread(target=self._run, args=(cluster, topic, partitions))
+        self._thread.start()
+
+    def _run(self, cluster: ClusterHandle, topic: str, partitions: int) -> None:
+        maker = producer(cluster, compression_type="lz4")
+        while not self._end.is_set():
+            for _ in range(100):
+                maker.produce(topic, b"%d" % self._count * 20, b"k", self._count % partitions)
+                self._count += 1
+            maker.flush()
+            time.sleep(0.03)
+
+    def stop(self) -> int:
+        self._end.set()
+        self._thread.join()
+        return self._count
+
+
+def test_killed_workers_a_second_application_and_a_killed_driver_lose_and_double_nothing(mirror: Mirror) -> None:
+    """In one row, because every start of Spark costs its time: the load never pauses."""
+    topic = mirror.both(f"{mirror.name}-main-load", 4)
+    first = mirror.job
+    load = Load(mirror.east, topic, 4)
+    try:
+        until("the load flows", lambda: total(digest(mirror.west, f"east.{topic}")) > 0, mirror.job)
+        workers = until("workers", first.worker_pids, first)
+        os.kill(workers[0], signal.SIGKILL)
+        time.sleep(2)
+        second = mirror.start()
+        assert first.wait(90) == 3, first.log[-2000:]
+        mirror.running()
+        before = total(digest(mirror.west, f"east.{topic}"))
+        until("it goes on", lambda: total(digest(mirror.west, f"east.{topic}")) > before, second)
+        os.kill(second.driver_pid, signal.SIGKILL)
+        second.wait(60)
+        mirror.start()
+        mirror.running()
+        time.sleep(2)
+    finally:
+        count = load.stop()
+    mirror.until_equal(topic, count)
+
+
+def test_a_graceful_stop_commits_and_says_stopped(mirror: Mirror) -> None:
+    topic = mirror.both(f"{mirror.name}-main-last", 2)
+    load = Load(mirror.east, topic, 2)
+    until("the load flows", lambda: total(digest(mirror.west, f"east.{topic}")) > 0, mirror.job)
+    job = mirror.job
+    os.kill(job.driver_pid, signal.SIGTERM)
+    assert job.wait(60) == 0, job.log[-2000:]
+    load.stop()
+    told = status(mirror.west, mirror.name)
+    assert told is not None
+    assert told["state"] == "stopped"
+    assert {flow["state"] for flow in told["flows"].values()} == {"stopped"}
+    assert "Traceback" not in job.log
+
+
+def test_a_hand_over_of_another_format_is_one_clear_sentence(mirror: Mirror) -> None:
+    job = Job(mirror.folder / "format", {**handover(mirror.west, "x", mirror.flows), "format_version": 7})
+    job.start()
+    assert job.wait() == 1
+    assert "format_version 7" in job.log
+    assert "Traceback" not in job.log

@@ -1,0 +1,119 @@
+"""Discovery: which partitions are copied, what is told, and that a failed read is never an empty cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from mirror.discovery import Discovered, Topic, discover
+from mirror.lanes import lane_of
+from mirror.settings import FlowSettings, parse
+
+from tests.unit.test_mirror_settings import handover
+
+
+@dataclass
+class Known:
+    """A cluster with the given topics and partition counts; ``broken`` makes every read fail."""
+
+    counts: dict[str, int]
+    ids: dict[str, str] = field(default_factory=dict)
+    broken: bool = False
+
+    def topics(self) -> Mapping[str, Topic]:
+        if self.broken:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no route"))
+        return {name: Topic(count) for name, count in self.counts.items()}
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        return {name: self.ids.get(name, f"id-{name}") for name in names if name in self.counts}
+
+
+def flow(*topics: str) -> FlowSettings:
+    return parse(json.dumps(handover(flows=[handover()["flows"][0] | {"topics": list(topics)}]))).flows[0]
+
+
+def look(source: Known, target: Known, before: Discovered = Discovered(), *topics: str) -> Discovered:  # noqa: B008
+    settings = flow(*(topics or ("orders.*",)))
+    return discover(settings, settings.selector(), source, target, before)
+
+
+def test_matching_partitions_with_a_target_are_copied_and_split_over_the_lanes() -> None:
+    found = look(Known({"orders": 5, "other": 3, "__consumer_offsets": 9}), Known({"east.orders": 5}))
+    assert [(s.topic, s.partition, s.target_topic, s.topic_id) for s in found.specs] == [
+        ("orders", number, "east.orders", "id-orders") for number in range(5)
+    ]
+    assert found.complete
+    assert found.conditions == ()
+    lanes = found.by_lane(4)
+    assert set(lanes) == {0, 1, 2, 3}
+    assert all(lane_of(s.topic, s.partition, 4) == lane for lane, specs in lanes.items() for s in specs)
+    assert sum(map(len, lanes.values())) == 5
+
+
+def test_a_larger_target_is_fine() -> None:
+    found = look(Known({"orders": 2}), Known({"east.orders": 8}))
+    assert len(found.specs) == 2
+    assert found.conditions == ()
+
+
+def test_a_missing_target_stops_the_topic_and_says_what_to_do() -> None:
+    found = look(Known({"orders": 2, "orders2": 1}), Known({"east.orders2": 1}))
+    assert {spec.topic for spec in found.specs} == {"orders2"}
+    [condition] = found.conditions
+    assert (condition.code, condition.topic, condition.stops) == ("target_topic_missing", "orders", True)
+    assert "reconciler apply" in condition.todo
+
+
+def test_a_smaller_target_names_both_numbers_and_copies_what_fits() -> None:
+    found = look(Known({"orders": 5}), Known({"east.orders": 3}))
+    assert [spec.partition for spec in found.specs] == [0, 1, 2]
+    [condition] = found.conditions
+    assert condition.code == "target_topic_smaller"
+    assert "5 partitions" in condition.text
+    assert "has 3" in condition.text
+    assert "partitions 3 to 4" in condition.text
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_failed_read_keeps_what_was_known(side: str) -> None:
+    source, target = Known({"orders": 3}), Known({"east.orders": 3})
+    before = look(source, target)
+    (source if side == "source" else target).broken = True
+    now = look(source, target, before)
+    assert now.specs == before.specs
+    assert now.complete
+    assert [condition.code for condition in now.conditions] == [f"{side}_unreachable"]
+    again = look(source, target, now)
+    assert again == now, "the condition is told once"
+    (source if side == "source" else target).broken = False
+    assert look(source, target, again) == before
+
+
+def test_a_first_read_that_fails_is_unknown_and_not_empty() -> None:
+    found = look(Known({}, broken=True), Known({}))
+    assert not found.complete
+
+
+def test_a_deleted_source_topic_is_told_until_its_remote_topic_is_gone_too() -> None:
+    source, target = Known({"orders": 1}), Known({"east.orders": 1})
+    before = look(source, target)
+    source.counts = {}
+    for _ in range(3):
+        before = look(source, target, before)
+        assert [c.code for c in before.conditions] == ["source_topic_deleted"]
+        assert before.specs == ()
+    target.counts = {}
+    assert look(source, target, before).conditions == ()
+
+
+def test_a_recreated_topic_changes_its_specs() -> None:
+    source, target = Known({"orders": 1}), Known({"east.orders": 1})
+    before = look(source, target)
+    source.ids["orders"] = "new"
+    now = look(source, target, before)
+    assert [spec.topic_id for spec in now.specs] == ["new"]
+    assert now.specs != before.specs

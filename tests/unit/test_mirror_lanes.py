@@ -1,0 +1,117 @@
+"""Lanes: the hash that owns partitions, their packing, and the nouns that travel."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror.channel import decode_progress, decode_report, decode_specs, encode_progress, encode_report, encode_specs
+from mirror.lanes import (
+    Claim,
+    Condition,
+    Endpoint,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    LaneSpec,
+    PartitionProgress,
+    PartitionSpec,
+    lane_of,
+)
+from mirror.packing import best_move, pack
+from mirror.positions import Position, decode, encode
+
+LOADS = st.dictionaries(
+    st.tuples(st.text(max_size=3), st.integers(0, 20)), st.floats(0, 1e9, allow_nan=False), max_size=30
+)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "lanes", "lane"),
+    [("orders", 0, 4, 3), ("orders", 1, 4, 1), ("orders", 11, 64, 60), ("payments.eu", 3, 7, 3), ("\u00fc", 0, 16, 12)],
+)
+def test_the_owner_of_a_partition_never_changes(topic: str, partition: int, lanes: int, lane: int) -> None:
+    """Another answer would let two lanes, old and new, copy the same partition."""
+    assert lane_of(topic, partition, lanes) == lane
+
+
+@given(LOADS, st.integers(1, 6))
+def test_every_lane_is_packed_and_no_lease_is_far_over_its_share(
+    loads: dict[tuple[str, int], float], leases: int
+) -> None:
+    placed = pack(loads, leases)
+    assert placed.keys() == loads.keys()
+    assert set(placed.values()) <= set(range(leases))
+    totals = [sum(load for lane, load in loads.items() if placed[lane] == lease) for lease in range(leases)]
+    fair = max(sum(loads.values()) / leases, max(loads.values(), default=0.0))
+    assert max(totals) <= fair * 4 / 3 + max(loads.values(), default=0.0) / 3 + 1e-6
+
+
+@given(LOADS, st.integers(1, 6))
+def test_a_packed_set_is_not_moved_for_ever(loads: dict[tuple[str, int], float], leases: int) -> None:
+    placed = dict.fromkeys(loads, 0)
+    for _ in range(len(loads) + 1):
+        move = best_move(placed, loads, leases)
+        if move is None:
+            break
+        before = _spread(placed, loads, leases)
+        placed[move.lane] = move.destination
+        assert _spread(placed, loads, leases) < before
+    assert best_move(placed, loads, leases) is None
+
+
+def _spread(placed: dict[tuple[str, int], int], loads: dict[tuple[str, int], float], leases: int) -> float:
+    totals = [sum(loads[lane] for lane, at in placed.items() if at == lease) for lease in range(leases)]
+    return sum(total * total for total in totals)
+
+
+SPECS = (PartitionSpec("orders", 3, "east.orders", "abc"), PartitionSpec("\u00fc", 0, "east.\u00fc", ""))
+PROGRESS = LaneProgress(
+    "orders",
+    2,
+    (PartitionProgress("orders", 3, 5, None, 4, 100, 17), PartitionProgress("orders", 4, None, None)),
+    (Condition("record_refused", "text", "todo", "orders", 3, stops=True), Condition("other", "text", "todo")),
+    7,
+)
+
+
+def test_what_travels_on_the_channel_comes_out_the_same() -> None:
+    assert decode_specs(encode_specs(SPECS)) == SPECS
+    assert decode_progress(encode_progress(PROGRESS)) == PROGRESS
+    report = LaneReport(LaneEnd.FAILED, PROGRESS, "why")
+    assert decode_report(encode_report(report)) == report
+
+
+def test_a_lane_pickles_into_a_task() -> None:
+    here = Endpoint("east", ("a:1",), {"client.id": "x"})
+    lane = LaneSpec(
+        "f", 1, "mirror.f.1", "mirror.f", here, here, "exactly_once", "read_committed", "earliest", None, SPECS
+    )
+    assert pickle.loads(pickle.dumps(lane)) == lane
+
+
+@given(
+    st.builds(
+        Position,
+        st.integers(0, 2**62),
+        st.text(max_size=30),
+        st.integers(-1, 2**31 - 1),
+        st.builds(Claim, st.integers(0, 2**31), st.text(max_size=30)),
+        st.integers(0, 2**31),
+    )
+)
+def test_a_position_survives_its_metadata(position: Position) -> None:
+    assert decode(position.offset, encode(position)) == position
+
+
+@pytest.mark.parametrize("metadata", [None, "", "by hand", "[1]", '{"e":"x"}', '{"c":null}', "7"])
+def test_a_position_that_somebody_else_wrote_is_still_a_position(metadata: str | None) -> None:
+    assert decode(42, metadata) == Position(42)
+
+
+def test_claims_are_ordered_by_number_then_application() -> None:
+    assert Claim(2, "a") > Claim(1, "z")
+    assert Claim(2, "b") > Claim(2, "a")
+    assert not Claim(2, "a") > Claim(2, "a")

@@ -1,0 +1,160 @@
+"""A lease without Spark: channel, retries, counts over attempts, and that no lane holds another."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mirror import channel
+from mirror.lanes import (
+    Control,
+    CopyPath,
+    Endpoint,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    LaneSpec,
+    PartitionProgress,
+    PartitionSpec,
+)
+from mirror.lease_task import LeaseSpec, run_lease
+
+SPEC = PartitionSpec("orders", 0, "east.orders", "id")
+HERE = Endpoint("east", ("nowhere:1",))
+
+
+def lane(number: int, *partitions: PartitionSpec) -> LaneSpec:
+    return LaneSpec(
+        "f", number, f"mirror.f.{number}", "mirror.f", HERE, HERE, "exactly_once", "read_committed", "earliest", None,
+        partitions,
+    )  # fmt: skip
+
+
+def lease(server: Driver | None, *lanes: LaneSpec, seconds: float = 10.0) -> LeaseSpec:
+    address = ("127.0.0.1", server.server.port if server else _unused_port())
+    return LeaseSpec("0.1", lanes, seconds, address, server.server.token if server else "", "test", "west")
+
+
+def _unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@dataclass
+class Driver:
+    """The driver's end of the channel, with everything it heard."""
+
+    orders: dict[str, Any] = field(default_factory=dict)
+    heard: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.server = channel.ChannelServer("127.0.0.1", lambda _: self.orders, lambda _, m: self.heard.append(m))
+
+
+def copy_until_told(lane: LaneSpec, control: Control) -> LaneReport:
+    while not (control.stopping() or control.lease_over()):
+        control.report(LaneProgress(lane.flow, lane.lane, tuple(_copied(s) for s in control.partitions())))
+        time.sleep(0.01)
+    end = LaneEnd.STOPPED if control.stopping() else LaneEnd.LEASE_OVER
+    return LaneReport(end, LaneProgress(lane.flow, lane.lane, tuple(_copied(s) for s in control.partitions())))
+
+
+def _copied(spec: PartitionSpec, records: int = 10) -> PartitionProgress:
+    return PartitionProgress(spec.topic, spec.partition, records, records, records, records * 100)
+
+
+def in_thread(spec: LeaseSpec, path: CopyPath) -> Callable[[], tuple[LaneReport, ...]]:
+    got: list[tuple[LaneReport, ...]] = []
+    thread = threading.Thread(target=lambda: got.append(run_lease(spec, lambda _: path)))
+    thread.start()
+
+    def join() -> tuple[LaneReport, ...]:
+        thread.join(20)
+        return got[0]
+
+    return join
+
+
+def until(wanted: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not wanted():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_partitions_arrive_and_a_stop_ends_the_lease() -> None:
+    driver = Driver()
+    join = in_thread(lease(driver, lane(0)), copy_until_told)
+    driver.orders = {"lanes": [["f", 0, channel.encode_specs((SPEC,))]]}
+    driver.server.send("0.1", driver.orders)
+    until(lambda: any(m.get("progress", {}).get("partitions") for m in driver.heard) or _resend(driver))
+    driver.server.send("0.1", {"stop": True})
+    [report] = join()
+    assert report.end is LaneEnd.STOPPED
+    assert report.progress.partitions == (_copied(SPEC),)
+
+
+def _resend(driver: Driver) -> bool:
+    driver.server.send("0.1", driver.orders)
+    return False
+
+
+def test_without_a_channel_the_lease_runs_to_its_deadline() -> None:
+    began = time.monotonic()
+    [report] = run_lease(lease(None, lane(0, SPEC), seconds=0.6), lambda _: copy_until_told)
+    assert report.end is LaneEnd.LEASE_OVER
+    assert time.monotonic() - began >= 0.6
+
+
+def test_a_wrong_token_hears_nothing() -> None:
+    driver = Driver({"stop": True})
+    spec = replace(lease(driver, lane(0, SPEC), seconds=0.5), token="guess")
+    [report] = run_lease(spec, lambda _: copy_until_told)
+    assert report.end is LaneEnd.LEASE_OVER
+    assert driver.heard == []
+
+
+def test_a_lane_that_fails_is_tried_again_and_its_counts_add_up() -> None:
+    attempts: list[int] = []
+
+    def path(lane: LaneSpec, control: Control) -> LaneReport:
+        attempts.append(1)
+        if len(attempts) == 3:
+            return copy_until_told(lane, control)
+        return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, (_copied(SPEC, 5),), (), 1), "broken")
+
+    driver = Driver()
+    [report] = run_lease(lease(driver, lane(0, SPEC), seconds=4.0), lambda _: path)
+    assert len(attempts) == 3
+    assert report.progress.partitions[0].records == 5 + 5 + 10
+    assert [m["report"]["error"] for m in driver.heard if "report" in m][:2] == ["broken", "broken"]
+
+
+def test_a_superseded_lane_ends_and_is_told_at_once_while_another_goes_on() -> None:
+    def path(lane: LaneSpec, control: Control) -> LaneReport:
+        if lane.lane == 1:
+            return copy_until_told(lane, control)
+        return LaneReport(LaneEnd.SUPERSEDED, LaneProgress(lane.flow, lane.lane, ()), "taken")
+
+    driver = Driver()
+    join = in_thread(lease(driver, lane(0, SPEC), lane(1, SPEC)), path)
+    until(lambda: any(m.get("report", {}).get("end") == "superseded" for m in driver.heard))
+    driver.server.send("0.1", {"over": True})
+    first, second = join()
+    assert (first.end, second.end) == (LaneEnd.SUPERSEDED, LaneEnd.LEASE_OVER)
+
+
+def test_a_lane_that_raises_is_a_failed_report_and_not_a_lost_lease() -> None:
+    def path(lane: LaneSpec, control: Control) -> LaneReport:
+        if lane.lane == 1:
+            return copy_until_told(lane, control)
+        raise RuntimeError("a defect")
+
+    first, second = run_lease(lease(None, lane(0, SPEC), lane(1, SPEC), seconds=1.0), lambda _: path)
+    assert first.end is LaneEnd.FAILED
+    assert "a defect" in first.error
+    assert second.end is LaneEnd.LEASE_OVER
