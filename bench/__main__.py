@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from bench.clusters import PORT, clusters
 from bench.cpu import adopt_orphans
-from bench.figures import DATA_SETS, BenchError, Clusters, Copied, Failed, Latency, Result, System
+from bench.figures import CASES, BenchError, Clusters, Copied, Failed, Latency, Result, System
 from bench.latency import CASE as LATENCY
 from bench.latency import Trickle, latency
 from bench.load import load
@@ -25,7 +25,7 @@ from bench.report import as_json, markdown, tables
 from reconciler.errors import ReconcilerError
 from sandbox.places import ROOT, STATE
 
-CASES = (*DATA_SETS, LATENCY)
+NAMES = (*CASES, LATENCY)
 OUT = STATE / "bench"
 SAVED = ROOT / "bench" / "results"
 console = Console(soft_wrap=True)
@@ -79,14 +79,17 @@ def measure(
     """Every case with every system, one after the other on the same clusters and the same data."""
     known, results = systems(), list[Result]()
     for case in cases:
-        loaded = None
-        if case != LATENCY:
-            data = DATA_SETS[case]
-            loaded = load(data, records or data.default_records, found.source, OUT / "loaded.json", console.print)
+        known_case = CASES.get(case)
+        if known_case:
+            count = records or known_case.records
+            loaded = load(known_case.data, count, found, OUT / "loaded.json", console.print)
         console.print(f"[bold]{case}[/bold]")
         for repeat, name in order:
-            system = known[name]
-            result = copy(system, case, loaded, found, repeat) if loaded else latency(system, found, trickle, repeat)
+            result = (
+                copy(known[name], known_case, loaded, found, repeat)
+                if known_case
+                else latency(known[name], found, trickle, repeat)
+            )
             say(result)
             results.append(result)
     return results
@@ -94,7 +97,7 @@ def measure(
 
 def show(results: Sequence[Result]) -> None:
     # Cut columns help nobody: a narrow terminal or a log file gets the whole line.
-    wide = Console(width=max(console.width, 140))
+    wide = Console(width=max(console.width, 200))
     for table in tables(results):
         shown = RichTable(title=table.title, title_justify="left")
         for number, name in enumerate(table.head):
@@ -117,7 +120,7 @@ def write(results: Sequence[Result], save: bool) -> None:
 
 
 def main(
-    cases: Annotated[str, typer.Option(help=f"Comma-separated, or all: {', '.join(CASES)}.")] = "1kb-lz4",
+    cases: Annotated[str, typer.Option(help=f"Comma-separated, or all: {', '.join(NAMES)}.")] = "1kb-lz4",
     systems_: Annotated[
         str, typer.Option("--systems", help=f"Comma-separated, or all: {', '.join(systems())}.")
     ] = "mm2-tuned,mm2-exactly-once,ours",
@@ -136,7 +139,7 @@ def main(
     CPU is that of every process of a system from the first record at the target to the last; brokers are listed apart.
     """
     names = chosen(systems_, list(systems()), "system")
-    wanted = chosen(cases, CASES, "case")
+    wanted = chosen(cases, NAMES, "case")
     if not Path("/proc/self/stat").exists():
         console.print("bench reads CPU time from /proc, which only Linux has. Run it in a container or on Linux.")
         raise typer.Exit(1)

@@ -7,10 +7,9 @@ last source record, read at the target. Costs the machine two small requests a l
 from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from bench.figures import BenchError, Clusters, Loaded
-from bench.topics import ends
+from bench.topics import admin_client, ends
 
 
 def _consumer(bootstrap: str) -> Consumer:
@@ -50,7 +49,7 @@ class Arrival:
         self.remote_topic = remote_topic
         self.loaded = loaded
         self.seen = 0
-        self._admin = AdminClient({"bootstrap.servers": clusters.target})
+        self._admin = admin_client(clusters.target)
         self._missing = last_values(clusters, loaded)
         self._tails = _consumer(clusters.target)
         self._assigned: set[int] = set()

@@ -22,7 +22,12 @@ def clusters(port: int, keep: bool, progress: Callable[[str], None]) -> Iterator
     sandbox = bring_up(Launch(PROFILES["plain"], home, port, HEAP), progress)
     try:
         pids = {found.node: found.pid for found in processes.find(home)}
-        yield Clusters(sandbox["east"].bootstrap_servers, sandbox["west"].bootstrap_servers, pids)
+        yield Clusters(
+            sandbox["east"].bootstrap_servers,
+            sandbox["west"].bootstrap_servers,
+            pids,
+            sandbox["east"].folder / "broker-1" / "data",
+        )
     finally:
         if not keep:
             take_down(home)

@@ -135,6 +135,7 @@ class ProcessTree:
         self.mark = mark
         self.interval_s = interval_s
         self.peak_rss = 0
+        self.peak_rss_by_program: dict[str, int] = {}
         self._members: dict[Key, Process] = {}
         self._adopted: set[Key] = set()
         self._strangers: set[Key] = set()
@@ -209,5 +210,8 @@ class ProcessTree:
                 spent["(ended children)"] += unseen
         rss = sum(member.rss for key, member in self._members.items() if key in alive)
         self.peak_rss = max(self.peak_rss, rss)
+        for member in self._members.values():
+            largest = self.peak_rss_by_program.get(member.program, 0)
+            self.peak_rss_by_program[member.program] = max(largest, member.rss)
         split = {name: ticks / TICKS for name, ticks in spent.items()}
         return Usage(sum(split.values()), split, rss, len(self._members.keys() & alive))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,50 +20,77 @@ class DataSet:
     batch_records: int
     compression: str
     keyed: bool
-    default_records: int
     partitions: int = 8
 
 
-DATA_SETS = {
-    data.name: data
-    for data in (
-        DataSet("1kb-lz4", 1024, 100, "lz4", True, 1_000_000),
-        DataSet("100b", 100, 7_000, "none", False, 3_000_000),
-        DataSet("single", 1024, 1, "none", True, 200_000),
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A copy of one data set. ``idle_partitions`` empty ones are mirrored beside it; with ``delay_ms`` the source
+    broker is that far away, each way, on a line of ``megabits`` a second for each connection."""
+
+    name: str
+    data: DataSet
+    records: int
+    idle_partitions: int = 0
+    delay_ms: float = 0.0
+    megabits: float = 1000.0
+
+
+KB_LZ4 = DataSet("1kb-lz4", 1024, 100, "lz4", True)
+CASES = {
+    case.name: case
+    for case in (
+        Case("1kb-lz4", KB_LZ4, 1_000_000),
+        Case("100b", DataSet("100b", 100, 7_000, "none", False), 3_000_000),
+        Case("single", DataSet("single", 1024, 1, "none", True), 200_000),
+        Case("idle", KB_LZ4, 1_000_000, idle_partitions=2000),
+        Case("delay", KB_LZ4, 1_000_000, delay_ms=100),
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The two clusters of a run. ``broker_pids`` maps ``east/1`` to a process of this machine; empty when unknown."""
+    """Addresses of the two clusters. ``broker_pids`` maps ``east/1`` to its process; ``source_data`` is the folder of
+    the source broker's log."""
 
     source: str
     target: str
-    broker_pids: dict[str, int] = field(default_factory=dict)
+    broker_pids: dict[str, int]
+    source_data: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A source topic full of records. ``ends`` and ``digests`` are indexed by partition."""
+    """A source topic full of records. ``ends`` and ``digests`` are indexed by partition; ``log_bytes`` is the size of
+    its batches as stored."""
 
     topic: str
     records: int
     ends: tuple[int, ...]
     digests: tuple[str, ...]
+    log_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One start of one system. Both clusters have an alias that is used once, so that positions, internal topics and
-    remote topics are fresh; ``mark`` is carried by the environment of every process of the run."""
+    """One start of one system that mirrors ``topic`` from ``source`` to ``target`` (addresses). Both clusters have an
+    alias that is used once, so that positions, internal topics and remote topics are fresh. ``mark`` is carried by the
+    environment of every process of the run."""
 
     mark: str
     alias: str
     target_alias: str
     topic: str
-    clusters: Clusters
+    idle_topics: str | None
+    source: str
+    target: str
     folder: Path
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The patterns of the topics to mirror."""
+        return (self.topic, self.idle_topics) if self.idle_topics else (self.topic,)
 
     @property
     def remote_topic(self) -> str:
@@ -95,7 +122,8 @@ class System(Protocol):
 @dataclass(frozen=True, slots=True)
 class Copied:
     """A finished copy. Seconds and CPU are from the first record seen at the target to the last, read committed;
-    ``records`` were copied in that time. ``start_s`` runs from the command to the first record."""
+    ``records`` were copied in that time. ``start_s`` runs from the command to the first record. ``idle_cores`` is the
+    CPU used per second once everything was copied."""
 
     case: str
     system: str
@@ -110,10 +138,20 @@ class Copied:
     cpu_by_program: dict[str, float]
     broker_cpu_s: dict[str, float]
     peak_rss_mib: float
+    peak_rss_mib_by_program: dict[str, float]
+    log_bytes: int
+    idle_cores: float | None = None
+    line_megabits: float | None = None
 
     @property
     def records_per_s(self) -> float:
         return self.records / max(self.copy_s, 1e-3)
+
+    @property
+    def line_use(self) -> float | None:
+        """Share of the line that one connection has; above 1 with several connections."""
+        share = self.log_bytes * 8 / max(self.copy_s, 1e-3) / 1e6
+        return share / self.line_megabits if self.line_megabits else None
 
     @property
     def records_per_cpu_s(self) -> float:

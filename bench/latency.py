@@ -9,12 +9,11 @@ import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from bench.cpu import Usage
 from bench.figures import BenchError, Clusters, Failed, Latency, Run, System
 from bench.measure import START_LIMIT_S, fresh_run, started
-from bench.topics import create_topic, delete_topics, partition_count
+from bench.topics import admin_client, create_topic, delete_topics, partition_count
 
 CASE = "latency"
 PARTITIONS = 8
@@ -71,7 +70,7 @@ class Reader:
         self.topic = topic
         self.delays: dict[int, float] = {}
         self.doubled = 0
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = admin_client(bootstrap)
         self._assigned = False
         self._consumer = Consumer(
             {
@@ -110,7 +109,7 @@ class Reader:
 
 def latency(system: System, clusters: Clusters, trickle: Trickle, repeat: int) -> Latency | Failed:
     """Runs the trickle through ``system`` once. What goes wrong is told in ``Failed``."""
-    admin = AdminClient({"bootstrap.servers": clusters.source})
+    admin = admin_client(clusters.source)
     topic = f"trickle-{time.time_ns() // 1_000_000}"
     create_topic(admin, topic, PARTITIONS, {"retention.ms": "-1"})
     try:
@@ -123,8 +122,8 @@ def latency(system: System, clusters: Clusters, trickle: Trickle, repeat: int) -
 
 
 def _latency(system: System, run: Run, trickle: Trickle, repeat: int) -> Latency:
-    source = Source(run.clusters.source, run.topic, trickle)
-    reader = Reader(run.clusters.target, run.remote_topic)
+    source = Source(run.source, run.topic, trickle)
+    reader = Reader(run.target, run.remote_topic)
     try:
         with started(system, run) as tree:
             source.start()

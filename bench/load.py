@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from bench.equality import digests
-from bench.figures import BenchError, DataSet, Loaded
-from bench.topics import create_topic, delete_topics, ends, topic_id
+from bench.figures import BenchError, Clusters, DataSet, Loaded
+from bench.topics import admin_client, create_topic, delete_topics, ends, topic_id
 
 SEED = 20_240_611
 POOL = 2048
 SPAN_MS = 60_000
 CHUNK = 56_000
 SEQUENCE_DIGITS = 12
+IDLE_TOPIC = 100
 _SEQUENCE = b"0" * SEQUENCE_DIGITS
 _WORDS = tuple(
     "alpha carrier delta epsilon foxtrot gate hotel invoice journey kilo lounge meal november origin papa queue "  # noqa: SIM905
@@ -105,24 +105,39 @@ def _produce(data: DataSet, bootstrap: str, topic: str, count: int, progress: Ca
     progress(f"loaded {topic}: {count:,} records in {time.monotonic() - began:.0f} s")
 
 
-def load(data: DataSet, count: int, bootstrap: str, remembered: Path, progress: Callable[[str], None]) -> Loaded:
+def log_bytes(clusters: Clusters, topic: str) -> int:
+    """Size of the topic's batches in the source broker's log."""
+    return sum(log.stat().st_size for log in clusters.source_data.glob(f"{topic}-[0-9]*/*.log"))
+
+
+def load(data: DataSet, count: int, clusters: Clusters, remembered: Path, progress: Callable[[str], None]) -> Loaded:
     """The topic with exactly ``count`` records, loaded now or earlier. Raises BenchError."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(clusters.source)
     topic = f"{data.name}-{count}"
     known = json.loads(remembered.read_text()) if remembered.exists() else {}
     identity = topic_id(admin, topic)
-    if identity is not None and identity in known:
-        found = known[identity]
-        return Loaded(topic, count, tuple(found["ends"]), tuple(found["digests"]))
-    if identity is not None:
+    if identity is None or identity not in known:
         delete_topics(admin, [topic])
-    create_topic(admin, topic, data.partitions, {"retention.ms": "-1", "segment.bytes": str(256 * 2**20)})
-    _produce(data, bootstrap, topic, count, progress)
-    counted = digests(bootstrap, topic)
-    if sum(part.records for part in counted) != count:
-        raise BenchError(f"{topic} holds {sum(part.records for part in counted):,} records, expected are {count:,}")
-    loaded = Loaded(topic, count, tuple(ends(admin, topic)), tuple(str(part) for part in counted))
-    known[str(topic_id(admin, topic))] = {"topic": topic, "ends": loaded.ends, "digests": loaded.digests}
-    remembered.parent.mkdir(parents=True, exist_ok=True)
-    remembered.write_text(json.dumps(known, indent=1))
-    return loaded
+        create_topic(admin, topic, data.partitions, {"retention.ms": "-1", "segment.bytes": str(256 * 2**20)})
+        _produce(data, clusters.source, topic, count, progress)
+        counted = digests(clusters.source, topic)
+        if sum(part.records for part in counted) != count:
+            raise BenchError(f"{topic} holds {sum(part.records for part in counted):,} records, not {count:,}")
+        identity = str(topic_id(admin, topic))
+        known[identity] = {"topic": topic, "ends": ends(admin, topic), "digests": [str(part) for part in counted]}
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        remembered.write_text(json.dumps(known, indent=1))
+    found = known[identity]
+    return Loaded(topic, count, tuple(found["ends"]), tuple(found["digests"]), log_bytes(clusters, topic))
+
+
+def load_idle(partitions: int, clusters: Clusters) -> str | None:
+    """Empty topics of a hundred partitions each, made once; returns the pattern that matches them."""
+    if not partitions:
+        return None
+    admin = admin_client(clusters.source)
+    for number in range(-(-partitions // IDLE_TOPIC)):
+        topic = f"idle-{partitions}-{number:03d}"
+        if topic_id(admin, topic) is None:
+            create_topic(admin, topic, min(IDLE_TOPIC, partitions - number * IDLE_TOPIC), {})
+    return f"idle-{partitions}-.*"

@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-
 from bench.arrival import Arrival
 from bench.cpu import ProcessTree, Usage, cpu_seconds
 from bench.equality import digests
-from bench.figures import BenchError, Clusters, Copied, Failed, Loaded, Run, System
+from bench.figures import BenchError, Case, Clusters, Copied, Failed, Loaded, Run, System
+from bench.load import load_idle
+from bench.proxy import Line, far_away
 from bench.tether import tethered
-from bench.topics import delete_topics, topics_of
+from bench.topics import admin_client, delete_topics, topics_of
 
 LOOK_S = 0.05
 START_LIMIT_S = 240.0
 COPY_LIMIT_S = 900.0
+IDLE_SETTLE_S, IDLE_S = 5.0, 20.0
+LINE_PORT = 40  # the proxy's port beside the source broker's, inside the sandbox's block
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,26 @@ class Instant:
 
 
 @contextlib.contextmanager
-def fresh_run(clusters: Clusters, topic: str) -> Iterator[Run]:
-    """A run with names never used before. Afterwards its processes, topics and files are gone."""
+def fresh_run(clusters: Clusters, topic: str, idle_topics: str | None = None, far: str | None = None) -> Iterator[Run]:
+    """A run with names never used before. Afterwards its processes, topics and files are gone. ``far`` is the source's
+    address at the end of a long line."""
     alias = f"bench{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, tethered(alias):
-        run = Run(alias, alias, f"to-{alias}", topic, clusters, Path(folder))
+        run = Run(
+            mark=alias,
+            alias=alias,
+            target_alias=f"to-{alias}",
+            topic=topic,
+            idle_topics=idle_topics,
+            source=far or clusters.source,
+            target=clusters.target,
+            folder=Path(folder),
+        )
         try:
             yield run
         finally:
             for bootstrap in (clusters.source, clusters.target):
-                admin = AdminClient({"bootstrap.servers": bootstrap})
+                admin = admin_client(bootstrap)
                 delete_topics(admin, topics_of(admin, (run.alias, run.target_alias)))
 
 
@@ -83,31 +95,58 @@ def _instant(tree: ProcessTree, clusters: Clusters, offsets: int) -> Instant:
     return Instant(at, offsets, tree.sample(), {name: cpu_seconds(pid) for name, pid in clusters.broker_pids.items()})
 
 
-def copy(system: System, case: str, loaded: Loaded, clusters: Clusters, repeat: int) -> Copied | Failed:
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every system of a case gets alike."""
+
+    case: Case
+    clusters: Clusters
+    loaded: Loaded
+    idle_topics: str | None
+
+
+@contextlib.contextmanager
+def ground(case: Case, clusters: Clusters, loaded: Loaded) -> Iterator[tuple[Ground, str | None]]:
+    """The ground of a case, and the far address of the source where the case has a long line."""
+    made = Ground(case, clusters, loaded, load_idle(case.idle_partitions, clusters))
+    if not case.delay_ms:
+        yield made, None
+        return
+    broker = int(clusters.source.rpartition(":")[2])
+    line = Line(broker + LINE_PORT, broker, case.delay_ms / 1000, case.megabits * 1e6 / 8)
+    with far_away(line) as address:
+        yield made, address
+
+
+def copy(system: System, case: Case, loaded: Loaded, clusters: Clusters, repeat: int) -> Copied | Failed:
     """Copies ``loaded`` once with ``system``. What goes wrong is told in ``Failed``."""
     try:
-        with fresh_run(clusters, loaded.topic) as run:
-            return _copy(system, case, loaded, run, repeat)
+        with (
+            ground(case, clusters, loaded) as (given, far),
+            fresh_run(clusters, loaded.topic, given.idle_topics, far) as run,
+        ):
+            return _copy(system, given, run, repeat)
     except BenchError as error:
-        return Failed(case, system.name, repeat, str(error))
+        return Failed(case.name, system.name, repeat, str(error))
 
 
-def _copy(system: System, case: str, loaded: Loaded, run: Run, repeat: int) -> Copied:
-    arrival = Arrival(run.clusters, run.remote_topic, loaded)
+def _copy(system: System, given: Ground, run: Run, repeat: int) -> Copied:
+    clusters, loaded = given.clusters, given.loaded
+    arrival = Arrival(clusters, run.remote_topic, loaded)
     try:
         began = time.monotonic()
         with started(system, run) as tree:
             wait_for(arrival, lambda: arrival.seen > 0, (system, run), START_LIMIT_S, "first record")
-            first = _instant(tree, run.clusters, arrival.seen)
+            first = _instant(tree, clusters, arrival.seen)
             wait_for(arrival, arrival.complete, (system, run), COPY_LIMIT_S, "last record")
-            last = _instant(tree, run.clusters, arrival.seen)
-            peak = tree.peak_rss
+            last = _instant(tree, clusters, arrival.seen)
+            idle = _idle_cores(tree) if given.idle_topics else None
     finally:
         arrival.close()
-    verified = tuple(map(str, digests(run.clusters.target, run.remote_topic))) == loaded.digests
+    verified = tuple(map(str, digests(clusters.target, run.remote_topic))) == loaded.digests
     spent = last.usage.since(first.usage)
     return Copied(
-        case=case,
+        case=given.case.name,
         system=system.name,
         exactly_once=system.exactly_once,
         repeat=repeat,
@@ -119,5 +158,17 @@ def _copy(system: System, case: str, loaded: Loaded, run: Run, repeat: int) -> C
         cpu_s=spent.cpu_s,
         cpu_by_program={name: round(seconds, 2) for name, seconds in spent.by_program.items() if seconds > 0},
         broker_cpu_s={name: round(last.brokers[name] - first.brokers[name], 2) for name in first.brokers},
-        peak_rss_mib=peak / 2**20,
+        peak_rss_mib=tree.peak_rss / 2**20,
+        peak_rss_mib_by_program={name: round(rss / 2**20) for name, rss in tree.peak_rss_by_program.items()},
+        log_bytes=loaded.log_bytes,
+        idle_cores=idle,
+        line_megabits=given.case.megabits if run.source != clusters.source else None,
     )
+
+
+def _idle_cores(tree: ProcessTree) -> float:
+    """CPU seconds a second with nothing to copy, after the rush has settled."""
+    time.sleep(IDLE_SETTLE_S)
+    before = tree.sample()
+    time.sleep(IDLE_S)
+    return tree.sample().since(before).cpu_s / IDLE_S

@@ -54,11 +54,11 @@ def properties(run: Run, tuning: Tuning, tasks: int, rest_port: int) -> dict[str
     alias, flow = run.alias, f"{run.alias}->{run.target_alias}"
     settings = {
         "clusters": f"{alias},{run.target_alias}",
-        f"{alias}.bootstrap.servers": run.clusters.source,
-        f"{run.target_alias}.bootstrap.servers": run.clusters.target,
+        f"{alias}.bootstrap.servers": run.source,
+        f"{run.target_alias}.bootstrap.servers": run.target,
         f"{flow}.enabled": "true",
         f"{run.target_alias}->{alias}.enabled": "false",
-        f"{flow}.topics": run.topic,
+        f"{flow}.topics": ",".join(run.topics),
         **{f"{prefix}replication.factor": "1" for prefix in _FACTORS},
     }
     if tuning is Tuning.DEFAULT:

@@ -30,14 +30,14 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
     """The topology of a run; JSON is YAML."""
     return {
         "clusters": {
-            run.alias: {"bootstrap_servers": [run.clusters.source]},
-            run.target_alias: {"bootstrap_servers": [run.clusters.target]},
+            run.alias: {"bootstrap_servers": [run.source]},
+            run.target_alias: {"bootstrap_servers": [run.target]},
         },
         "flows": {
             run.alias: {
                 "source": run.alias,
                 "target": run.target_alias,
-                "topics": [run.topic],
+                "topics": list(run.topics),
                 "replication_factor": 1,
                 "delivery": shape.delivery,
                 "lanes": shape.lanes,

@@ -8,7 +8,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -69,8 +69,8 @@ def _seconds(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _ratio(mine: float, base: float | None) -> str:
-    return f"{mine / base:.2f}" if base else ""
+def _ratio(name: str, base: str, rates: Mapping[str, Spread]) -> str:
+    return f"{rates[name].median / rates[base].median:.2f}" if base in rates else ""
 
 
 COPY_HEAD = (
@@ -78,31 +78,50 @@ COPY_HEAD = (
     "records/s",
     "per CPU-second",
     "x MM2 tuned",
+    "wall",
     "x MM2 exactly once",
+    "wall",
     "CPU s",
     "brokers' CPU s",
     "start s",
     "peak MiB",
+    "task MiB",
+    "idle cores",
+    "line",
     "equal",
 )
 LATENCY_HEAD = ("system", "p50 ms", "p99 ms", "max ms", "CPU cores", "records", "lost")
+
+
+def _task_mib(result: Copied) -> float:
+    """The largest process that copies: a Python worker of Spark, or MirrorMaker 2's JVM."""
+    programs = result.peak_rss_mib_by_program
+    return programs.get("python pyspark.daemon", programs.get("java", 0.0))
+
+
+def _median(values: Sequence[float | None], form: str) -> str:
+    present = [value for value in values if value is not None]
+    return form.format(statistics.median(present)) if present else ""
 
 
 def copy_rows(results: Sequence[Copied]) -> list[tuple[str, ...]]:
     """One row a system, in the order they first ran. All of one case."""
     systems = {result.system: [other for other in results if other.system == result.system] for result in results}
     per_cpu = {name: spread([result.records_per_cpu_s for result in found]) for name, found in systems.items()}
-    bases = [per_cpu[name].median if name in per_cpu else None for name in (BASE, BASE_EXACTLY_ONCE)]
+    per_s = {name: spread([result.records_per_s for result in found]) for name, found in systems.items()}
     return [
         (
             name,
-            spread([result.records_per_s for result in found]).text(_count),
+            per_s[name].text(_count),
             per_cpu[name].text(_count),
-            *(_ratio(per_cpu[name].median, base) for base in bases),
+            *(_ratio(name, base, rates) for base in (BASE, BASE_EXACTLY_ONCE) for rates in (per_cpu, per_s)),
             spread([result.cpu_s for result in found]).text(_seconds),
             spread([sum(result.broker_cpu_s.values()) for result in found]).text(_seconds),
             spread([result.start_s for result in found]).text(_seconds),
             f"{max(result.peak_rss_mib for result in found):.0f}",
+            f"{max(_task_mib(result) for result in found):.0f}",
+            _median([result.idle_cores for result in found], "{:.3f}"),
+            _median([result.line_use for result in found], "{:.0%}"),
             "yes" if all(result.verified for result in found) else "NO",
         )
         for name, found in systems.items()
@@ -133,6 +152,13 @@ class Table:
     rows: list[tuple[str, ...]]
 
 
+def filled(table: Table) -> Table:
+    """Without the columns in which no row says anything."""
+    kept = [number for number in range(len(table.head)) if any(row[number] for row in table.rows)]
+    rows = [tuple(row[number] for number in kept) for row in table.rows]
+    return Table(table.title, tuple(table.head[number] for number in kept), rows)
+
+
 def tables(results: Sequence[Result]) -> list[Table]:
     """One table a case, in the order they ran."""
     found = []
@@ -143,7 +169,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
             found.append(Table(f"{case}: {max(r.records for r in copied):,} records", COPY_HEAD, copy_rows(copied)))
         if delayed:
             found.append(Table(f"{case}: a trickle, read committed at the target", LATENCY_HEAD, latency_rows(delayed)))
-    return found
+    return [filled(table) for table in found]
 
 
 def markdown(results: Sequence[Result]) -> str:

@@ -11,6 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from bench.figures import BenchError
 
 
+def admin_client(bootstrap: str) -> AdminClient:
+    """Silent about topics that come and go, which is what a benchmark makes them do."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+
+
 def topic_id(admin: AdminClient, topic: str) -> str | None:
     """The topic's id, or None when there is no such topic."""
     try:
