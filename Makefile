@@ -26,12 +26,10 @@ soak: install
 	@if [ -f bench/soak.py ]; then $(PYTHON_IN_VENV) -m bench.soak; \
 	else echo "There is no soak test yet: bench/soak.py does not exist." >&2; exit 1; fi
 
-# The mirror job stops first, so that it can commit and leave; without an environment or a CLI there is none to stop.
+# The mirror job stops first, so that it can commit and leave.
 down:
 	@if [ ! -x $(PYTHON_IN_VENV) ]; then echo "nothing is installed, so nothing runs"; exit 0; fi; \
-	if [ -x .venv/bin/reconciler ] && [ -d environments/sandbox ]; then \
-		.venv/bin/reconciler mirror stop environments/sandbox >/dev/null 2>&1 || true; fi; \
-	$(PYTHON_IN_VENV) -m sandbox down
+	$(PYTHON_IN_VENV) -m sandbox.demo_down; $(PYTHON_IN_VENV) -m sandbox down
 
 # Renews the locked packages and the digests of the jars; review the difference. The locks name no package index.
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

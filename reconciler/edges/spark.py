@@ -67,7 +67,7 @@ def state_folder(environment_folder: Path) -> Path:
     ignore = root / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
-    return root / folder.name
+    return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again
 
 
 def spark_submit() -> str:

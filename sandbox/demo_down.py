@@ -1,0 +1,29 @@
+"""``make down``, first half: stops the mirror jobs of ``environments/sandbox`` on this machine, whatever their ports.
+
+They are found by their run folders alone, so that this works without clusters, too. The brokers stop afterwards, so
+that an open transaction can still be committed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from reconciler.edges.spark import SparkRunner, state_folder
+from reconciler.errors import ReconcilerError
+from sandbox.demo_copy import COMMITTED
+
+
+def main() -> int:
+    folder = state_folder(COMMITTED)
+    runner = SparkRunner(folder, {}, lambda _: None)
+    try:
+        for run in sorted(path for path in folder.glob("*") if path.is_dir()):
+            runner.stop(run.name, print)
+    except ReconcilerError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
