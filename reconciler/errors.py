@@ -103,7 +103,7 @@ class StalePlan(ReconcilerError):
         self.moved = moved
 
 
-class LockHeld(ReconcilerError):
+class LockHeld(ReconcilerError):  # noqa: N818 - says what happened
     """Another run holds the environment's lock."""
 
     exit_code = 6

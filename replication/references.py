@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
-class MissingReference(LookupError):
+class MissingReference(LookupError):  # noqa: N818 - says what happened
     """``reference`` is the text between the braces; never the secret."""
 
     def __init__(self, reference: str, why: str) -> None:
