@@ -92,7 +92,7 @@ class Moved:
     after: str
 
 
-class StalePlan(ReconcilerError):
+class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
     """The world moved under a saved plan. ``moved`` says exactly what."""
 
     exit_code = 4
