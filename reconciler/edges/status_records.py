@@ -31,7 +31,6 @@ READ_SECONDS = 30.0
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
 
-_ASKED = errors.read_topic(STATUS_TOPIC)
 _STATES = {
     "starting": JobState.STARTING,
     "running": JobState.RUNNING,
@@ -40,6 +39,13 @@ _STATES = {
     "superseded": JobState.STOPPED,
     "failed": JobState.FAILED,
 }
+_MOVING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
 _ALIVE = (JobState.STARTING, JobState.RUNNING)
 _VALIDATOR = Draft202012Validator(json.loads(resources.files("schemas").joinpath("status.schema.json").read_text()))
 
@@ -107,10 +113,17 @@ class StatusRecords:
     Raises ClusterError, or SecretError for a reference that cannot be resolved.
     """
 
-    def __init__(self, cluster: Cluster, environment: str, principal: Principal = Principal.PLAN) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        environment: str,
+        principal: Principal = Principal.PLAN,
+        topic: str = STATUS_TOPIC,
+    ) -> None:
         self.cluster = cluster
         self.environment = environment
         self.principal = principal
+        self.topic = topic
         self._tail: _Tail | None = None
         self._lock = threading.Lock()
 
@@ -127,7 +140,7 @@ class StatusRecords:
             raise ClusterError(
                 self.cluster.name,
                 "invalid",
-                f"the status record {key} in {self.cluster.name}/{STATUS_TOPIC} cannot be read: {error}",
+                f"the status record {key} in {self.cluster.name}/{self.topic} cannot be read: {error}",
                 "Without it nobody knows what the mirror job runs",
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
@@ -145,7 +158,7 @@ class StatusRecords:
                 try:
                     found[mirror] = mirror_from_record(value, now_ms)
                 except MalformedStatusError as error:
-                    what = f"its status record in {self.cluster.name}/{STATUS_TOPIC} cannot be read: {error}"
+                    what = f"its status record in {self.cluster.name}/{self.topic} cannot be read: {error}"
                     found[mirror] = Unknown(f"mirror {mirror}", what, "Use the version that started the job.")
         return MappingProxyType(found)
 
@@ -156,13 +169,14 @@ class StatusRecords:
     def _let_go(self) -> None:
         if self._tail is not None:
             self._tail.consumer.close()
+            self._tail.connection.close()
             self._tail = None
 
     def _fresh(self, key: str | None) -> Mapping[str, _Newest]:
         """Up to date; complete when ``key`` is None or is not found at the topic's end."""
         try:
             if self._tail is None:
-                self._tail = _open(self.cluster, self.principal)
+                self._tail = _open(self.cluster, self.principal, self.topic)
             if self._tail is None:
                 return {}
             if not self._tail.advance():  # the topic was made anew
@@ -176,14 +190,14 @@ class StatusRecords:
             raise
 
 
-def _open(cluster: Cluster, principal: Principal) -> _Tail | None:
+def _open(cluster: Cluster, principal: Principal, topic: str) -> _Tail | None:
     """None when the topic does not exist."""
     connection = Connection(cluster, principal)
     request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
     connection.first(request, errors.DESCRIBE_CLUSTER)
-    topics = connection.admin.describe_topics(TopicCollection([STATUS_TOPIC]), request_timeout=CONNECT_SECONDS)
+    topics = connection.admin.describe_topics(TopicCollection([topic]), request_timeout=CONNECT_SECONDS)
     connection.settle(topics.values())
-    failed = connection.failure(topics[STATUS_TOPIC], errors.describe_topic(STATUS_TOPIC))
+    failed = connection.failure(topics[topic], errors.describe_topic(topic))
     if failed is not None:
         if failed.kind == "missing":
             return None
@@ -197,15 +211,17 @@ def _open(cluster: Cluster, principal: Principal) -> _Tail | None:
         "fetch.wait.max.ms": 50,
     }
     consumer = Consumer({**settings, "error_cb": lambda _error: None}, logger=DebugLog())
-    partitions = [part.id for part in topics[STATUS_TOPIC].result().partitions]
-    return _Tail(connection, consumer, partitions)
+    partitions = [part.id for part in topics[topic].result().partitions]
+    return _Tail(connection, consumer, topic, partitions)
 
 
 class _Tail:
     """A consumer at the end of the status topic, and the newest record of each key it has seen."""
 
-    def __init__(self, connection: Connection, consumer: Consumer, partitions: list[int]) -> None:
+    def __init__(self, connection: Connection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
         self.connection = connection
+        self.topic = topic
+        self._asked = errors.read_topic(topic)
         self.consumer = consumer
         self.newest: dict[str, _Newest] = {}
         self._next: dict[int, int] = {}
@@ -232,23 +248,29 @@ class _Tail:
         self._unread = {}
 
     def _bounds(self, partition: int) -> tuple[int, int]:
-        try:
-            low, high = self.consumer.get_watermark_offsets(TopicPartition(STATUS_TOPIC, partition), CONNECT_SECONDS)
-        except KafkaException as error:
-            raise self.connection.error(error.args[0], _ASKED) from None
-        return low, high
+        """First offset and end. A partition that was just made or moved has no leader for a moment."""
+        until = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                found = self.consumer.get_watermark_offsets(TopicPartition(self.topic, partition), CONNECT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise self.connection.error(error.args[0], self._asked) from None
+                time.sleep(0.1)
+            else:
+                return int(found[0]), int(found[1])
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Every record from start to end (not included) of each partition."""
         if not ranges:
             return
         until = time.monotonic() + READ_SECONDS
-        self.consumer.assign([TopicPartition(STATUS_TOPIC, p, start) for p, (start, _) in ranges.items()])
+        self.consumer.assign([TopicPartition(self.topic, p, start) for p, (start, _) in ranges.items()])
         waiting = dict(ranges)
         while waiting:
             if time.monotonic() > until:
                 raise errors.unreachable(
-                    self.connection.speaker, (f"{STATUS_TOPIC} could not be read in {READ_SECONDS:.0f} s",)
+                    self.connection.speaker, (f"{self.topic} could not be read in {READ_SECONDS:.0f} s",)
                 )
             for message in self.consumer.consume(500, timeout=0.2):
                 if self._at(message) >= waiting.get(message.partition(), (0, 0))[1]:
@@ -267,5 +289,5 @@ class _Tail:
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
         if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
-            raise self.connection.error(error, _ASKED)
+            raise self.connection.error(error, self._asked)
         return -1  # the client goes on by itself; no permission on the group is needed

@@ -12,6 +12,8 @@ from sandbox.handles import ClusterHandle
 from tests.conformance.subjects import BrokerStranger, FakeStranger, Subject
 from tests.fakes import FakeCluster
 
+CreateTopic = Callable[..., str]
+
 
 def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: str) -> Cluster:
     """The noun for a running cluster; ``settings`` with ``_`` for ``.`` lie over the principal's."""
@@ -21,7 +23,7 @@ def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: st
 
 
 @pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
-def subject(request: pytest.FixtureRequest, unique: str, create_topic: Callable[..., str]) -> Iterator[Subject]:
+def subject(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic) -> Iterator[Subject]:
     if request.param == "fake":
         fake = FakeCluster("east")
         yield Subject(fake, FakeStranger(fake), len(fake.brokers), unique)

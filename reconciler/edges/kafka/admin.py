@@ -40,7 +40,8 @@ class KafkaCluster:
 
     def close(self) -> None:
         """Lets the connection go; the next request opens a new one."""
-        self._connection = None
+        if self._connection is not None:
+            self._connection.close()
 
     def __enter__(self) -> KafkaCluster:
         return self
@@ -51,6 +52,6 @@ class KafkaCluster:
         self.close()
 
     def _connected(self) -> Connection:
-        if self._connection is None:
+        if self._connection is None or self._connection.closed:
             self._connection = Connection(self.cluster, self.principal)
         return self._connection

@@ -5,6 +5,7 @@ Secrets are resolved here, at the moment of connecting, and are cut out of every
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ CONNECT_SECONDS = 10.0
 REFUSED_SECONDS = 4.0
 """Every address refused for this long means: nothing listens. A broker that restarts is back sooner."""
 REQUEST_SECONDS = 30.0
+LOOK_AROUND_SECONDS = 1.5
 
 _log = logging.getLogger("reconciler.kafka")
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
@@ -77,67 +79,122 @@ def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str
     return tuple(sorted(found, key=len, reverse=True))
 
 
+class Heard:
+    """What the client tells about its connections while nobody asks. Holds no client: see Connection.close."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.secrets = secrets
+        self.reasons: dict[str, None] = {}
+        self.authentication: str | None = None
+        self.refused_since: float | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        words = _AFTER.sub("", self.clean(error.str()))
+        if error.code() in _AUTHENTICATION_CODES:
+            self.authentication = words
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.refused_since = self.refused_since or time.monotonic()
+        else:
+            self.reasons[words] = None
+
+    def clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def forget(self) -> None:
+        self.reasons.clear()
+        self.refused_since = None
+
+    def refused(self) -> bool:
+        return self.refused_since is not None and time.monotonic() - self.refused_since > REFUSED_SECONDS
+
+    def latest(self) -> tuple[str, ...]:
+        return tuple(self.reasons)[-4:]
+
+
 class Connection:
     """An AdminClient that waits with a bound and tells why nothing came. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, principal: Principal) -> None:
         self.speaker = speaker_of(cluster, principal)
         settings = client_settings(cluster, principal)
-        self._secrets = secrets_in(cluster.client_for(principal), settings)
-        self._reasons: dict[str, None] = {}
-        self._authentication: str | None = None
-        self._refused_since: float | None = None
+        self.heard = Heard(secrets_in(cluster.client_for(principal), settings))
+        self._looked = 0.0
+        self._admin: AdminClient | None = None
         try:
-            self.admin = AdminClient({**settings, "error_cb": self._heard}, logger=DebugLog())
+            self._admin = AdminClient({**settings, "error_cb": self.heard}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
             raise bad_settings(self.speaker, self.clean(_words(error))) from None
 
-    def clean(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+    @property
+    def admin(self) -> AdminClient:
+        """Callers keep no reference to it."""
+        if self._admin is None:
+            raise unreachable(self.speaker, self.heard.latest())
+        return self._admin
 
-    def _heard(self, error: KafkaError) -> None:
-        words = _AFTER.sub("", self.clean(error.str()))
-        if error.code() in _AUTHENTICATION_CODES:
-            self._authentication = words
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._refused_since = self._refused_since or time.monotonic()
-        else:
-            self._reasons[words] = None
+    @property
+    def closed(self) -> bool:
+        return self._admin is None
+
+    def close(self) -> None:
+        """Destroys the client here and now, if no caller keeps it.
+
+        librdkafka aborts the process when a client is destroyed on its own background thread. That could happen when
+        a client with an open request were left to the garbage collector, so who gives up waiting closes.
+        """
+        self._admin = None
+
+    def clean(self, text: str) -> str:
+        return self.heard.clean(text)
 
     def first(self, future: Future[Any], asked: Asked) -> Any:
         """The answer to the first request of a connection, or the reason why no broker can be spoken to.
 
         Takes at most CONNECT_SECONDS; less when authentication fails or every address refuses.
         """
-        until = time.monotonic() + CONNECT_SECONDS
+        until = self._begin() + CONNECT_SECONDS
         while not future.done() and time.monotonic() < until:
             wait((future,), timeout=0.05)
-            self.admin.poll(0)
-            if self._authentication is not None:
-                raise authentication(self.speaker, self._authentication)
-            if self._refused_since is not None and time.monotonic() - self._refused_since > REFUSED_SECONDS:
+            self._listen(future)
+            if self.heard.authentication is not None:
+                self.close()
+                raise authentication(self.speaker, self.heard.authentication)
+            if self.heard.refused():
                 break
-        if future.done() and future.exception() is None:
-            self._refused_since = None
-            self._reasons.clear()
+        error = kafka_error_of(future) if future.done() else None
+        if future.done() and error is None:
+            self.heard.forget()
             return future.result()
-        reasons = tuple(self._reasons)[-4:]
-        error = _kafka_error(future.exception()) if future.done() else None
+        self.close()
         if error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            raise unreachable(self.speaker, reasons or ((error.str(),) if error else ()))
+            raise unreachable(self.speaker, self.heard.latest() or ((error.str(),) if error else ()))
         raise self.error(error, asked)
 
     def settle(self, futures: Iterable[Future[Any]], seconds: float = REQUEST_SECONDS + 5) -> None:
         """Waits until all futures are done. Raises ClusterError when the client itself does not keep its bound."""
         pending: Sequence[Future[Any]] = tuple(futures)
-        until = time.monotonic() + seconds
+        until = self._begin() + seconds
         while pending:
             pending = tuple(wait(pending, timeout=0.2).not_done)
-            self.admin.poll(0)
+            self._listen(*pending)
             if pending and time.monotonic() > until:
-                raise unreachable(self.speaker, (*tuple(self._reasons)[-4:], f"no answer within {seconds:.0f} s"))
+                self.close()
+                raise unreachable(self.speaker, (*self.heard.latest(), f"no answer within {seconds:.0f} s"))
+
+    def _begin(self) -> float:
+        self._looked = time.monotonic()
+        return self._looked
+
+    def _listen(self, *pending: Future[Any]) -> None:
+        """Hears errors. The client sends admin requests to one broker until it learns of another: make it ask."""
+        self.admin.poll(0)
+        silent = not all(future.done() for future in pending)
+        if silent and time.monotonic() - self._looked > LOOK_AROUND_SECONDS:
+            with contextlib.suppress(KafkaException):
+                self.admin.list_topics(timeout=LOOK_AROUND_SECONDS)
+            self._looked = time.monotonic()
 
     def error(self, error: KafkaError, asked: Asked) -> ClusterError:
         return translate(self.speaker, error, asked, self.clean(error.str()))

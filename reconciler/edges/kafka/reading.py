@@ -51,8 +51,7 @@ def read_cluster(
 
     ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
     """
-    admin = connection.admin
-    request = admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+    request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
     described = connection.first(request, errors.DESCRIBE_CLUSTER)
     name = connection.speaker.cluster
     names = _all_names(connection) if topics is None else sorted(set(topics))

@@ -60,19 +60,19 @@ def send(connection: Connection, batch: Sequence[Item], validate_only: bool) -> 
 
 
 def _futures(connection: Connection, changes: Sequence[TopicChange], validate_only: bool) -> Mapping[str, Future[Any]]:
-    admin = connection.admin
     limits = {"request_timeout": REQUEST_SECONDS, "validate_only": validate_only}
     creates = [change for change in changes if isinstance(change, CreateTopic)]
     grows = [change for change in changes if isinstance(change, AddPartitions)]
     alters = [change for change in changes if isinstance(change, AlterConfigs)]
     if creates:
         topics = [_new_topic(change) for change in creates]
-        return dict(admin.create_topics(topics, operation_timeout=OPERATION_SECONDS, **limits))
+        return dict(connection.admin.create_topics(topics, operation_timeout=OPERATION_SECONDS, **limits))
     if grows:
         parts = [NewPartitions(change.ref.name, change.after) for change in grows]
-        return dict(admin.create_partitions(parts, operation_timeout=OPERATION_SECONDS, **limits))
+        return dict(connection.admin.create_partitions(parts, operation_timeout=OPERATION_SECONDS, **limits))
     resources = [_altered(change) for change in alters]
-    return {resource.name: future for resource, future in admin.incremental_alter_configs(resources, **limits).items()}
+    asked_for = connection.admin.incremental_alter_configs(resources, **limits)
+    return {resource.name: future for resource, future in asked_for.items()}
 
 
 def _new_topic(change: CreateTopic) -> NewTopic:

@@ -22,7 +22,7 @@ Failures = dict[str, str]
 def await_agreement(connection: Connection, items: Sequence[Item], existed: frozenset[str]) -> Failures:
     """Brokers follow the controller's log in one order, so the last item is watched first, which is cheap.
 
-    Configs are asked of each broker in turn; metadata comes from any, so it is read as often as there are brokers.
+    Configs are asked of each broker in turn, which also shows that it knows the topic; partitions come from one broker.
     Items of ``existed`` were there before and will not change by waiting.
     """
     if not items:

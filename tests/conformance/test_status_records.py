@@ -1,0 +1,188 @@
+"""Reading status records from a real topic: newest of each key, long topics, new records, topics that come and go."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+
+from reconciler.edges import status_records
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.status_records import StatusRecords
+from reconciler.errors import ClusterError, Unknown
+from reconciler.live import JobState, LiveMirror
+from replication.names import status_key
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.conformance.conftest import CreateTopic, real_cluster
+from tests.conformance.subjects import BrokerStranger
+from tests.unit.test_status_record import NOW, record
+
+
+class Job:
+    """Writes status records as a mirror job does."""
+
+    def __init__(self, topic: StatusTopic, environment: str = "test") -> None:
+        self.topic = topic
+        self.environment = environment
+        self.producer = Producer({**topic.cluster.client(), "linger.ms": 5})
+
+    def tell(self, mirror: str, **fields: object) -> None:
+        self.tell_raw(mirror, record(mirror=mirror, environment=self.environment, **fields))
+
+    def tell_raw(self, mirror: str, value: bytes | None) -> None:
+        self.producer.produce(self.topic.name, value, status_key(self.environment, mirror), on_delivery=_fail)
+        self.producer.poll(0)
+
+    def flush(self) -> None:
+        assert self.producer.flush(30) == 0
+
+
+@dataclass(frozen=True)
+class StatusTopic:
+    name: str
+    cluster: ClusterHandle
+    stranger: BrokerStranger
+
+    def make(self) -> None:
+        self.stranger.make(self.name, 3, cleanup_policy="compact")
+
+    def delete(self) -> None:
+        if self.name in self.stranger.admin.read([self.name]).topics:
+            self.stranger.delete(self.name)
+
+
+def _fail(error: object, _message: object) -> None:
+    assert error is None, error
+
+
+@pytest.fixture
+def west(plain: Sandbox) -> ClusterHandle:
+    return plain.clusters["west"]
+
+
+@pytest.fixture
+def topic(west: ClusterHandle, unique: str, create_topic: CreateTopic) -> Iterator[StatusTopic]:
+    """A status topic of this test alone, new and empty, with three partitions."""
+    stranger = BrokerStranger(west, create_topic, KafkaCluster(real_cluster(west)))
+    found = StatusTopic(f"__status-{unique}", west, stranger)
+    found.make()
+    yield found
+    found.delete()
+
+
+@pytest.fixture
+def records(topic: StatusTopic) -> Iterator[StatusRecords]:
+    reader = StatusRecords(real_cluster(topic.cluster), "test", topic=topic.name)
+    yield reader
+    reader.close()
+
+
+def known(found: LiveMirror | None) -> LiveMirror:
+    assert found is not None
+    return found
+
+
+def test_without_the_topic_or_a_record_there_is_nothing(topic: StatusTopic, records: StatusRecords) -> None:
+    assert records.read("west", NOW) is None
+    assert dict(records.read_all(NOW)) == {}
+    topic.delete()
+    records.close()
+    assert records.read("west", NOW) is None
+    assert dict(records.read_all(NOW)) == {}
+
+
+def test_the_newest_record_of_each_mirror_counts(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    for number in range(20):
+        job.tell("west", application_id=f"local-{number}")
+        job.tell("gone-from-git", state="stopped", application_id=f"other-{number}")
+    Job(topic, "another").tell("west", application_id="not-ours")
+    job.flush()
+    assert known(records.read("west", NOW)).application_id == "local-19"
+    assert known(records.read("west", NOW + 10_000_000)).state is JobState.STALE
+    found = records.read_all(NOW)
+    assert set(found) == {"west", "gone-from-git"}
+    assert found["gone-from-git"].state is JobState.STOPPED  # type: ignore[union-attr]
+
+
+def test_a_reader_that_stays_open_sees_what_is_new(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    assert records.read("west", NOW) is None
+    for number in range(5):
+        job.tell("west", application_id=f"local-{number}")
+        job.flush()
+        assert known(records.read("west", NOW)).application_id == f"local-{number}"
+    job.tell_raw("west", None)
+    job.flush()
+    assert records.read("west", NOW) is None
+
+
+def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    job.tell("quiet", application_id="once")
+    for number in range(4 * 3 * status_records.TAIL_RECORDS):
+        job.tell(f"busy-{number % 12}", application_id=f"local-{number}")
+    job.flush()
+    began = time.monotonic()
+    assert known(records.read("busy-3", NOW)).application_id.startswith("local-")  # type: ignore[union-attr]
+    tail = time.monotonic() - began
+    assert known(records.read("quiet", NOW)).application_id == "once"
+    assert set(records.read_all(NOW)) == {"quiet", *(f"busy-{number}" for number in range(12))}
+    last = 4 * 3 * status_records.TAIL_RECORDS - 1
+    assert known(records.read(f"busy-{last % 12}", NOW)).application_id == f"local-{last}"
+    assert tail < 5
+
+
+def test_a_status_topic_made_anew_is_read_from_its_start(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    for number in range(30):
+        job.tell("west", application_id=f"old-{number}")
+    job.flush()
+    assert known(records.read("west", NOW)).application_id == "old-29"
+    topic.delete()
+    topic.make()
+    fresh = Job(topic)
+    fresh.tell("west", application_id="new")
+    fresh.flush()
+    assert known(records.read("west", NOW)).application_id == "new"
+
+
+def test_a_malformed_record_is_an_error_and_others_are_read(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    job.tell_raw("broken", json.dumps({"format_version": 99}).encode())
+    job.tell("west")
+    job.flush()
+    with pytest.raises(ClusterError, match="test/broken") as caught:
+        records.read("broken", NOW)
+    assert caught.value.kind == "invalid"
+    assert known(records.read("west", NOW)).state is JobState.RUNNING
+    found = records.read_all(NOW)
+    assert isinstance(found["broken"], Unknown)
+    assert isinstance(found["west"], LiveMirror)
+
+
+def test_a_silent_cluster_is_told_in_time_and_the_reader_recovers(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    job.tell("west")
+    job.flush()
+    assert known(records.read("west", NOW)).name == "west"
+    topic.cluster.freeze()
+    time.sleep(0.3)  # a broker of many threads does not stop in one moment
+    try:
+        began = time.monotonic()
+        with pytest.raises(ClusterError) as caught:
+            records.read("west", NOW)
+        assert time.monotonic() - began < 15
+        assert caught.value.kind == "unreachable"
+        began = time.monotonic()
+        with pytest.raises(ClusterError) as caught:
+            KafkaCluster(real_cluster(topic.cluster)).read()
+        assert time.monotonic() - began < 12
+        assert caught.value.kind == "unreachable"
+    finally:
+        topic.cluster.thaw()
+    assert known(records.read("west", NOW)).name == "west"

@@ -1,0 +1,168 @@
+"""Every error of the client becomes one a person can act on, and no secret is in it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.edges.kafka import KafkaCluster, errors
+from reconciler.edges.kafka.connection import Connection, client_settings, secrets_in, speaker_of
+from reconciler.errors import ClusterError, SecretError
+from reconciler.topology import Cluster, Principal
+
+SPEAKER = errors.Speaker("east", ("east.example:9092",), "apply", "User:apply")
+CREATE = errors.create_topic("orders")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "hint"),
+    [
+        (KafkaError._TRANSPORT, "unreachable", "east.example:9092"),
+        (KafkaError._TIMED_OUT, "unreachable", "bootstrap_servers"),
+        (KafkaError._RESOLVE, "unreachable", "bootstrap_servers"),
+        (KafkaError._AUTHENTICATION, "authentication", "principals.apply"),
+        (KafkaError._SSL, "authentication", "ssl."),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "authentication", "sasl."),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied", "--operation Create --topic orders"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "denied", "--allow-principal 'User:apply'"),
+        (KafkaError.THROTTLING_QUOTA_EXCEEDED, "quota", "controller_mutation_rate"),
+        (KafkaError.TOPIC_ALREADY_EXISTS, "exists", "orders"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "missing", "plan again"),
+        (KafkaError.POLICY_VIOLATION, "invalid", "policy"),
+        (KafkaError.INVALID_CONFIG, "invalid", "configs"),
+        (KafkaError.INVALID_PARTITIONS, "invalid", "only grow"),
+        (KafkaError.INVALID_REPLICATION_FACTOR, "invalid", "number of brokers"),
+        (KafkaError.TOPIC_EXCEPTION, "invalid", "249"),
+        (KafkaError.UNSUPPORTED_VERSION, "other", "Kafka 2.3"),
+        (KafkaError.UNKNOWN, "other", "broker's log"),
+    ],
+)
+def test_each_code_has_a_kind_and_says_what_to_do(code: int, kind: str, hint: str) -> None:
+    error = errors.translate(SPEAKER, KafkaError(code, "what the broker said"), CREATE)
+    assert error.kind == kind
+    assert error.cluster == "east"
+    assert "east" in error.what
+    assert hint in str(error)
+    assert error.todo
+
+
+@given(st.integers(min_value=-200, max_value=140))
+def test_no_code_is_without_kind_and_advice(code: int) -> None:
+    error = errors.translate(SPEAKER, KafkaError(code, "words"), CREATE)
+    assert error.kind in ClusterError.KINDS
+    assert error.todo
+
+
+@pytest.mark.parametrize("code", [KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG])
+def test_the_brokers_own_words_are_kept(code: int) -> None:
+    error = errors.translate(SPEAKER, KafkaError(code, "retention.ms above 7 days needs a ticket"), CREATE)
+    assert "retention.ms above 7 days needs a ticket" in error.what
+
+
+def test_the_acl_names_the_user_unless_that_is_a_secret() -> None:
+    plain = Cluster("east", ("h:1",), principals={Principal.PLAN: {"sasl.username": "ci"}})
+    hidden = Cluster("east", ("h:1",), client={"sasl.username": "${env:KAFKA_USER}"})
+    assert speaker_of(plain, Principal.PLAN).kafka_principal == "User:ci"
+    assert speaker_of(hidden, Principal.PLAN).kafka_principal == "User:<principal plan>"
+
+
+def test_settings_of_the_principal_lie_over_those_of_the_cluster() -> None:
+    cluster = Cluster(
+        "east", ("a:1", "b:2"), client={"client.id": "mine"}, principals={Principal.APPLY: {"client.id": "x"}}
+    )
+    assert client_settings(cluster, Principal.PLAN)["client.id"] == "mine"
+    assert client_settings(cluster, Principal.APPLY)["client.id"] == "x"
+    assert client_settings(cluster, Principal.PLAN)["bootstrap.servers"] == "a:1,b:2"
+
+
+@pytest.mark.parametrize("reference", ["${env:NO_SUCH_VARIABLE}", "${file:no/such/file}"])
+def test_a_missing_secret_names_cluster_setting_and_reference(reference: str) -> None:
+    cluster = Cluster("east", ("h:1",), client={"sasl.password": f"prefix-{reference}"})
+    with pytest.raises(SecretError) as caught:
+        KafkaCluster(cluster).read()
+    assert all(word in str(caught.value) for word in ("east", "sasl.password", reference))
+    assert "prefix-" not in str(caught.value)
+
+
+def test_secrets_are_cut_out_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_PROTOCOL", "hunter2")
+    cluster = Cluster("east", ("h:1",), client={"security.protocol": "${env:TEST_PROTOCOL}"})
+    with pytest.raises(ClusterError) as caught:
+        KafkaCluster(cluster).read()
+    assert caught.value.kind == "invalid"
+    assert "hunter2" not in str(caught.value)
+    assert "security.protocol" in str(caught.value)
+
+
+def test_a_value_is_secret_by_its_origin_or_by_its_key() -> None:
+    raw = {"sasl.username": "${env:U}", "sasl.password": "typed", "ssl.key.pem": "KEY", "client.id": "open"}
+    resolved = {**raw, "sasl.username": "someone"}
+    assert set(secrets_in(raw, resolved)) == {"someone", "typed", "KEY"}
+
+
+def test_an_unknown_setting_is_told_before_connecting() -> None:
+    with pytest.raises(ClusterError, match=r"no\.such\.setting") as caught:
+        KafkaCluster(Cluster("east", ("h:1",), client={"no.such.setting": "1"})).read()
+    assert caught.value.kind == "invalid"
+
+
+def test_a_python_callback_cannot_be_set_from_yaml() -> None:
+    with pytest.raises(ClusterError) as caught:
+        KafkaCluster(Cluster("east", ("h:1",), client={"oauth_cb": "os.system"})).read()
+    assert caught.value.kind == "invalid"
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Taken, so that nobody else listens on it either."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_nothing_listening_is_told_within_ten_seconds_without_noise(
+    silent_port: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{silent_port}"
+    began = time.monotonic()
+    with caplog.at_level(logging.INFO), pytest.raises(ClusterError) as caught:
+        KafkaCluster(Cluster("east", (address,))).read()
+    assert time.monotonic() - began < 10.5
+    assert caught.value.kind == "unreachable"
+    assert address in caught.value.what
+    assert "refused" in caught.value.why
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []
+
+
+def test_a_client_that_was_given_up_is_destroyed_at_once(silent_port: int) -> None:
+    """Left to the garbage collector it may be destroyed on its own thread, for which librdkafka aborts the process."""
+    before = sum(isinstance(found, AdminClient) for found in gc.get_objects())
+    reader = KafkaCluster(Cluster("east", (f"127.0.0.1:{silent_port}",)))
+    with pytest.raises(ClusterError):
+        reader.read()
+    assert sum(isinstance(found, AdminClient) for found in gc.get_objects()) == before
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ClusterError) as caught:
+        KafkaCluster(Cluster("east", ("no-such-host.invalid:9092",))).read()
+    assert caught.value.kind == "unreachable"
+    assert "no-such-host.invalid:9092" in str(caught.value)
+
+
+def test_every_message_of_a_connection_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_PASSWORD", "hunter2")
+    connection = Connection(Cluster("east", ("h:1",), client={"sasl.password": "${env:TEST_PASSWORD}"}), Principal.PLAN)
+    for code in itertools.chain(range(-200, -100), range(130)):
+        assert "hunter2" not in str(connection.error(KafkaError(code, "said hunter2 aloud"), CREATE))

@@ -1,0 +1,121 @@
+"""A status record as a LiveMirror: every field, staleness by its own clock, and words for what is malformed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.edges.status_records import MalformedStatusError, mirror_from_record
+from reconciler.live import FlowStatus, JobState, LiveMirror
+
+NOW = 1_800_000_000_000
+FLOW = {
+    "fingerprint": "f" * 16,
+    "state": "degraded",
+    "lanes": 2,
+    "topics": 3,
+    "partitions": 24,
+    "records_total": 1000,
+    "records_per_second": 10.5,
+    "bytes_per_second": 2048.0,
+    "records_lag": 7,
+    "seconds_lag": 0.5,
+    "conditions": [{"code": "target_topic_missing", "text": "t", "todo": "d", "since_ms": NOW, "stops": True}],
+}
+
+
+def record(**fields: Any) -> bytes:
+    base = {
+        "format_version": 1,
+        "environment": "test",
+        "mirror": "west",
+        "state": "running",
+        "application_id": "local-1",
+        "fingerprint": "a" * 16,
+        "started_at_ms": NOW - 60_000,
+        "updated_at_ms": NOW,
+        "status_interval_ms": 2_000,
+        "host": "driver.example",
+        "pid": 4711,
+        "flows": {"east-to-west": FLOW},
+    }
+    return json.dumps(base | fields).encode()
+
+
+def test_every_field_arrives() -> None:
+    mirror = mirror_from_record(record(), NOW)
+    expected = FlowStatus(
+        "east-to-west",
+        "f" * 16,
+        "degraded",
+        3,
+        24,
+        1000,
+        10.5,
+        2048.0,
+        7,
+        0.5,
+        tuple(FLOW["conditions"]),  # type: ignore[arg-type]
+    )
+    assert dict(mirror.flows) == {"east-to-west": expected}
+    assert mirror == LiveMirror(
+        "west", JobState.RUNNING, "local-1", "a" * 16, NOW - 60_000, NOW, 4711, "host driver.example", mirror.flows
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ("starting", JobState.STARTING),
+        ("running", JobState.RUNNING),
+        ("stopping", JobState.RUNNING),
+        ("stopped", JobState.STOPPED),
+        ("superseded", JobState.STOPPED),
+        ("failed", JobState.FAILED),
+    ],
+)
+def test_states(told: str, state: JobState) -> None:
+    assert mirror_from_record(record(state=told), NOW).state is state
+
+
+@pytest.mark.parametrize(
+    ("told", "interval_ms", "silent_ms", "state"),
+    [
+        ("running", 2_000, 30_000, JobState.RUNNING),
+        ("running", 2_000, 30_001, JobState.STALE),
+        ("starting", 2_000, 30_001, JobState.STALE),
+        ("stopping", 2_000, 30_001, JobState.STALE),
+        ("running", 60_000, 600_000, JobState.RUNNING),
+        ("running", 60_000, 600_001, JobState.STALE),
+        ("running", 100, -5_000, JobState.RUNNING),
+        ("stopped", 2_000, 10_000_000, JobState.STOPPED),
+        ("failed", 2_000, 10_000_000, JobState.FAILED),
+    ],
+)
+def test_a_job_that_is_silent_too_long_is_stale(told: str, interval_ms: int, silent_ms: int, state: JobState) -> None:
+    value = record(state=told, status_interval_ms=interval_ms, updated_at_ms=NOW - silent_ms)
+    assert mirror_from_record(value, NOW).state is state
+
+
+def test_lag_that_is_not_known_stays_unknown() -> None:
+    flow = FLOW | {"records_lag": None, "seconds_lag": None}
+    status = mirror_from_record(record(flows={"f": flow}), NOW).flows["f"]
+    assert (status.records_lag, status.seconds_lag) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (b"not json", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[]", "object"),
+        (record(format_version=2), "format_version"),
+        (record(state="dancing"), "dancing"),
+        (record(flows={"f": {}}), "flows"),
+    ],
+)
+def test_what_is_malformed_is_named(value: bytes, hint: str) -> None:
+    with pytest.raises(MalformedStatusError, match=hint):
+        mirror_from_record(value, NOW)
