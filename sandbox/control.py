@@ -42,7 +42,7 @@ def format_storage(java: str, classpath: str, cluster_id: str, folders: Sequence
     if not fresh:
         return
     command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
-    command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"]
+    command += ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c"]
     first, *others = fresh
     done = subprocess.run(
         [*command, str(first / "server.properties")], capture_output=True, text=True, check=False, timeout=120
