@@ -58,6 +58,29 @@ def test_partitions_grow_and_the_plan_warns_about_keys() -> None:
     assert planned.changes[0].reversibility.startswith("irreversible")
 
 
+def test_growth_by_one_is_growth() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 3)
+    assert ids(seen.plan(topology(topic("orders", partitions=4)))) == ["partitions:east/orders"]
+
+
+def test_a_default_count_says_nothing_about_an_existing_topic() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 3)
+    planned = seen.plan(topology(cluster("east", defaults=TopicDefaults(7)), topic("orders"), flow("east", "west")))
+    made = changed(planned, CreateTopic)["west/east.orders"]
+    assert (made.partitions, planned.refused) == (3, ())
+
+
+def test_throttles_of_a_running_reassignment_survive_config_sync() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 1)
+    seen.clusters["west"].put("east.orders", 1, follower_replication_throttled_replicas="0:1")
+    planned = seen.plan(topology(flow("east", "west", "orders", configs=ConfigSync(exclude=()))))
+    assert altered(planned, "west/east.orders") == {}
+    assert rules(planned.ignored) == {"throttle"}
+
+
 def test_a_shrink_is_refused_with_both_values_and_the_alternative() -> None:
     seen = world()
     seen.clusters["east"].put("orders", 6)
