@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.applying import Silent, apply
+from reconciler.changes import AlterConfigs, ConfigChange
 from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
 from reconciler.live import LiveCluster, LiveState
@@ -91,3 +92,12 @@ def codes(planned: Plan) -> set[str]:
 
 def rules(found: Iterable[Any]) -> set[str]:
     return {one.rule for one in found}
+
+
+def changed(planned: Plan, kind: type[Any]) -> dict[str, Any]:
+    return {str(one.change.ref): one.change for one in planned.changes if isinstance(one.change, kind)}  # type: ignore[union-attr]
+
+
+def altered(planned: Plan, ref: str) -> dict[str, ConfigChange]:
+    found = changed(planned, AlterConfigs)
+    return {one.key: one for one in found[ref].configs} if ref in found else {}
