@@ -14,7 +14,7 @@ from typing import Protocol
 # The order is the order of preference in examples: letters first
 ALPHABET = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_."
 MAX_NAME = 249
-MAX_STATES = 50_000
+MAX_STATES = 20_000
 
 State = Hashable
 
@@ -40,6 +40,18 @@ class Language(Protocol):
 
 class UndecidedError(Exception):
     """The product of the automata is too large to walk."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """How many states may still be walked; one for several questions that are one search."""
+
+    left: int = MAX_STATES
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise UndecidedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +249,14 @@ def shortest(language: Language, max_length: int = MAX_NAME) -> str | None:
     return next(names(language, max_length), None)
 
 
-def names(language: Language, max_length: int = MAX_NAME) -> Iterator[str]:
+def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None = None) -> Iterator[str]:
     """Names of the language, shortest first, one for each state the automaton can end in. Raises UndecidedError."""
+    effort = effort or Effort()
     chars = _representatives(language.distinguishes() | {frozenset(".")})
     start = language.start()
     if language.dead(start):
         return
-    seen: set[State] = {start}
+    seen: set[State] = set()  # not the start: a name may lead back to it
     layer: list[tuple[str, State]] = [("", start)]
     for _ in range(max_length):
         following: list[tuple[str, State]] = []
@@ -257,8 +270,7 @@ def names(language: Language, max_length: int = MAX_NAME) -> Iterator[str]:
                     continue
                 if not special:
                     seen.add(after)
-                    if len(seen) > MAX_STATES:
-                        raise UndecidedError
+                    effort.spend()
                 if language.dead(after):
                     continue
                 if not special and language.accepts(after):

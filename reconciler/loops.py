@@ -5,8 +5,8 @@ before t, so every rule along a path (patterns, exclusions, internal topics, the
 a loop exists exactly when all of them have a name in common. Custom policies are simulated with sample names.
 
 Where all flows between clusters that reach each other have default naming with one separator, a name carries its whole
-path and the policy's cycle rule refuses every return: nothing has to be searched. This needs aliases without the
-separator in them.
+path and the policy's cycle rule refuses every return: nothing has to be searched. This needs aliases that can be read
+back out of a name: none may hold the separator.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from reconciler.languages import MAX_NAME, After, AllOf, Language, UndecidedError, names
+from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
 from reconciler.travels import Travel
 
-MAX_TESTS = 5_000
+MAX_STATES = 30_000  # for all questions between clusters that reach each other
+MAX_WALKS = 50_000
 SAMPLES = 200
 
 
@@ -69,7 +70,8 @@ class _Search:
 
     topics: Mapping[str, Sequence[str]]
     found: list[Loop] = field(default_factory=list)
-    tests: int = 0
+    effort: Effort = field(default_factory=lambda: Effort(MAX_STATES))
+    walks: int = 0
     gave_up: bool = False
 
     def known(self, flows: Iterable[str]) -> bool:
@@ -129,7 +131,8 @@ def _proved_by_names(region: Sequence[Travel]) -> bool:
     if len(separators) > 1 or any(travel.flow.naming.policy != "default" for travel in region):
         return False
     separator = separators.pop()
-    return not any(separator in travel.flow.source for travel in region)
+    aliases = {travel.flow.source for travel in region}
+    return all((alias + separator).index(separator) == len(alias) for alias in aliases)
 
 
 def _follow(search: _Search, region: Sequence[Travel], start: str) -> None:
@@ -159,34 +162,24 @@ def _follow(search: _Search, region: Sequence[Travel], start: str) -> None:
 
 
 def _possible(search: _Search, path: tuple[_Step, ...]) -> bool:
-    """Can any name come so far? An undecided question is a yes."""
-    search.tests += 1
-    if search.tests > MAX_TESTS:
-        search.gave_up = True
-        return False
-    try:
-        return next(_candidates(path), None) is not None
-    except UndecidedError:
-        return True
+    """Can any name come so far?"""
+    return bool(_candidates(search, path, 1))
 
 
-def _candidates(path: tuple[_Step, ...]) -> Iterator[str]:
+def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[str]:
+    """First names that pass all rules of the path, as far as is known."""
     longest = max(len(step.prefix) for step in path)
-    return names(AllOf(path[-1].rules), MAX_NAME - longest)
+    try:
+        return list(islice(names(AllOf(path[-1].rules), MAX_NAME - longest, search.effort), count))
+    except UndecidedError:
+        search.gave_up = True
+        return []
 
 
 def _close(search: _Search, path: tuple[_Step, ...]) -> None:
-    search.tests += 1
-    if search.tests > MAX_TESTS:
-        search.gave_up = True
-        return
     travels = [step.travel for step in path]
     doubtful = tuple(text for travel in travels for text in travel.inexact)
-    try:
-        candidates = list(islice(_candidates(path), SAMPLES if doubtful else 1))
-    except UndecidedError:
-        search.gave_up = True
-        return
+    candidates = _candidates(search, path, SAMPLES if doubtful else 1)
     if not candidates:
         return
     declared = search.topics.get(travels[0].flow.source, ())
@@ -239,8 +232,8 @@ def _simulate(search: _Search, region: Sequence[Travel], start: str) -> None:
             if travel.flow.source != here or (target in visited and not back) or travel.selector.why_not(name):
                 continue
             way = (*path, travel)
-            search.tests += 1
-            if search.tests > MAX_TESTS * 10:
+            search.walks += 1
+            if search.walks > MAX_WALKS:
                 search.gave_up = True
                 return
             if not back:

@@ -16,9 +16,8 @@ OTHER = "\0"  # stands for a beginning that no longer matters; no topic name hol
 class Hops:
     """Names that the default policy's cycle rule refuses: ``head sep head sep ...`` with a head among ``aliases``.
 
-    A head is not empty and ends at the first separator, as in ``DefaultReplicationPolicy``. States: the head so far
-    (once it can no longer become an alias only what may be a beginning of the separator); True once an alias was
-    seen; False once no head can follow.
+    A head ends at the first separator and may be empty, as in ``DefaultReplicationPolicy``. States: the head so far
+    (once it can no longer become an alias only what may be the beginning of the separator), True once an alias came.
     """
 
     aliases: frozenset[str]
@@ -28,16 +27,15 @@ class Hops:
         return ""
 
     def step(self, state: State, char: str) -> State:
-        if isinstance(state, bool):
-            return state
+        if state is True:
+            return True
         assert isinstance(state, str)
         head = state + char
         if head.endswith(self.separator):
-            name = head[: -len(self.separator)]
-            return name in self.aliases or ("" if name else False)
-        if any((alias + self.separator).startswith(head) for alias in self.aliases) or self.separator.startswith(head):
+            return head[: -len(self.separator)] in self.aliases or ""
+        if any((alias + self.separator).startswith(head) for alias in self.aliases):
             return head
-        tail = head[1:]
+        tail = head.removeprefix(OTHER)
         while not self.separator.startswith(tail):
             tail = tail[1:]
         return OTHER + tail
@@ -45,8 +43,8 @@ class Hops:
     def accepts(self, state: State) -> bool:
         return state is True
 
-    def dead(self, state: State) -> bool:
-        return state is False
+    def dead(self, state: State) -> bool:  # noqa: ARG002 - an alias may always follow
+        return False
 
     def full(self, state: State) -> bool:
         return state is True

@@ -39,6 +39,9 @@ def _internal(topic: str, separator: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DefaultReplicationPolicy:
+    """Kafka's DefaultReplicationPolicy, but for one thing: there a name such as ``east.--`` with nothing but separators
+    behind the first one has no source, so the cycle rule would let its records return. Here its source is ``east``."""
+
     separator: str = "."
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
@@ -46,7 +49,7 @@ class DefaultReplicationPolicy:
 
     def topic_source(self, topic: str) -> str | None:
         head, found, _ = topic.partition(self.separator)
-        return head if found and head else None
+        return head if found else None
 
     def upstream_topic(self, topic: str) -> str | None:
         source = self.topic_source(topic)

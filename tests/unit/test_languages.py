@@ -1,0 +1,174 @@
+"""Languages of topic names agree with Python's re and with the naming policy, for all short names and random patterns."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.languages import (
+    EVERYTHING,
+    NOTHING,
+    After,
+    AllOf,
+    AnyOf,
+    Language,
+    Memoised,
+    Not,
+    Prefixed,
+    contains,
+    names,
+    shortest,
+)
+from reconciler.name_rules import Ending, Hops, internal
+from reconciler.patterns import fault, pattern
+from replication.policy import DefaultReplicationPolicy, is_cycle
+
+CHARS = "ab.-"
+SHORT = ["".join(word) for size in range(1, 6) for word in itertools.product(CHARS, repeat=size)]
+TOPICS = [name for name in SHORT if name not in (".", "..")]
+
+_atoms = st.sampled_from(["a", "b", r"\.", "-", ".", "[ab]", "[^a]", "[a-b.]", r"\w", r"\W", "c", "(?:)", "^", "$"])
+
+
+def _more(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    suffix = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?", "{0,2}"])
+    return st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+        st.tuples(inner, suffix).map(lambda pair: f"(?:{pair[0]}){pair[1]}"),
+        inner.map(lambda body: f"({body})"),
+    )
+
+
+expressions = st.recursive(_atoms, _more, max_leaves=6)
+
+
+@given(expressions)
+@settings(deadline=None, max_examples=150)
+def test_a_pattern_holds_just_the_names_that_match(text: str) -> None:
+    found = pattern(text)
+    assert found.exact
+    compiled = re.compile(text)
+    assert [n for n in SHORT if contains(found.language, n)] == [n for n in SHORT if compiled.fullmatch(n)]
+
+
+@given(expressions, expressions, expressions)
+@settings(deadline=None, max_examples=100)
+def test_intersection_is_empty_exactly_when_brute_force_finds_none(one: str, two: str, without: str) -> None:
+    language = AllOf((pattern(one).language, pattern(two).language, Not(pattern(without).language)))
+
+    def matches(name: str) -> bool:
+        return bool(re.fullmatch(one, name) and re.fullmatch(two, name) and not re.fullmatch(without, name))
+
+    found = shortest(language)
+    expected = next((name for name in TOPICS if matches(name)), None)
+    if found is not None:
+        assert matches(found)
+        assert expected is None or len(found) <= len(expected)
+    else:
+        assert expected is None
+
+
+@given(expressions, st.sampled_from(["a", "b.", "a-b"]))
+@settings(deadline=None, max_examples=60)
+def test_prefixes_go_on_and_off(text: str, prefix: str) -> None:
+    language = Memoised(pattern(text).language)
+    for name in SHORT[:200]:
+        assert contains(Prefixed(prefix, language), prefix + name) == contains(language, name)
+        assert contains(After(prefix, language), name) == contains(language, prefix + name)
+        assert contains(Prefixed(prefix, language), name) == (
+            name.startswith(prefix) and contains(language, name.removeprefix(prefix))
+        )
+
+
+@pytest.mark.parametrize(
+    ("separator", "aliases", "chars"),
+    [(".", ("a", "b"), "ab."), ("--", ("a-b", "b"), "ab-"), ("ab", ("a", "c"), "abc"), (".", ("a.b", "b"), "ab.")],
+)
+def test_the_cycle_rule_is_that_of_the_policy(separator: str, aliases: tuple[str, str], chars: str) -> None:
+    policy, language = DefaultReplicationPolicy(separator), Hops(frozenset(aliases), separator)
+    for size in range(1, 9):
+        for word in itertools.product(chars, repeat=size):
+            name = "".join(word)
+            assert contains(language, name) == is_cycle(policy, name, *aliases), name
+
+
+@pytest.mark.parametrize("separator", [".", "-", "2"])
+def test_the_rule_for_internal_topics_is_that_of_the_policy(separator: str) -> None:
+    policy, language = DefaultReplicationPolicy(separator), internal(separator)
+    parts = ["mm2", "internal", "checkpoints", separator, "__", ".", "x"]
+    for size in range(1, 5):
+        for word in itertools.product(parts, repeat=size):
+            name = "".join(word)
+            assert contains(language, name) == policy.is_internal_topic(name), name
+
+
+def test_beginning_and_end_may_overlap() -> None:
+    language = Ending("ab", prefix="ba")
+    assert [name for name in SHORT if contains(language, name)] == [
+        name for name in SHORT if name.startswith("ba") and name.endswith("ab")
+    ]
+
+
+def test_names_come_short_ones_first_and_are_legal() -> None:
+    found = list(itertools.islice(names(pattern(r"[.]*|a{3}").language), 3))
+    assert found == ["...", "aaa"] or found == ["aaa", "..."]
+    assert shortest(EVERYTHING) == "a"
+    assert shortest(NOTHING) is None
+    assert shortest(AnyOf((NOTHING, pattern("b").language))) == "b"
+
+
+def test_names_that_are_too_long_are_none() -> None:
+    assert shortest(pattern("a{249}").language) == "a" * 249
+    assert shortest(pattern("a{250}").language) is None
+
+
+@pytest.mark.parametrize("text", [r"(?P<x>a|b)-(?P=x)", "a(?=-)-b", "a(?<!b)-", r"a\b.*", "(?>a|ab)-", "a*+-"])
+def test_without_an_automaton_the_language_is_larger_and_says_so(text: str) -> None:
+    found = pattern(text)
+    assert not found.exact
+    for name in SHORT:
+        assert contains(found.language, name) or not re.fullmatch(text, name), name
+
+
+@pytest.mark.parametrize("text", [r"(?!a\.).*", "(?=a).*b", "(?!a)(?!b).*", "(?i:A)b", "(?:(?i:a)|B)[A-B]*"])
+def test_lookahead_at_the_beginning_and_local_flags_are_exact(text: str) -> None:
+    found: Language = pattern(text).language
+    assert pattern(text).exact
+    assert [n for n in SHORT if contains(found, n)] == [n for n in SHORT if re.fullmatch(text, n)]
+
+
+def test_too_large_an_expression_is_not_exact() -> None:
+    found = pattern("(?:a{90}){90}")
+    assert not found.exact
+    assert contains(found.language, "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "todo"),
+    [
+        ("orders[", "unterminated character set at position 7", "Mend"),
+        ("*orders", "nothing to repeat at position 1", r"Write \.\*orders"),
+        (r"\p{Alpha}+", "character class of Java", r"set such as \[A-Za-z\]"),
+        (r"\Qa.b\E", "quotes in Java", "backslash"),
+        ("(?<part>a)", "names a group in Java", "P<name>"),
+        ("[a-z&&[^b]]", "intersects sets in Java", "set that is left"),
+        ("[[:alpha:]]", "nests sets", "one set"),
+        ("(?i)orders", "joined to one", r"\(\?i:"),
+        (r"(a)-\1", "counts groups", "Name the group"),
+    ],
+)
+def test_a_faulty_expression_is_explained(text: str, what: str, todo: str) -> None:
+    found = fault(text)
+    assert found is not None
+    assert re.search(what, found[0])
+    assert re.search(todo, found[1])
+
+
+@pytest.mark.parametrize("text", ["orders", r"payments\..*", r"\\Q", r"(?P<x>a)(?P=x)", "a|b", r"\d{1,3}", "[&]&"])
+def test_a_sound_expression_has_no_fault(text: str) -> None:
+    assert fault(text) is None
