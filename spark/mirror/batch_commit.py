@@ -11,6 +11,10 @@ from mirror.batch_lane import Lane, Partition
 from mirror.wire.cluster import Key
 from mirror.wire.transactions import Committed
 
+# confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it the record path would
+# read on into foreign memory.
+END = "\0"
+
 
 class Committer:
     """Commits when caught up, else by age or size, so that a trickle is quick and a backlog has big transactions."""
@@ -106,7 +110,7 @@ class Committer:
             p.target: Committed(
                 offset,
                 p.leader_epoch,
-                positions.encode(positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour)),
+                positions.encode(positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour)) + END,
             )
             for p, offset in moved
         }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror import logs, positions
+from mirror.batch_commit import END
 from mirror.batch_lane import Lane, Restart, Tuning
 from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed
@@ -145,7 +146,7 @@ class Attempts:
                 found = await target.positions(self._spec.group, keys)
             except (ConnectionLost, BrokerError):
                 found = {}
-            if any(positions.decode(p.offset, p.metadata).claim > self._spec.claim for p in found.values()):
+            if any(positions.decode(p.offset, p.metadata.rstrip(END)).claim > self._spec.claim for p in found.values()):
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")
             await asyncio.sleep(0.2)
         text = f"fenced, but no later application owns the flow: {error}"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
+from uuid import UUID
 
 from mirror import batch_refusals, positions
+from mirror.batch_commit import END
 from mirror.batch_lane import Lane, Partition, Phase
 from mirror.faults import SupersededError, position_lost, topic_recreated
 from mirror.lanes import Condition
@@ -95,8 +98,9 @@ class Starter:
             return batch_refusals.source_refuses(partition, source.error)
         if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
             return batch_refusals.source_gone(partition)
-        if source.topic_id != NO_ID and spec.topic_id and _printed(source.topic_id.bytes) != spec.topic_id:
-            return batch_refusals.source_gone(partition)
+        if source.topic_id != NO_ID and spec.topic_id and not _same_id(source.topic_id, spec.topic_id):
+            now = base64.urlsafe_b64encode(source.topic_id.bytes).decode().rstrip("=")
+            return topic_recreated(replace(spec, topic_id=now), spec.topic_id)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
             return batch_refusals.target_missing(partition, len(target.leaders), target.error)
         return None
@@ -111,7 +115,7 @@ class Starter:
         fresh: list[Partition] = []
         for partition in unknown:
             committed = found[partition.target]
-            known = positions.decode(committed.offset, committed.metadata)
+            known = positions.decode(committed.offset, committed.metadata.rstrip(END))
             if committed.offset < 0:
                 fresh.append(partition)
                 continue
@@ -205,6 +209,7 @@ def _leaderless(cluster: Cluster, key: Key) -> bool:
     return leader is None or leader.node < 0
 
 
-def _printed(topic_id: bytes) -> str:
-    """A topic id as Kafka prints it."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+def _same_id(topic_id: UUID, printed: str) -> bool:
+    """Kafka prints ids in base64 for URLs, librdkafka in plain base64; both without padding."""
+    plain = base64.b64encode(topic_id.bytes).decode().rstrip("=")
+    return plain == printed.replace("-", "+").replace("_", "/").rstrip("=")

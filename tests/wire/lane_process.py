@@ -1,0 +1,40 @@
+"""A process that runs one lane until it is killed: ``python -m tests.wire.lane_process <pickled LaneSpec>``.
+
+Prints a line for each report, so that the test knows that the lane is at work.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+from mirror.batch_path import batch_path
+from mirror.lanes import LaneProgress, LaneSpec, PartitionSpec
+
+
+class Forever:
+    def __init__(self, lane: LaneSpec) -> None:
+        self._lane = lane
+
+    def stopping(self) -> bool:
+        return False
+
+    def lease_over(self) -> bool:
+        return False
+
+    def partitions(self) -> tuple[PartitionSpec, ...]:
+        return self._lane.partitions
+
+    def report(self, progress: LaneProgress) -> None:
+        sys.stdout.write(f"{sum(p.records for p in progress.partitions)} {progress.transactions}\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    lane = pickle.loads(Path(sys.argv[1]).read_bytes())
+    batch_path(lane, Forever(lane))
+
+
+if __name__ == "__main__":
+    main()

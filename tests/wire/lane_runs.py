@@ -1,0 +1,188 @@
+"""What the tests of the batch path share: a flow between two clusters, a control that ends it, a stranger who reads.
+
+Reading is done with confluent-kafka's consumer, which shares no code with the path under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
+from mirror.wire.cluster import Position
+
+from sandbox.handles import ClusterHandle
+from tests.wire.raw import cluster_of
+
+Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
+
+
+@dataclass
+class UntilControl:
+    """Ends the lane when ``done`` says so of a report, or fails the test after ``seconds``."""
+
+    specs: tuple[PartitionSpec, ...]
+    done: Callable[[LaneProgress], bool]
+    seconds: float = 60.0
+    reports: list[LaneProgress] = field(default_factory=list)
+    finished: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def stopping(self) -> bool:
+        return self.finished or time.monotonic() - self.began > self.seconds
+
+    def lease_over(self) -> bool:
+        return False
+
+    def partitions(self) -> tuple[PartitionSpec, ...]:
+        return self.specs
+
+    def report(self, progress: LaneProgress) -> None:
+        self.reports.append(progress)
+        self.finished = self.finished or self.done(progress)
+
+
+def caught_up(progress: LaneProgress) -> bool:
+    return bool(progress.partitions) and all(
+        p.position is not None and p.end is not None and p.position >= p.end for p in progress.partitions
+    )
+
+
+def has(code: str) -> Callable[[LaneProgress], bool]:
+    return lambda progress: any(condition.code == code for condition in progress.conditions)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Topic ``topic`` of ``source`` copied to ``<source>.<topic>`` of ``target``."""
+
+    source: ClusterHandle
+    target: ClusterHandle
+    topic: str
+    partitions: int = 1
+    clients: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+
+    @property
+    def remote(self) -> str:
+        return f"{self.source.name}.{self.topic}"
+
+    def specs(self) -> tuple[PartitionSpec, ...]:
+        admin = AdminClient(self.source.super_client())
+        found = admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(20)
+        return tuple(PartitionSpec(self.topic, p, self.remote, str(found.topic_id)) for p in range(self.partitions))
+
+    def lane(self, **changes: object) -> LaneSpec:
+        source, target = self.clients or (self.source.super_client(), self.target.super_client())
+        settings: dict[str, object] = {
+            "flow": self.topic,
+            "lane": 0,
+            "transactional_id": f"mirror.{self.topic}.0",
+            "group": f"mirror.{self.topic}",
+            "source": endpoint(self.source.name, source),
+            "target": endpoint(self.target.name, target),
+            "delivery": "exactly_once",
+            "isolation": "read_committed",
+            "start_kind": "earliest",
+            "start_timestamp_ms": None,
+            "partitions": self.specs(),
+            "claim": Claim(1, "test"),
+        }
+        return LaneSpec(**{**settings, **changes})  # type: ignore[arg-type]
+
+    def run(
+        self, path: CopyPath, done: Callable[[LaneProgress], bool] = caught_up, **changes: object
+    ) -> tuple[LaneReport, UntilControl]:
+        lane = self.lane(**changes)
+        control = UntilControl(lane.partitions, done)
+        report = path(lane, control)
+        assert control.finished, f"the lane did not come that far in {control.seconds} s: {report}"
+        return report, control
+
+    def source_content(self, isolation: str = "read_committed") -> dict[int, list[Content]]:
+        return content(self.source, self.topic, self.partitions, isolation)
+
+    def target_content(self) -> dict[int, list[Content]]:
+        return content(self.target, self.remote, self.partitions)
+
+    def position(self, partition: int = 0) -> Position:
+        """The committed position at the target, with its metadata."""
+        return asyncio.run(self._position(partition))
+
+    async def _position(self, partition: int) -> Position:
+        cluster = cluster_of(self.target)
+        try:
+            return (await cluster.positions(f"mirror.{self.topic}", [(self.remote, partition)]))[self.remote, partition]
+        finally:
+            cluster.close()
+
+    def set_position(self, offset: int, partition: int = 0) -> None:
+        """As an operator does with kafka-consumer-groups --reset-offsets: no metadata."""
+        consumer = Consumer({**self.target.super_client(), "group.id": f"mirror.{self.topic}"})
+        consumer.commit(offsets=[TopicPartition(self.remote, partition, offset)], asynchronous=False)
+        consumer.close()
+
+
+def endpoint(name: str, client: Mapping[str, str]) -> Endpoint:
+    settings = dict(client)
+    servers = settings.pop("bootstrap.servers")
+    return Endpoint(name, tuple(servers.split(",")), settings)
+
+
+def content(
+    cluster: ClusterHandle, topic: str, partitions: int, isolation: str = "read_committed"
+) -> dict[int, list[Content]]:
+    """Every record of every partition, in order, as a stranger sees it."""
+    settings = {
+        **cluster.super_client(),
+        "group.id": "reader",
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "check.crcs": True,
+        "fetch.queue.backoff.ms": 2,
+        "receive.message.max.bytes": 200_000_000,
+    }
+    consumer = Consumer(settings)
+    found: dict[int, list[Content]] = {p: [] for p in range(partitions)}
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    at_end: set[int] = set()
+    until = time.monotonic() + 60
+    try:
+        while len(at_end) < partitions:
+            assert time.monotonic() < until, f"{topic} on {cluster.name} was not read to its end"
+            for message in consumer.consume(1000, 0.5):
+                partition = message.partition()
+                if message.error() is not None:
+                    at_end.add(partition)
+                else:
+                    headers = tuple((name, value) for name, value in message.headers() or ())
+                    found[partition].append((message.key(), message.value(), headers, message.timestamp()[1]))
+    finally:
+        consumer.close()
+    return found
+
+
+def producer(cluster: ClusterHandle, **settings: object) -> Producer:
+    """``settings`` with ``_`` for ``.``."""
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    return Producer({**cluster.super_client(), "message.max.bytes": 10_000_000, **named})
+
+
+def fill(
+    cluster: ClusterHandle, topic: str, records: Sequence[Content], partition: int = 0, **settings: object
+) -> None:
+    made = producer(cluster, **settings)
+    for key, value, headers, timestamp in records:
+        made.produce(topic, value, key, partition, headers=list(headers), timestamp=timestamp)
+        made.poll(0)
+    assert made.flush(60) == 0
+
+
+def conditions(reports: Sequence[LaneProgress]) -> list[Condition]:
+    seen: dict[Condition, None] = {}
+    for report in reports:
+        seen.update(dict.fromkeys(report.conditions))
+    return list(seen)

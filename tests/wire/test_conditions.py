@@ -1,0 +1,207 @@
+"""What a person has to know: each condition is named, stops only its partition, and ends when its cause ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from mirror.batch_path import batch_path
+from mirror.lanes import Claim, LaneEnd, LaneProgress
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.wire.lane_runs import Content, Flow, UntilControl, caught_up, conditions, fill, has
+
+CreateTopic = Callable[..., str]
+NOW = int(time.time() * 1000)
+
+
+def _records(count: int, size: int = 50) -> list[Content]:
+    return [(b"%d" % i, b"v" * size, (), NOW) for i in range(count)]
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str) -> Flow:
+    return Flow(plain["east"], plain["west"], unique, 2)
+
+
+def _both(flow: Flow, create_topic: CreateTopic, **target: str) -> None:
+    create_topic(flow.source, flow.topic, 2)
+    create_topic(flow.target, flow.remote, 2, **target)
+
+
+def _configure(cluster: ClusterHandle, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(cluster.super_client())
+    admin.incremental_alter_configs([resource])[resource].result(20)
+
+
+def _copied(partition: int, position: int) -> Callable[[LaneProgress], bool]:
+    return lambda progress: any(
+        p.partition == partition and p.position is not None and p.position >= position for p in progress.partitions
+    )
+
+
+def test_a_batch_above_the_targets_limit_is_split(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic, max_message_bytes="20000")
+    fill(flow.source, flow.topic, _records(2000), compression_type="none", linger_ms=100)
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert flow.target_content() == flow.source_content()
+
+
+def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is_raised(
+    flow: Flow, create_topic: CreateTopic
+) -> None:
+    _both(flow, create_topic, max_message_bytes="20000")
+    fill(flow.source, flow.topic, [*_records(10), (b"big", b"x" * 50_000, (), NOW), *_records(10)], linger_ms=50)
+    fill(flow.source, flow.topic, _records(300), 1)
+    stopped = has("record_refused")
+
+    def both_seen(progress: LaneProgress) -> bool:
+        return stopped(progress) and _copied(1, 300)(progress)
+
+    report, _ = flow.run(batch_path, both_seen)
+    (condition,) = report.progress.conditions
+    assert condition.stops
+    assert (condition.topic, condition.partition) == (flow.topic, 0)
+    assert "max.message.bytes" in condition.todo
+    assert len(flow.target_content()[0]) == 10
+    _configure(flow.target, flow.remote, "max.message.bytes", "1000000")
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert flow.target_content() == flow.source_content()
+
+
+def test_a_null_key_for_a_compacted_target_is_refused(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic, cleanup_policy="compact")
+    fill(flow.source, flow.topic, [(None, b"v", (), NOW)])
+    fill(flow.source, flow.topic, _records(5), 1)
+    report, _ = flow.run(batch_path, lambda p: has("record_refused")(p) and _copied(1, 5)(p))
+    assert len(flow.target_content()[1]) == 5
+    assert report.progress.conditions[0].partition == 0
+
+
+def test_a_missing_target_topic_is_waited_for(flow: Flow, create_topic: CreateTopic) -> None:
+    create_topic(flow.source, flow.topic, 2)
+    fill(flow.source, flow.topic, _records(100))
+    lane = flow.lane()
+    control = UntilControl(lane.partitions, caught_up)
+    thread = threading.Thread(target=batch_path, args=(lane, control))
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not any(has("target_topic_missing")(report) for report in control.reports):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        create_topic(flow.target, flow.remote, 2)
+    finally:
+        thread.join(60)
+    assert control.finished
+    assert flow.target_content() == flow.source_content()
+
+
+def test_a_smaller_target_topic_stops_only_what_it_lacks(flow: Flow, create_topic: CreateTopic) -> None:
+    create_topic(flow.source, flow.topic, 2)
+    create_topic(flow.target, flow.remote, 1)
+    for partition in range(2):
+        fill(flow.source, flow.topic, _records(20), partition)
+    flow.run(batch_path, lambda p: has("target_topic_smaller")(p) and _copied(0, 20)(p))
+
+
+def test_retention_that_passed_the_position_tells_how_many_are_lost(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    flow.run(batch_path)
+    fill(flow.source, flow.topic, _records(200))
+    admin, until = AdminClient(flow.source.super_client()), TopicPartition(flow.topic, 0, 180)
+    admin.delete_records([until])[until].result(20)
+    report, _ = flow.run(batch_path, has("source_retention_passed"))
+    assert "130 offsets" in report.progress.conditions[0].text
+    flow.set_position(180)
+    flow.run(batch_path)
+    assert len(flow.target_content()[0]) == 50 + 70
+
+
+def test_a_position_beyond_the_source_is_a_truncation(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    flow.set_position(60)
+    flow.run(batch_path, has("source_truncated"))
+    assert flow.target_content()[0] == []
+
+
+def test_a_recreated_source_topic_is_not_mixed_with_the_old_one(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    flow.run(batch_path)
+    _delete(flow.source, flow.topic)
+    create_topic(flow.source, flow.topic, 2)
+    fill(flow.source, flow.topic, _records(500))
+    flow.run(batch_path, has("source_topic_recreated"))
+    assert len(flow.target_content()[0]) == 50
+    for partition in range(2):
+        flow.set_position(0, partition)
+    flow.run(batch_path)
+    assert len(flow.target_content()[0]) == 550
+
+
+def test_a_source_topic_recreated_under_a_running_lane_is_noticed(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    lane = flow.lane()
+    control = UntilControl(
+        lane.partitions, lambda p: has("source_topic_recreated")(p) or has("source_topic_deleted")(p)
+    )
+    thread = threading.Thread(target=batch_path, args=(lane, control))
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not (control.reports and caught_up(control.reports[-1])):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        _delete(flow.source, flow.topic)
+        create_topic(flow.source, flow.topic, 2)
+        fill(flow.source, flow.topic, _records(500))
+    finally:
+        thread.join(60)
+    assert control.finished
+    assert len(flow.target_content()[0]) == 50, conditions(control.reports)
+
+
+def _delete(cluster: ClusterHandle, topic: str) -> None:
+    admin = AdminClient(cluster.super_client())
+    admin.delete_topics([topic])[topic].result(20)
+    until = time.monotonic() + 20
+    while topic in admin.list_topics(timeout=10).topics:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_start_latest_survives_a_restart_before_the_first_record(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    flow.run(batch_path, start_kind="latest")
+    fill(flow.source, flow.topic, _records(7))
+    flow.run(batch_path, start_kind="latest")
+    assert len(flow.target_content()[0]) == 7
+
+
+def test_start_at_a_timestamp(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, [(b"%d" % i, b"v", (), NOW - 1000 + i) for i in range(100)], batch_num_messages=10)
+    flow.run(batch_path, start_kind="timestamp", start_timestamp_ms=NOW - 1000 + 60)
+    assert flow.target_content()[0] == flow.source_content()[0][60:]
+
+
+def test_a_later_claim_is_never_fought(flow: Flow, create_topic: CreateTopic) -> None:
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(50))
+    flow.run(batch_path, claim=Claim(2, "new"))
+    lane = flow.lane(claim=Claim(1, "old"))
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 20))
+    assert report.end is LaneEnd.SUPERSEDED

@@ -1,0 +1,219 @@
+"""Killed at any moment, run twice by mistake, brokers gone and back: every record arrives once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from mirror.batch_path import batch_path
+from mirror.lanes import LaneEnd
+from mirror.wire import producing, protocol
+from mirror.wire.batches import seal
+from mirror.wire.errors import Superseded
+from mirror.wire.records import encode
+from mirror.wire.transactions import Committed, Identity
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.wire.lane_runs import Flow, UntilControl, caught_up
+from tests.wire.raw import cluster_of, record
+
+CreateTopic = Callable[..., str]
+PARTITIONS = 4
+
+
+class Load:
+    """Writes numbered records to every partition of a topic until stopped; some in transactions that abort."""
+
+    def __init__(self, cluster: ClusterHandle, topic: str, per_second: int = 4000) -> None:
+        self._producer = Producer({**cluster.super_client(), "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+        self._aborting = Producer({**cluster.super_client(), "transactional.id": f"load-{topic}", "log_level": 0})
+        self._topic = topic
+        self._per_second = per_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.written = 0
+
+    def __enter__(self) -> Load:
+        self._aborting.init_transactions(30)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._stop.wait(0.05):
+            for _ in range(self._per_second // 20 // PARTITIONS):
+                for partition in range(PARTITIONS):
+                    self._producer.produce(self._topic, b"%d" % self.written, b"k", partition)
+                self.written += 1
+            self._producer.poll(0)
+            rounds += 1
+            if rounds % 10 == 0:
+                self._aborting.begin_transaction()
+                self._aborting.produce(self._topic, b"never", b"k", rounds % PARTITIONS)
+                self._aborting.abort_transaction(20)
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    return _flow(plain, unique, create_topic)
+
+
+def _flow(sandbox: Sandbox, name: str, create_topic: CreateTopic) -> Flow:
+    made = Flow(sandbox["east"], sandbox["west"], name, PARTITIONS)
+    create_topic(made.source, made.topic, PARTITIONS)
+    create_topic(made.target, made.remote, PARTITIONS)
+    return made
+
+
+def _assert_once(flow: Flow, written: int) -> None:
+    """Nothing lost, nothing doubled, order kept."""
+    expected = [b"%d" % i for i in range(written)]
+    for partition, records in flow.target_content().items():
+        values = [value for _, value, _, _ in records]
+        assert len(values) == written, f"partition {partition}: {len(values)} of {written} records"
+        assert values == expected
+
+
+@pytest.mark.timeout(280)
+def test_killed_ten_times_under_load(flow: Flow, tmp_path: Path) -> None:
+    spec = tmp_path / "lane"
+    spec.write_bytes(pickle.dumps(flow.lane()))
+    chance = random.Random(7)
+    copied = []
+    with Load(flow.source, flow.topic) as load:
+        for _ in range(10):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.wire.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
+            )
+            lines = _lines(process)
+            until = time.monotonic() + chance.uniform(0.5, 2.0)
+            for records, transactions in lines:
+                if time.monotonic() > until and transactions > 2:
+                    copied.append(records)
+                    break
+            process.kill()
+            process.wait()
+    assert len(copied) == 10
+    flow.run(batch_path)
+    _assert_once(flow, load.written)
+
+
+def _lines(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        records, transactions = line.split()
+        yield int(records), int(transactions)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("fault", ["restart", "kill", "freeze"])
+def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) -> None:
+    broker: ClusterHandle = getattr(flow, side)
+    lane = flow.lane()
+    control = UntilControl(lane.partitions, lambda _: False, 150)
+    with Load(flow.source, flow.topic) as load:
+        thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+        reports: list[object] = []
+        thread.start()
+        time.sleep(3)
+        if fault == "freeze":
+            broker.freeze()
+            time.sleep(8)
+            broker.thaw()
+        else:
+            (broker.kill if fault == "kill" else broker.stop)()
+            time.sleep(1)
+            broker.start()
+        time.sleep(3)
+    control.done = caught_up
+    thread.join(120)
+    assert not thread.is_alive()
+    assert control.finished, reports
+    _assert_once(flow, load.written)
+
+
+def test_a_zombie_writes_neither_data_nor_positions(flow: Flow) -> None:
+    asyncio.run(_zombie(flow))
+    assert flow.target_content() == {p: [] for p in range(PARTITIONS)}
+    assert flow.position().offset == -1
+
+
+async def _zombie(flow: Flow) -> None:
+    cluster = cluster_of(flow.target)
+    try:
+        await cluster.refresh([flow.remote])
+        zombie, owner = (Identity(cluster, "mirror.zombie.0", f"mirror.{flow.topic}") for _ in range(2))
+        await zombie.start()
+        await owner.start()
+        assert owner.epoch > zombie.epoch
+        with pytest.raises(Superseded):
+            await zombie.commit_positions({(flow.remote, 0): Committed(5, 0, "")})
+        raw = memoryview(encode([record(0, b"k", b"v", 1)], 0))
+        seal(raw, (zombie.producer_id, zombie.epoch), 0, transactional=True)
+        leader = cluster.leader(flow.remote, 0)
+        assert leader is not None
+        connection = await cluster.connection(leader.node, "produce")
+        version = zombie.produce_version
+        body = producing.pack(version, zombie.transactional_id, {(flow.remote, 0): raw}, 10_000)
+        frame = await connection.send((protocol.PRODUCE, version, version != producing.CLASSIC), body)
+        assert producing.unpack(version, frame.body)[1][0].error in (47, 90)
+    finally:
+        cluster.close()
+
+
+def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
+    lane = flow.lane()
+    first, second = (UntilControl(lane.partitions, lambda _: False, 60) for _ in range(2))
+    reports = {}
+    with Load(flow.source, flow.topic) as load:
+        threads = [
+            threading.Thread(target=lambda c=control, n=n: reports.update({n: batch_path(lane, c)}))
+            for n, control in enumerate((first, second))
+        ]
+        threads[0].start()
+        time.sleep(3)
+        threads[1].start()
+        threads[0].join(30)
+        assert reports[0].end is LaneEnd.FAILED
+        assert "fenced" in reports[0].error
+        time.sleep(2)
+    second.done = caught_up
+    threads[1].join(60)
+    assert reports[1].end is LaneEnd.STOPPED
+    _assert_once(flow, load.written)
+
+
+def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    flow = _flow(ha, unique, create_topic)
+    lane = flow.lane()
+    control = UntilControl(lane.partitions, lambda _: False, 200)
+    reports: list[object] = []
+    with Load(flow.source, flow.topic, 2000) as load:
+        thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+        thread.start()
+        time.sleep(3)
+        for cluster in (flow.target, flow.source):
+            cluster.stop(1)
+            time.sleep(3)
+            cluster.start(1)
+            cluster.kill(2)
+            time.sleep(3)
+            cluster.start(2)
+    control.done = caught_up
+    thread.join(150)
+    assert control.finished, reports
+    _assert_once(flow, load.written)
