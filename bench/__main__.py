@@ -21,7 +21,7 @@ from bench.load import load
 from bench.measure import copy
 from bench.mm2 import MirrorMaker2, Tuning
 from bench.ours import Reconciler, Shape
-from bench.report import as_json, markdown, tables
+from bench.report import as_json, machine, markdown, tables
 from reconciler.errors import ReconcilerError
 from sandbox.places import ROOT, STATE
 
@@ -110,12 +110,13 @@ def show(results: Sequence[Result]) -> None:
 def write(results: Sequence[Result], save: bool) -> None:
     when = time.strftime("%Y-%m-%dT%H%M%S")
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"{when}.json").write_text(as_json(results, when))
+    facts = machine()
+    (OUT / f"{when}.json").write_text(as_json(results, when, facts))
     console.print(f"Written: {OUT / f'{when}.json'}")
     if save:
         SAVED.mkdir(exist_ok=True)
-        (SAVED / f"{when}.json").write_text(as_json(results, when))
-        (SAVED / f"{when}.md").write_text(markdown(results))
+        (SAVED / f"{when}.json").write_text(as_json(results, when, facts))
+        (SAVED / f"{when}.md").write_text(markdown(results, facts))
         console.print(f"Saved: {SAVED / f'{when}.json'} and .md")
 
 

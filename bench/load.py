@@ -88,6 +88,7 @@ def producer_settings(data: DataSet, bootstrap: str) -> dict[str, object]:
         "linger.ms": 0 if data.batch_records == 1 else 200,
         "queue.buffering.max.messages": 400_000,
         "queue.buffering.max.kbytes": 1_000_000,
+        "log_level": 3,
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.figures import Copied, Failed, Latency, Result
 from sandbox import prerequisites
-from sandbox.places import KAFKA_VERSION
+from sandbox.places import KAFKA_VERSION, ROOT
 
 BASE = "MM2 tuned"
 BASE_EXACTLY_ONCE = "MM2 tuned + exactly once"
@@ -53,7 +53,13 @@ def machine() -> dict[str, str]:
         "kafka": KAFKA_VERSION,
         "spark": version("pyspark"),
         "confluent-kafka": version("confluent-kafka"),
+        "socket copy, bytes per CPU-second": _socket_copy(),
     }
+
+
+def _socket_copy() -> str:
+    done = subprocess.run([sys.executable, "-m", "bench.limit"], capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.strip()
 
 
 def _processor() -> str:
@@ -172,8 +178,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
     return [filled(table) for table in found]
 
 
-def markdown(results: Sequence[Result]) -> str:
-    parts = []
+def markdown(results: Sequence[Result], facts: Mapping[str, str]) -> str:
+    parts = [f"`{command()}` on: " + ", ".join(f"{name} {value}" for name, value in facts.items()) + "."]
     for table in tables(results):
         lines = [f"### {table.title}", ""]
         lines += ["| " + " | ".join(row) + " |" for row in (table.head, ("---",) * len(table.head), *table.rows)]
@@ -182,13 +188,20 @@ def markdown(results: Sequence[Result]) -> str:
     return "\n\n".join([*parts, *(["### Failed\n", *failed] if failed else [])]) + "\n"
 
 
-def as_json(results: Sequence[Result], when: str) -> str:
+def command() -> str:
+    return " ".join(["python -m bench", *sys.argv[1:]])
+
+
+def as_json(results: Sequence[Result], when: str, facts: Mapping[str, str]) -> str:
     """Every single result with its derived rates, and the machine and the command it was made with."""
     items = []
     for result in results:
         item: dict[str, object] = {"kind": type(result).__name__.lower(), **asdict(result)}
         if isinstance(result, Copied):
-            item |= {"records_per_s": result.records_per_s, "records_per_cpu_s": result.records_per_cpu_s}
+            item |= {
+                "records_per_s": result.records_per_s,
+                "records_per_cpu_s": result.records_per_cpu_s,
+                "log_bytes_per_cpu_s": result.log_bytes / max(result.cpu_s, 1e-2),
+            }
         items.append(item)
-    command = " ".join(["python -m bench", *sys.argv[1:]])
-    return json.dumps({"when": when, "command": command, "machine": machine(), "results": items}, indent=1) + "\n"
+    return json.dumps({"when": when, "command": command(), "machine": dict(facts), "results": items}, indent=1) + "\n"
