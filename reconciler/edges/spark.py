@@ -177,7 +177,7 @@ class SparkRunner:
         (folder.path / "handover.json").write_text(handover, encoding="utf-8")
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(self.mirrors[mirror], folder.path))
-        earlier = self.status(mirror)
+        earlier = self._status_if_it_answers(mirror)
         with (folder.path / "supervisor.log").open("ab") as out:
             subprocess.Popen(
                 [sys.executable, "-m", SUPERVISOR_MARK, str(folder.path)],
