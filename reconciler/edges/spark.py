@@ -154,16 +154,20 @@ class SparkRunner:
         reported = self.status(mirror)
         supervised = self.supervisor_pid(folder) is not None
         state = str(folder.read("supervisor.json").get("state", ""))
+        # What is being started, whatever an earlier application reported last.
+        told = folder.read("handover.json").get("fingerprint") if supervised else None
         if reported is None:
             found = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
-            told = folder.read("handover.json").get("fingerprint") if supervised else None
             detail = folder.log_tail(1) if found is JobState.FAILED else ""
             return LiveMirror(mirror, found, fingerprint=str(told) if told else None, detail=detail)
+        if supervised and (folder.path / "stop").exists():
+            return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if reported.state is JobState.RUNNING:
             return reported
         if supervised and reported.state is not JobState.STARTING:
             word = "starts again after a crash" if state == "pausing" else "the supervised process is starting"
-            return replace(reported, state=JobState.STARTING, detail=word)
+            fingerprint = str(told) if told else reported.fingerprint
+            return replace(reported, state=JobState.STARTING, fingerprint=fingerprint, detail=word)
         return reported
 
     def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
@@ -177,7 +181,7 @@ class SparkRunner:
         (folder.path / "handover.json").write_text(handover, encoding="utf-8")
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(self.mirrors[mirror], folder.path))
-        earlier = self._status_if_it_answers(mirror)
+        asked_at_ms = int(time.time() * 1000)
         with (folder.path / "supervisor.log").open("ab") as out:
             subprocess.Popen(
                 [sys.executable, "-m", SUPERVISOR_MARK, str(folder.path)],
@@ -187,13 +191,12 @@ class SparkRunner:
                 start_new_session=True,
                 env={**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
             )
-        return self._await_running(mirror, json.loads(handover)["fingerprint"], earlier, progress)
+        return self._await_running(mirror, json.loads(handover)["fingerprint"], asked_at_ms, progress)
 
     def _await_running(
-        self, mirror: str, fingerprint: str, earlier: LiveMirror | None, progress: Callable[[str], None]
+        self, mirror: str, fingerprint: str, asked_at_ms: int, progress: Callable[[str], None]
     ) -> LiveMirror:
         folder = self.folder(mirror)
-        before = earlier.application_id if earlier else None
         began = time.monotonic()
         said = ""
         while time.monotonic() - began < START_TIMEOUT_S:
@@ -205,7 +208,7 @@ class SparkRunner:
                 found is not None
                 and found.state is JobState.RUNNING
                 and found.fingerprint == fingerprint
-                and found.application_id != before
+                and (found.started_at_ms or 0) >= asked_at_ms  # an earlier application's record may still be there
             ):
                 progress(f"mirror {mirror} runs as {found.application_id}")
                 return found
