@@ -1,0 +1,102 @@
+"""TLS, SCRAM, client certificates and rights, against brokers that deny by default."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+from mirror.batch_path import batch_path
+from mirror.lanes import LaneEnd, LaneReport
+
+from sandbox.handles import Sandbox
+from tests.wire.lane_runs import Flow, UntilControl, caught_up, fill, has
+
+CreateTopic = Callable[..., str]
+NOW = int(time.time() * 1000)
+
+
+@pytest.fixture
+def flow(secure: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    made = Flow(secure["east"], secure["west"], unique, 2)
+    create_topic(made.source, made.topic, 2)
+    create_topic(made.target, made.remote, 2)
+    for partition in range(2):
+        records = [(b"%d" % i, b"v" * 2000, (), NOW) for i in range(3000)]
+        fill(made.source, made.topic, records, partition, compression_type="none", linger_ms=20)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["scram", "mtls"])
+def test_the_mirrors_principal_copies(flow: Flow, kind: str) -> None:
+    handles = (flow.source, flow.target)
+    clients = tuple(h.client("mirror") if kind == "scram" else h.mtls_client("mirror") for h in handles)
+    report, _ = replace(flow, clients=(clients[0], clients[1])).run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
+
+
+def test_secrets_are_resolved_where_the_connection_is_opened(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = flow.source.client("mirror")
+    monkeypatch.setenv("EAST_PASSWORD", source["sasl.password"])
+    referring = {**source, "sasl.password": "${env:EAST_PASSWORD}"}
+    report, _ = replace(flow, clients=(referring, flow.target.client("mirror"))).run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+
+
+def _fails(flow: Flow, **target: str) -> LaneReport:
+    client = {**flow.target.client("mirror"), **{key.replace("_", "."): value for key, value in target.items()}}
+    lane = replace(flow, clients=(flow.source.client("mirror"), client)).lane()
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+    assert report.end is LaneEnd.FAILED, report
+    assert flow.target.passwords["mirror"] not in repr(report)
+    return report
+
+
+def test_a_wrong_password_is_told_and_not_printed(flow: Flow) -> None:
+    report = _fails(flow, sasl_password="not the password")
+    assert "SCRAM-SHA-512" in report.error
+    assert "not the password" not in repr(report)
+
+
+def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
+    report = _fails(flow, ssl_ca_location=str(flow.source.ca))
+    assert "certificate" in report.error
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ssl.keystore.location": "store.p12"}, "ssl.keystore.location"),
+        ({"ssl.crl.location": "revoked"}, "ssl.crl.location"),
+        ({"sasl.mechanism": "GSSAPI"}, "GSSAPI"),
+        ({"security.protocol": "tls"}, "tls"),
+    ],
+)
+def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: Mapping[str, str], named: str) -> None:
+    assert named in _fails(flow, **{key.replace(".", "_"): value for key, value in settings.items()}).error
+
+
+def test_a_topic_it_may_not_write_is_a_condition(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    """``mirror`` may write at west only what begins with ``east.``."""
+    east, west = secure["east"], secure["west"]
+    flow = Flow(east, west, unique)
+    create_topic(east, unique)
+    create_topic(west, f"other.{unique}")
+    fill(east, unique, [(b"k", b"v", (), NOW)])
+    clients = (east.client("mirror"), west.client("mirror"))
+    spec = replace(flow.specs()[0], target_topic=f"other.{unique}")
+    lane = replace(flow, clients=clients).lane(partitions=(spec,))
+    control = UntilControl(lane.partitions, has("permission_denied"), 30)
+    batch_path(lane, control)
+    assert control.finished
+    assert control.reports[-1].conditions[0].stops
+
+
+def test_a_group_it_may_not_use_fails_the_lane(flow: Flow) -> None:
+    clients = (flow.source.client("mirror"), flow.target.client("mirror"))
+    lane = replace(flow, clients=clients).lane(group="somebody-elses")
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+    assert report.end is LaneEnd.FAILED
+    assert "somebody-elses" in report.error
