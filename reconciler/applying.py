@@ -142,12 +142,16 @@ class _Run:
                 self._record(Outcome(planned.id, Result.SKIPPED, INTERRUPTED))
 
     def _skipped(self, planned: Planned) -> bool:
-        missing = [need for need in planned.needs if self.outcomes[need].result is not Result.DONE]
+        missing = [need for need in planned.needs if not self._done(need)]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             why = f"not begun: it needs {', '.join(missing[:3])}{more}, which did not succeed"
             self._record(Outcome(planned.id, Result.SKIPPED, f"{why} ({planned.needs_why})"))
         return bool(missing)
+
+    def _done(self, change_id: str) -> bool:
+        found = self.outcomes.get(change_id)
+        return found is not None and found.result is Result.DONE
 
     def _topics(self, cluster: str, ready: list[Planned]) -> None:
         if wrong := self._wrong_cluster(cluster):

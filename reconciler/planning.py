@@ -170,6 +170,8 @@ def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Link
         if isinstance(change, AddPartitions):
             grown[change.ref] = change_id(change)
     for route in routing.routes:
+        if route.two_way:
+            continue  # each would wait for the other
         remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
     places = {name: tuple(sorted(_written(mirror, routing, topology))) for name, mirror in topology.mirrors.items()}
     return _Links(made, grown, remotes, places)

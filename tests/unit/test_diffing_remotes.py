@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.changes import AddPartitions, CreateTopic
 from reconciler.live import Source
-from reconciler.topology import ConfigSync
+from reconciler.topology import ConfigSync, Naming
 from tests.builders import altered, changed, codes, flow, ids, rules, topic, topology, world
 
 
@@ -108,6 +108,19 @@ def test_both_ways_under_one_name_levels_partitions_and_leaves_configs() -> None
     )
     assert [i for i in ids(planned) if "orders" in i] == ["partitions:west/orders"]
     assert any("both ways" in note for note in planned.notes)
+
+
+def test_both_sides_of_a_ring_can_grow_in_one_run() -> None:
+    seen = world()
+    naming = Naming("identity")
+    flows = flow("east", "west", "orders", naming=naming), flow("west", "east", "orders", naming=naming)
+    for fake in seen.clusters.values():
+        fake.put("orders", 1)
+    wished = topology(topic("orders", "east", partitions=3), *flows)
+    planned = seen.plan(wished)
+    assert [i for i in ids(planned) if "orders" in i] == ["partitions:east/orders", "partitions:west/orders"]
+    assert {one.result.value for one in seen.apply(wished, planned)} == {"done"}
+    assert ids(seen.plan(wished)) == []
 
 
 def test_throttles_of_a_running_reassignment_survive_config_sync() -> None:
