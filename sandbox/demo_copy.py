@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from reconciler.edges.spark import state_folder
 from sandbox.errors import SandboxError
@@ -49,8 +50,9 @@ def reset(addresses: Mapping[str, str]) -> Path:
 
 def _addresses(servers: list[str]) -> Edit:
     def change(cluster: Any) -> None:
-        if list(cluster["bootstrap_servers"]) != servers:
-            cluster["bootstrap_servers"][:] = servers
+        found = cluster.get("bootstrap_servers") if isinstance(cluster, dict) else None
+        if isinstance(found, list) and found != servers:  # what is not a list is for `validate` to name
+            found[:] = servers
 
     return change
 
@@ -77,8 +79,11 @@ def add_pattern(flow: str, pattern: str) -> str:
 def _edit(section: str, name: str, change: Edit) -> str:
     for path in sorted(COPY.glob("*.yaml")):
         before = path.read_text(encoding="utf-8")
-        parsed = _yaml().load(before)
-        if parsed and name in (parsed.get(section) or {}):
+        try:
+            parsed = _yaml().load(before)
+        except YAMLError as error:
+            raise _broken(path, error) from None
+        if isinstance(parsed, dict) and name in (parsed.get(section) or {}):
             change(parsed[section][name])
             written = io.StringIO()
             _yaml().dump(parsed, written)
@@ -88,6 +93,14 @@ def _edit(section: str, name: str, change: Edit) -> str:
         f"environments/sandbox has no {name} under {section}",
         "The demo edits it.",
         "Bring it back (git diff environments/sandbox shows what changed), then run the demo again.",
+    )
+
+
+def _broken(path: Path, error: YAMLError) -> SandboxError:
+    return SandboxError(
+        f"environments/sandbox/{path.name} is not YAML:\n{error}",
+        "The demo edits a copy of it.",
+        "Mend it; `.venv/bin/reconciler validate environments/sandbox` names every problem with its line.",
     )
 
 
