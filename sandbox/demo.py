@@ -200,10 +200,10 @@ def main() -> int:
     except KeyboardInterrupt:
         shell.say("\ninterrupted; clusters and mirror may be running. `make demo` goes on, `make down` stops them.")
         return INTERRUPTED
-    except KafkaException as error:
-        shell.say(
-            f"\nKafka refused: {error.args[0].str()}\nRun `make demo` again; `make down` stops everything.", "red"
-        )
+    except (KafkaException, OSError) as error:
+        what = error.args[0].str() if isinstance(error, KafkaException) else error
+        shell.say(f"\nthe demo cannot go on: {what}", "red")
+        shell.say("`make demo` tries again from what is there; `make down` stops everything.")
         return 1
     except ReconcilerError as error:
         shell.say(f"\n{error}", "red")
