@@ -35,7 +35,15 @@ class Load:
     """Writes numbered records to every partition of a topic until stopped; some in transactions that abort."""
 
     def __init__(self, cluster: ClusterHandle, topic: str, per_second: int = 4000) -> None:
-        self._producer = Producer({**cluster.super_client(), "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+        self._producer = Producer(
+            {
+                **cluster.super_client(),
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "enable.idempotence": True,
+                "log_level": 0,
+            }
+        )
         self._aborting = Producer(
             {
                 **cluster.super_client(),
