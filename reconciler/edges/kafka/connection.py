@@ -87,6 +87,7 @@ class Heard:
         self.reasons: dict[str, None] = {}
         self.authentication: str | None = None
         self.refused_since: float | None = None
+        self.throttled_until = 0.0
 
     def __call__(self, error: KafkaError) -> None:
         words = _AFTER.sub("", self.clean(error.str()))
@@ -96,6 +97,10 @@ class Heard:
             self.refused_since = self.refused_since or time.monotonic()
         else:
             self.reasons[words] = None
+
+    def throttled(self, event: Any) -> None:
+        """``event``: confluent_kafka.ThrottleEvent, its time in seconds."""
+        self.throttled_until = max(self.throttled_until, time.monotonic() + event.throttle_time)
 
     def clean(self, text: str) -> str:
         for secret in self.secrets:
@@ -123,7 +128,8 @@ class Connection:
         self._looked = 0.0
         self._admin: AdminClient | None = None
         try:
-            self._admin = AdminClient({**settings, "error_cb": self.heard}, logger=DebugLog())
+            callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
+            self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
             raise bad_settings(self.speaker, self.clean(_words(error))) from None
 
@@ -148,6 +154,14 @@ class Connection:
 
     def clean(self, text: str) -> str:
         return self.heard.clean(text)
+
+    def wait_out_throttle(self) -> None:
+        """A broker that enforces a quota answers at once, and then does not listen for the time it told (KIP-219)."""
+        self.admin.poll(0)
+        left = self.heard.throttled_until - time.monotonic()
+        if left > 0:
+            _log.info("cluster %s throttles this client: waiting %.0f s for its quota", self.speaker.cluster, left)
+            time.sleep(left)
 
     def first(self, future: Future[Any], asked: Asked) -> Any:
         """The answer to the first request of a connection, or the reason why no broker can be spoken to.

@@ -51,6 +51,7 @@ def read_cluster(
 
     ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
     """
+    connection.wait_out_throttle()
     request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
     described = connection.first(request, errors.DESCRIBE_CLUSTER)
     name = connection.speaker.cluster

@@ -41,6 +41,7 @@ def send(connection: Connection, batch: Sequence[Item], validate_only: bool) -> 
     """The controller's answer by item id; None: accepted. ``batch`` is of one kind and names no topic twice."""
     if not batch:
         return {}
+    connection.wait_out_throttle()
     try:
         futures = _futures(connection, [item.change for item in batch], validate_only)
     except (KafkaException, TypeError, ValueError) as error:  # the client itself refuses the request

@@ -1,0 +1,36 @@
+"""A controller mutation quota (KIP-599) slows a run down and fails nothing."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+
+import pytest
+
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.plans import Result
+from sandbox.handles import ClusterHandle, Sandbox
+from sandbox.places import JARS
+from tests.conformance.conftest import CreateTopic, real_cluster
+from tests.conformance.subjects import BrokerStranger, Subject
+
+
+def limit(cluster: ClusterHandle, client_id: str, partitions_per_second: int) -> None:
+    command = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "kafka.admin.ConfigCommand"]
+    command += ["--bootstrap-server", cluster.bootstrap_servers, "--alter", "--entity-type", "clients"]
+    command += ["--entity-name", client_id, "--add-config", f"controller_mutation_rate={partitions_per_second}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_throttled_changes_are_waited_out(
+    plain: Sandbox, unique: str, create_topic: CreateTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    east = plain.clusters["east"]
+    limit(east, unique, 4)
+    with KafkaCluster(real_cluster(east, client_id=unique)) as admin, caplog.at_level(logging.INFO):
+        subject = Subject(admin, BrokerStranger(east, create_topic, admin), 1, unique)
+        outcomes = subject.perform(*[subject.create(f"n{number}") for number in range(70)])
+        assert {(outcome.result, outcome.error) for outcome in outcomes} == {(Result.DONE, "")}
+        assert "cluster east throttles" in caplog.text
+        assert len([name for name in admin.read().topics if name.startswith(f"{unique}-")]) == 70
