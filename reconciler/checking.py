@@ -76,12 +76,11 @@ def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) ->
             "The paths or expressions are too many to follow all of them",
             "Use default naming with one separator for all of them, or simpler expressions",
         )
-    possible = f"possible {'; '.join(found.doubtful)} cannot be analysed: " if found.doubtful else ""
     start = found.hops[0].source
     return Problem(
         "mirror-loop",
         where,
-        f"{'a possible' if possible else 'a'} mirror loop, a record would come back to {start}: {found}",
+        f"{'possible ' if found.doubtful else ''}mirror loop, a record would come back to {start}: {found}",
         f"The expressions {', '.join(found.doubtful)} use a construct that no proof covers, so a loop is not excluded"
         if found.doubtful
         else "Each round would copy the record again, without end or under ever longer names",
@@ -175,7 +174,9 @@ def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
             yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
         wrong = _illegal(topic.name)
         if wrong:
-            why = f"Kafka allows letters, digits, '.', '_' and '-', at most {MAX_TOPIC_NAME} of them, and not . or .."
+            why = (
+                f"Kafka allows letters, digits, '.', '_' and '-', at most {MAX_TOPIC_NAME} of them; . and .. are taken"
+            )
             what = f'the topic name "{topic.name[:80]}" {wrong}'
             yield Problem("bad-topic-name", _at(places, topic), what, why, "Rename the topic")
         elif topic.name in KAFKA_TOPICS or topic.name == STATUS_TOPIC:
@@ -227,6 +228,7 @@ def _flows(topology: Topology, places: Places) -> Iterator[Problem]:
 
 def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
     carriers: dict[str, Mirror] = {}
+    doubtful: set[str] = set()  # they name a flow that is not there, perhaps a slip for one that is
     for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
         if not mirror.flows and places.complete and not _flow_with_errors(topology, places):
             what = f"mirror {mirror.name} carries no flow"
@@ -236,6 +238,7 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
         for index, name in enumerate(mirror.flows):
             where = _at(places, mirror, "flows", index)
             if name not in topology.flows:
+                doubtful.add(mirror.name)
                 if places.complete and not places.has("flows", name):
                     todo = suggestion(name, topology.flows, "Declare it under flows")
                     what = f"mirror {mirror.name} names the unknown flow {name}"
@@ -247,7 +250,7 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
                 why = "Two applications would fence each other for ever"
                 yield Problem("flow-in-two-mirrors", where, what, why, "Keep it in one of them")
     for flow in topology.flows.values():
-        if flow.name not in carriers and flow.target in topology.mirrors:
+        if flow.name not in carriers and flow.target in topology.mirrors and flow.target not in doubtful:
             what = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
             todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"
             yield Problem("flow-without-mirror", _at(places, flow), what, "No application would carry it", todo)

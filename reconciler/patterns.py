@@ -70,7 +70,7 @@ def fault(text: str) -> tuple[str, str] | None:
     try:
         re.compile(f"(?:{text})")
     except re.error as error:
-        return f"{error.msg}: the expressions of a list are joined to one", "Write flags for a part, such as (?i:...)"
+        return f"{error.msg}, and a list is joined to one expression", "Write flags for a part, such as (?i:...)"
     numbered = re.search(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?\([0-9])", text)
     if numbered:
         place = f"{numbered.group(1)} at position {numbered.start(1) + 1}"

@@ -61,7 +61,8 @@ def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
             here = node.items[step]
         else:
             break
-    if isinstance(here, Entry) and isinstance(here.value, Scalar) and here is not start:
+    written = isinstance(here, Entry) and isinstance(here.value, Scalar) and here.value.text
+    if isinstance(here, Entry) and written and here is not start:
         return here.value
     return here
 
@@ -69,8 +70,22 @@ def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``, or None when none is near."""
     by_lower = {other.lower(): other for other in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
+    found = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
+    return by_lower[min(found, key=lambda other: distance(name.lower(), other))] if found else None
+
+
+def distance(left: str, right: str) -> int:
+    """How many characters to add, drop, replace or swap with their neighbour (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, last = row.copy(), before
+        row[0] = i
+        for j, b in enumerate(right, 1):
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                row[j] = min(row[j], last[j - 2] + 1)
+    return row[-1]
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:

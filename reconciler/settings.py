@@ -6,10 +6,9 @@ Border: values of single keys. Whether a broker accepts a value is asked of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.places import nearest
+from reconciler.places import distance, nearest
 from reconciler.sizes import duration_ms, looks_like_duration, looks_like_size, size_bytes
 from reconciler.yaml_nodes import Node, Scalar
 from reconciler.yaml_nodes import Sequence as YamlSequence
@@ -31,8 +30,8 @@ THROTTLES = frozenset({"follower.replication.throttled.replicas", "leader.replic
 
 # Set by the reconciler and the mirror job themselves; a value from outside would break exactly-once or the lanes
 RESERVED_SETTINGS = {
-    "bootstrap.servers": "write it as bootstrap_servers of the cluster",
-    "metadata.broker.list": "write it as bootstrap_servers of the cluster",
+    "bootstrap.servers": "it belongs in bootstrap_servers of the cluster",
+    "metadata.broker.list": "it belongs in bootstrap_servers of the cluster",
     "group.id": "positions are kept under mirror.<flow>",
     "group.instance.id": "the mirror job joins no group",
     "transactional.id": "it is mirror.<flow>.<lane>",
@@ -134,7 +133,7 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         return Wrong(
             "reserved-setting",
             f"{key} cannot be set by hand",
-            f"Both programs set it: {RESERVED_SETTINGS[key]}",
+            f"The reconciler and the mirror job decide it: {RESERVED_SETTINGS[key]}",
             "Remove it",
         )
     if has_reference(text) or re.search(r"\$(env|file)\b", text, re.IGNORECASE):
@@ -169,15 +168,4 @@ def client_setting(key: str, node: Node) -> str | Wrong:
 
 def _one_slip(key: str, near: str) -> bool:
     """At most two characters apart, or equal but for the signs between the words."""
-    if re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near):
-        return True
-    return _distance(key, near) <= 2
-
-
-def _distance(left: Sequence[str], right: Sequence[str]) -> int:
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        previous, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
-    return row[-1]
+    return re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near) or distance(key, near) <= 2

@@ -49,11 +49,11 @@ def read(file: str, text: str) -> Document:
     except MarkedYAMLError as error:
         builder.problems.append(_broken(file, text, error))
         return Document(file, None, tuple(builder.problems))
-    except (YAMLError, ValueError, RecursionError) as error:
+    except _GiveUpError:
+        return Document(file, None, tuple(builder.problems))
+    except Exception as error:  # noqa: BLE001 - the parser's own slips, such as an OverflowError for "\\UFFFFFFFF"
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         builder.problem("yaml-broken", 0, 0, f"broken YAML: {why}", "The file was not read", "Mend the text")
-        return Document(file, None, tuple(builder.problems))
-    except _GiveUpError:
         return Document(file, None, tuple(builder.problems))
     root = builder.root
     if root is None and not builder.problems:
@@ -83,13 +83,12 @@ def _unreadable(file: str, text: str) -> Problem | None:
         return None
     line = text.count("\n", 0, found.start()) + 1
     column = found.start() - text.rfind("\n", 0, found.start())
-    return Problem(
-        "yaml-broken",
-        Where(file, line, column),
-        f"broken YAML: the character U+{ord(found.group()):04X} may not stand in a YAML file",
-        "The file was not read, so nothing in it is checked",
-        "Remove it; such characters come from a binary file or a wrong encoding",
-    )
+    return _control_character(Where(file, line, column), found.group())
+
+
+def _control_character(where: Where, char: str) -> Problem:
+    what = f"broken YAML: the character U+{ord(char):04X} may not stand in a topology"
+    return Problem("yaml-broken", where, what, "Nothing there can be named so, and no terminal shows it", "Remove it")
 
 
 def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
@@ -149,6 +148,9 @@ class _Builder:
         match event:
             case ScalarEvent():
                 self._refuse_tag(event, line, column)
+                escaped = _CONTROL.search(event.value)
+                if escaped:
+                    self.problems.append(_control_character(Where(self.file, line, column), escaped.group()))
                 node = Scalar(event.value, bool(event.implicit[0]) and not event.style, line, column)
                 self._done(node, event.anchor)
             case AliasEvent():
@@ -185,12 +187,13 @@ class _Builder:
                 pass
 
     def _refuse_tag(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent, line: int, column: int) -> None:
-        if event.tag is not None and str(event.tag) not in ("None", ""):
+        tag = str(event.tag or "").replace("tag:yaml.org,2002:", "!!")
+        if tag not in ("", "None"):
             self.problem(
                 "yaml-tag",
                 line,
                 column,
-                f"the YAML tag {event.tag}",
+                f"the YAML tag {tag}",
                 "The topology has no use for tags",
                 "Remove the tag; quote the value when it must be text",
             )
@@ -206,7 +209,7 @@ class _Builder:
                 "Anchors are known in their own file only, and not inside themselves",
                 "Define the anchor above, or write the value out",
             )
-            node = Scalar("", True, line, column)
+            node = Scalar(f"*{event.anchor}", False, line, column)
         self._done(node, None)
 
     def _done(self, node: Node, anchor: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Languages of topic names agree with Python's re and with the naming policy, for all short names and random patterns."""
+"""Languages of topic names agree with Python's re and the naming policy: all short names, random patterns."""
 
 from __future__ import annotations
 

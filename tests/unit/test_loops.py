@@ -14,6 +14,7 @@ from reconciler.topology import Flow, Naming
 from reconciler.travels import Travel, travel_of
 from tests.builders import flow
 
+DEFAULT = Naming()
 IDENTITY = Naming("identity")
 
 
@@ -33,7 +34,7 @@ def _loop(*flows: Flow, topics: dict[str, list[str]] | None = None) -> Loop:
     return found[0]
 
 
-def _pairs(*clusters: str, naming: Naming = Naming()) -> list[Flow]:
+def _pairs(*clusters: str, naming: Naming = DEFAULT) -> list[Flow]:
     return [flow(one, other, naming=naming) for one, other in itertools.permutations(clusters, 2)]
 
 

@@ -39,7 +39,7 @@ def test_a_resolved_value_is_not_resolved_again() -> None:
 
 def test_an_empty_variable_is_a_value_and_a_missing_one_is_not() -> None:
     assert resolve({"k": "${env:A}"}, {"A": ""}, _no_file) == {"k": ""}
-    with pytest.raises(MissingReference, match="env:A.*not set") as caught:
+    with pytest.raises(MissingReference, match=r"env:A.*not set") as caught:
         resolve({"k": "${env:A}", "other": "${env:SECRET}"}, {"SECRET": "s3cret"}, _no_file)
     assert caught.value.reference == "env:A"
     assert "s3cret" not in str(caught.value)

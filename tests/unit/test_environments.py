@@ -1,0 +1,68 @@
+"""The environments that come with the project load, and are what their comments say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.edges.files import read_environment
+from reconciler.loading import load
+from reconciler.settings import is_secret
+from reconciler.topology import Delivery, Principal, Topology
+
+ROOT = Path(__file__).parents[2] / "environments"
+NAMES = sorted(path.name for path in ROOT.iterdir() if path.is_dir())
+
+
+def _load(name: str) -> Topology:
+    return load(read_environment(ROOT / name), name)
+
+
+def test_all_are_here() -> None:
+    assert {"sandbox", "active-passive", "active-active"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_loads_and_every_declared_topic_has_an_owner(name: str) -> None:
+    topology = _load(name)
+    assert topology.environment == name
+    assert topology.flows
+    assert all("owner" in topic.labels for topic in topology.topics.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_secrets_are_references(name: str) -> None:
+    for cluster in _load(name).clusters.values():
+        for principal in Principal:
+            for key, value in cluster.client_for(principal).items():
+                assert not is_secret(key) or value.startswith("${")
+
+
+def test_sandbox_is_what_the_demo_starts() -> None:
+    topology = _load("sandbox")
+    assert {name: cluster.bootstrap_servers for name, cluster in topology.clusters.items()} == {
+        "east": ("127.0.0.1:19092",),
+        "west": ("127.0.0.1:29092",),
+    }
+    flights = topology.topics["flights"]
+    assert (flights.clusters, flights.partitions, flights.configs["retention.ms"]) == (("east",), 8, "604800000")
+    flow = topology.flows["east-to-west"]
+    assert (flow.delivery, flow.replication_factor) == (Delivery.EXACTLY_ONCE, 1)
+    mirror = topology.mirrors["west"]
+    assert (mirror.flows, mirror.master, mirror.parallelism) == (("east-to-west",), "local[2]", 2)
+
+
+def test_active_passive_has_three_replicas_and_three_principals() -> None:
+    topology = _load("active-passive")
+    for cluster in topology.clusters.values():
+        assert cluster.defaults.replication_factor == 3
+        assert cluster.client_for(Principal.PLAN)["sasl.username"] == "reconciler-plan"
+        assert set(cluster.principals) == set(Principal)
+    assert [(flow.source, flow.target) for flow in topology.flows.values()] == [("fra", "dub")]
+
+
+def test_active_active_goes_both_ways() -> None:
+    topology = _load("active-active")
+    assert {(flow.source, flow.target) for flow in topology.flows.values()} == {("us", "eu"), ("eu", "us")}
+    assert set(topology.mirrors) == {"us", "eu"}

@@ -1,0 +1,55 @@
+"""docs/messages.md lists every problem code of the source, and each example there gives just the message shown."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import TopologyError
+from reconciler.loading import load
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
+OF_FOLDERS = {"no-folder", "no-files", "unreadable", "not-utf8", "wrong-extension"}  # test_files.py makes these
+
+
+def _codes_in_source() -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / "reconciler").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="Problem" | "Wrong") | ast.Attribute(attr="problem"), args=[first, *_]):
+                    found |= set(_words(first))
+                case ast.Assign(targets=[ast.Name(id="code")], value=value):
+                    found |= set(_words(value))
+    return found
+
+
+def _words(expression: ast.expr) -> list[str]:
+    """The texts an expression may be: ``"a" if x == ".ms" else "b"`` is a or b."""
+    match expression:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.IfExp(body=body, orelse=other):
+            return [*_words(body), *_words(other)]
+    return []
+
+
+def test_the_page_lists_every_code_and_no_other() -> None:
+    assert set(SECTIONS) == _codes_in_source()
+
+
+@pytest.mark.parametrize("code", sorted(set(SECTIONS) - OF_FOLDERS))
+def test_each_example_gives_the_message_shown(code: str) -> None:
+    texts = re.findall(r"```yaml\n(.*?)```", SECTIONS[code], re.DOTALL)
+    shown = re.findall(r"```text\n(.*?)```", SECTIONS[code], re.DOTALL)
+    assert texts, "an example in yaml"
+    files = {f"part-{number}.yaml": text for number, text in enumerate(texts, 1)}
+    with pytest.raises(TopologyError) as caught:
+        load(files, "example")
+    told = [str(problem) for problem in caught.value.problems if problem.code == code]
+    assert shown == [f"{message}\n" for message in told]
