@@ -1,4 +1,4 @@
-"""A process that runs one lane until it is killed: ``python -m tests.wire.lane_process <pickled LaneSpec>``.
+"""A process that runs one lane until it is killed: ``python -m tests.wire.lane_process <pickled LaneSpec> [classic]``.
 
 Prints a line for each report, so that the test knows that the lane is at work.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneProgress, LaneSpec, PartitionSpec
+from mirror.wire import transactions
 
 
 class Forever:
@@ -33,6 +34,8 @@ class Forever:
 
 def main() -> None:
     lane = pickle.loads(Path(sys.argv[1]).read_bytes())
+    if "classic" in sys.argv:
+        transactions.speaks_version_2 = lambda _: False
     batch_path(lane, Forever(lane))
 
 

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 from mirror.record_path import record_path
+from mirror.wire import transactions
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, fill
@@ -63,9 +64,12 @@ def test_negative_and_zero_timestamps_survive(flow: Flow, codec: int) -> None:
     assert next(record[3] for record in flow.target_content()[0]) == 0
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_aborted_records_are_left_out(flow: Flow, delivery: str) -> None:
+@pytest.mark.parametrize("delivery", ["exactly_once", "classic", "at_least_once"])
+def test_aborted_records_are_left_out(flow: Flow, delivery: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _transactions(flow)
+    if delivery == "classic":
+        monkeypatch.setattr(transactions, "speaks_version_2", lambda _: False)
+        delivery = "exactly_once"
     report, _ = flow.run(batch_path, delivery=delivery)
     assert report.end is LaneEnd.STOPPED, report
     copied = flow.target_content()

@@ -106,7 +106,8 @@ def _assert_once(flow: Flow, written: int) -> None:
 
 
 @pytest.mark.timeout(280)
-def test_killed_ten_times_under_load(flow: Flow, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol_version", ["classic", "version 2"])
+def test_killed_ten_times_under_load(flow: Flow, tmp_path: Path, protocol_version: str) -> None:
     spec = tmp_path / "lane"
     spec.write_bytes(pickle.dumps(flow.lane()))
     chance = random.Random(7)
@@ -114,7 +115,9 @@ def test_killed_ten_times_under_load(flow: Flow, tmp_path: Path) -> None:
     with Load(flow.source, flow.topic) as load:
         for _ in range(10):
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.wire.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
+                [sys.executable, "-m", "tests.wire.lane_process", str(spec), protocol_version],
+                stdout=subprocess.PIPE,
+                text=True,
             )
             lines = _lines(process)
             until = time.monotonic() + chance.uniform(0.5, 2.0)

@@ -71,7 +71,7 @@ class Identity:
             )
             answer = await connection.call(request)
             check(answer.error_code, f"InitProducerId of {self.transactional_id or 'an idempotent producer'}")
-            self.version_2 = self.transactional and _speaks_version_2(connection)
+            self.version_2 = self.transactional and speaks_version_2(connection)
             return answer
 
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
@@ -206,7 +206,7 @@ class Identity:
         return await self._cluster.control(node)
 
 
-def _speaks_version_2(connection: Connection) -> bool:
+def speaks_version_2(connection: Connection) -> bool:
     """KIP-890 part 2 is on by the finalized feature transaction.version, and every request for it is there."""
     newest = {key: high for key, (_, high) in connection.versions.items()}
     return (
