@@ -19,7 +19,7 @@ from itertools import islice
 from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
 from reconciler.travels import Travel
 
-MAX_STATES = 30_000  # for all questions between clusters that reach each other
+MAX_STATES = 20_000  # for all questions between clusters that reach each other
 MAX_WALKS = 50_000
 SAMPLES = 200
 

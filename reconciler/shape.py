@@ -176,88 +176,51 @@ def _bad_name(document: Document, path: list[Step], error: ValidationError) -> P
 
 
 def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
-    wanted = str(schema.get("title", "another value"))
-    value = show(error.instance, _is_secret(path))
+    wanted = str(schema.get("title", "another value")) if path[1:] else "a mapping"
     where = document.where(_at(document, path))
     name = subject(path)
     if error.instance is None:
-        return Problem(
-            "missing-value",
-            where,
-            f"{name} has no value, {wanted} is wanted",
-            "An empty value is more often forgotten than meant",
-            f"Write {wanted}, or remove the field",
-        )
+        what = f"{name} has no value, {wanted} is wanted"
+        why = "An empty value is more often forgotten than meant"
+        return Problem("missing-value", where, what, why, f"Write {wanted}, or remove the field")
+    if error.validator == "uniqueItems":
+        what = f"{name} names something twice"
+        return Problem("duplicate-item", where, what, "One of the two could not count", "Remove the repetition")
+    code, why, todo = _verdict(error, schema, wanted)
+    value = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
+    return Problem(code, where, f"{name} is {value}, {wanted} is wanted", why, todo)
+
+
+def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tuple[str, str, str]:
+    """Code, why and what to do."""
+    todo = f"Write {wanted}"
     match error.validator:
         case "type" | "pattern" if "duration" in wanted:
-            return Problem(
-                "bad-duration",
-                where,
-                f"{name} is {value}, {wanted} is wanted",
-                "Without a known unit the value could mean seconds or milliseconds",
-                f"Write {wanted}",
-            )
+            code, why = "bad-duration", "Without a known unit the value could mean seconds or milliseconds"
         case "type":
-            return Problem(
-                "wrong-type",
-                where,
-                f"{name} is {value}, {wanted if path[1:] else 'a mapping'} is wanted",
-                f"It cannot be read as {_type_words(error.validator_value)}",
-                _type_todo(error, wanted),
-            )
+            code, why = "wrong-type", f"It cannot be read as {_type_words(error.validator_value)}"
+            todo = _type_todo(error, wanted)
         case "enum" | "oneOf" | "anyOf":
-            choices = [str(choice) for option in (schema, *schema.get(error.validator, ())) if isinstance(option, dict)
-                       for choice in option.get("enum", ())]  # fmt: skip
-            return Problem(
-                "unknown-value",
-                where,
-                f"{name} is {value}, {wanted} is wanted",
-                "Nothing else has a meaning here",
-                _choice(error.instance, choices, wanted),
-            )
+            code, why = "unknown-value", "Nothing else has a meaning here"
+            near = nearest(str(error.instance), _choices(schema))
+            todo = f"Perhaps {near} is meant" if near else todo
         case "minimum" | "maximum":
-            return Problem(
-                "out-of-range",
-                where,
-                f"{name} is {value}, {wanted} is wanted",
-                "Kafka or the mirror job cannot work with it",
-                f"Write {wanted}",
-            )
+            code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
         case "minItems" | "minLength":
-            return Problem(
-                "empty-value",
-                where,
-                f"{name} is empty, {wanted} is wanted",
-                "Without it nothing can be done",
-                f"Write {wanted}",
-            )
-        case "uniqueItems":
-            return Problem(
-                "duplicate-item",
-                where,
-                f"{name} names something twice",
-                "One of the two could not count",
-                "Remove the repetition",
-            )
+            code, why = "empty-value", "Without it nothing can be done"
         case _:
-            return Problem(
-                "bad-value",
-                where,
-                f"{name} is {value}, {wanted} is wanted",
-                "Nothing else has a meaning here",
-                f"Write {wanted}",
-            )
+            code, why = "bad-value", "Nothing else has a meaning here"
+    return code, why, todo
 
 
-def _choice(value: object, choices: list[str], wanted: str) -> str:
-    near = nearest(str(value), choices)
-    return f"Perhaps {near} is meant" if near else f"Write {wanted}"
+def _choices(schema: dict[str, Any]) -> list[str]:
+    """The words a field may be, also those among alternatives."""
+    options = [schema, *schema.get("oneOf", ()), *schema.get("anyOf", ())]
+    return [str(choice) for option in options for choice in option.get("enum", ())]
 
 
 def _type_words(wanted: object) -> str:
-    names = (
-        [wanted] if isinstance(wanted, str) else [str(name) for name in (wanted if isinstance(wanted, list) else [])]
-    )
+    names = [wanted] if isinstance(wanted, str) else list(wanted) if isinstance(wanted, list) else []
     words = [_TYPES[name] for name in names]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

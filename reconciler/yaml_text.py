@@ -53,15 +53,14 @@ def read(file: str, text: str) -> Document:
         return Document(file, None, tuple(builder.problems))
     except Exception as error:  # noqa: BLE001 - the parser's own slips, such as an OverflowError for "\\UFFFFFFFF"
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        builder.problem("yaml-broken", 0, 0, f"broken YAML: {why}", "The file was not read", "Mend the text")
+        builder.problem("yaml-broken", (0, 0), f"broken YAML: {why}", "The file was not read", "Mend the text")
         return Document(file, None, tuple(builder.problems))
     root = builder.root
     if root is None and not builder.problems:
         root = Mapping({}, 0, 0, 1)
         builder.problem(
             "empty-file",
-            0,
-            0,
+            (0, 0),
             "the file is empty",
             "An empty part is more often a lost text than a wish",
             "Write something such as topics: {}, or remove the file",
@@ -139,8 +138,9 @@ class _Builder:
     anchors: dict[str, Node] = field(default_factory=dict)
     documents: int = 0
 
-    def problem(self, code: str, line: int, column: int, what: str, why: str, todo: str) -> None:
-        self.problems.append(Problem(code, Where(self.file, line, column), what, why, todo))
+    def problem(self, code: str, at: tuple[int, int], what: str, why: str, todo: str) -> None:
+        """``at`` is line and column."""
+        self.problems.append(Problem(code, Where(self.file, *at), what, why, todo))
 
     def take(self, event: Event) -> None:
         mark = event.start_mark
@@ -161,8 +161,7 @@ class _Builder:
                 if len(self.open) > MAX_DEPTH:
                     self.problem(
                         "yaml-too-large",
-                        line,
-                        column,
+                        (line, column),
                         f"nested deeper than {MAX_DEPTH} levels",
                         "No topology is nested so deep",
                         "Mend the text",
@@ -176,8 +175,7 @@ class _Builder:
                 if self.documents > 1:
                     self.problem(
                         "yaml-documents",
-                        line,
-                        column,
+                        (line, column),
                         "a second YAML document begins here (---)",
                         "Each file is one part of the environment, so the rest of the file was not read",
                         "Move it to a file of its own, or remove the line ---",
@@ -191,8 +189,7 @@ class _Builder:
         if tag not in ("", "None"):
             self.problem(
                 "yaml-tag",
-                line,
-                column,
+                (line, column),
                 f"the YAML tag {tag}",
                 "The topology has no use for tags",
                 "Remove the tag; quote the value when it must be text",
@@ -203,8 +200,7 @@ class _Builder:
         if node is None:
             self.problem(
                 "yaml-alias",
-                line,
-                column,
+                (line, column),
                 f"the alias *{event.anchor} has no anchor &{event.anchor} before it",
                 "Anchors are known in their own file only, and not inside themselves",
                 "Define the anchor above, or write the value out",
@@ -218,8 +214,7 @@ class _Builder:
         if node.size > MAX_NODES:
             self.problem(
                 "yaml-too-large",
-                node.line,
-                node.column,
+                (node.line, node.column),
                 f"more than {MAX_NODES:,} values with aliases written out",
                 "Aliases inside aliases grow without measure",
                 "Write the values out, or split the file",
@@ -242,8 +237,7 @@ class _Builder:
             if not isinstance(key, Scalar):
                 self.problem(
                     "yaml-key",
-                    key.line,
-                    key.column,
+                    (key.line, key.column),
                     "a key that is a list or a mapping",
                     "Every key of the topology is a name",
                     "Write a plain name before the colon",
@@ -254,8 +248,7 @@ class _Builder:
                 first = entries[key.text]
                 self.problem(
                     "duplicate-key",
-                    key.line,
-                    key.column,
+                    (key.line, key.column),
                     f"the key {key.text} stands here for the second time",
                     f"It is already on line {first.line}, and only one of them could count",
                     "Remove or rename one",
@@ -276,8 +269,7 @@ class _Builder:
             else:
                 self.problem(
                     "yaml-merge",
-                    part.line,
-                    part.column,
+                    (part.line, part.column),
                     "<< merges something that is not a mapping",
                     "A merge key takes the fields of another mapping",
                     "Give it an alias of a mapping, such as <<: *base",
@@ -292,8 +284,7 @@ class _Builder:
             other = "true" if text.lower() in ("yes", "on") else "false"
             self.problem(
                 "yaml-ambiguous",
-                node.line,
-                node.column,
+                (node.line, node.column),
                 f"{text} without quotes",
                 f"YAML 1.1 reads it as {other}, YAML 1.2 as text",
                 f'Write {other}, or "{text}" for the text',
@@ -301,8 +292,7 @@ class _Builder:
         elif _LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text):
             self.problem(
                 "yaml-ambiguous",
-                node.line,
-                node.column,
+                (node.line, node.column),
                 f"the number {text}",
                 "YAML 1.1 and YAML 1.2 read it as different values",
                 f'Write a plain decimal number, or "{text}" for the text',

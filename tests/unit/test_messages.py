@@ -26,6 +26,8 @@ def _codes_in_source() -> set[str]:
                     found |= set(_words(first))
                 case ast.Assign(targets=[ast.Name(id="code")], value=value):
                     found |= set(_words(value))
+                case ast.Assign(targets=[ast.Tuple(elts=[ast.Name(id="code"), *_])], value=ast.Tuple(elts=[first, *_])):
+                    found |= set(_words(first))
     return found
 
 
