@@ -7,6 +7,7 @@ application, 1 failed, with one paragraph on standard error.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -40,14 +41,17 @@ def main(arguments: list[str]) -> int:
     except (HandoverError, OSError) as error:
         return _failed(str(error))
     logs.configure(environment=settings.environment, mirror=settings.mirror)
-    outcome = _run(settings, given.run_dir, asked)
+    try:
+        started = now_ms()
+        context = _context(settings)
+    except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
+        return _failed(f"Spark did not start: {_in_words(error)}")
+    outcome = _run(context, settings, given.run_dir, started, asked)
     logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
     return int(outcome.code)
 
 
-def _run(settings: Settings, run_dir: Path, asked: threading.Event) -> Outcome:
-    started = now_ms()
-    context = _context(settings)
+def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: threading.Event) -> Outcome:
     for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
@@ -86,6 +90,13 @@ def _write_driver_file(run_dir: Path, who: Application) -> None:
     draft = run_dir / "driver.json.new"
     draft.write_text(json.dumps(content), encoding="utf-8")
     draft.replace(run_dir / "driver.json")
+
+
+def _in_words(error: Exception) -> str:
+    """The message of a Java exception without its stack: the lines between the call and the first frame."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = list(itertools.takewhile(lambda line: not line.startswith("at "), lines[1:] or lines))
+    return " ".join(said).removeprefix(": ") or type(error).__name__
 
 
 def _failed(text: str) -> int:

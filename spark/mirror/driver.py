@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
 
 from mirror import logs
 from mirror.board import Board
-from mirror.discovery import Cluster, LiveCluster, discover
+from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
 from mirror.settings import FlowSettings, Settings
@@ -22,6 +23,8 @@ from mirror.takeover import take_over
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
+_SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
+_TOGETHER_S = 5.0  # flows that are ready by then share the first leases
 _log = logs.logger("driver")
 
 
@@ -50,21 +53,25 @@ class Driver:
         self._end = threading.Event()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
-        self._clusters: dict[str, Cluster] = {}
 
     def run(self, stop_asked: Callable[[], bool]) -> Outcome:
         self._tell("starting")
-        self._leases.start()
         for flow in self._settings.flows:
             threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
-        told, state = 0.0, "starting"
+        told, state, began = 0.0, "starting", time.monotonic()
         while not (self._end.is_set() or stop_asked()):
-            now = "running" if all(view.running for view in self._board.view()) else "starting"
+            if not self._leases.started and (self._all_taken() or time.monotonic() - began > _TOGETHER_S):
+                self._leases.start()
+            settled = self._all_taken() or time.monotonic() - began > _SETTLED_S
+            now = "running" if settled else "starting"
             if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
                 told, state = time.monotonic(), now
                 self._tell(state)
             self._end.wait(0.1)
         return self._leave()
+
+    def _all_taken(self) -> bool:
+        return all(view.running for view in self._board.view())
 
     def _leave(self) -> Outcome:
         if self._superseded_by:
@@ -86,21 +93,25 @@ class Driver:
 
     def _serve(self, flow: FlowSettings) -> None:
         """Discovery on and on; the flow is taken over once both clusters have answered."""
-        selector = flow.selector()
-        source, target = LiveCluster(flow.source), LiveCluster(flow.target)
+        look = partial(discover, flow, flow.selector(), LiveCluster(flow.source), LiveCluster(flow.target))
         taken, pause = False, 0.5
         while not self._end.is_set():
-            found = discover(flow, selector, source, target, self._board.discovered_now(flow.name))
-            changed = self._board.discovered(flow.name, found)
-            if taken and changed:
-                self._leases.partitions_changed()
-            if not taken and found.complete:
-                taken = self._take_over(flow)
+            try:
+                taken = self._refresh(flow, look, taken)
+            except Exception:  # noqa: BLE001  # the thread must live
+                _log.exception("defect while looking for partitions; tried again", flow=flow.name)
             if taken:
                 self._end.wait(self._settings.refresh_interval_ms / 1000)
             else:
                 self._end.wait(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 2)
+
+    def _refresh(self, flow: FlowSettings, look: Callable[[Discovered], Discovered], taken: bool) -> bool:
+        found = look(self._board.discovered_now(flow.name))
+        changed = self._board.discovered(flow.name, found)
+        if taken and changed:
+            self._leases.partitions_changed()
+        return taken or (found.complete and self._take_over(flow))
 
     def _take_over(self, flow: FlowSettings) -> bool:
         try:

@@ -66,6 +66,31 @@ _GONE = {
 }
 
 
+# What a source broker says in passing; the client tries again by itself. Any other error may hide a record that was
+# skipped (a bad checksum, an unknown codec), so it stops the partition.
+_PASSING = _GONE | {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+
+
+def is_passing(error: KafkaError) -> bool:
+    return error.code() in _PASSING
+
+
 def error_of(error: KafkaException) -> KafkaError:
     return error.args[0]
 
@@ -172,13 +197,25 @@ def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
     )
 
 
-def source_denied(topic: str, partition: int | None, error: KafkaError) -> Condition:
+def source_refuses(spec: PartitionSpec, position: int, error: KafkaError) -> Condition:
+    """The source does not hand over what comes at ``position``."""
+    where = f"{spec.topic}-{spec.partition}"
+    if classify(error) is Fault.DENIED:
+        return Condition(
+            "permission_denied",
+            f"{where} is not copied: the source refuses reading it: {error.str()}",
+            f"Give the mirror's principal READ on {spec.topic} at the source; copying goes on by itself.",
+            spec.topic,
+            spec.partition,
+            stops=True,
+        )
     return Condition(
-        "permission_denied",
-        f"{topic} is not copied: the source refuses reading it: {error.str()}",
-        f"Give the mirror's principal READ on {topic} at the source; copying goes on by itself.",
-        topic,
-        partition,
+        "source_unreadable",
+        f"{where} is not copied further than offset {position}: what the source sends cannot be read: {error.str()}",
+        "Check the disk of the source broker that leads the partition; another replica may be sound. Copying goes on "
+        "by itself once the records can be read.",
+        spec.topic,
+        spec.partition,
         stops=True,
     )
 

@@ -65,9 +65,11 @@ class Leases:
         self._host = host
         self._guard = threading.Condition()
         self._stopping = False
+        self.started = False
         self._lanes: dict[LaneKey, LaneSpec] = {}
         self._placed: dict[LaneKey, int] = {}
         self._running: dict[str, tuple[LaneKey, ...]] = {}
+        self._over: set[str] = set()  # running leases that must end early; some may not have connected yet
         self._server = channel.ChannelServer(host, self._orders, self._told)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
@@ -75,6 +77,7 @@ class Leases:
         ]
 
     def start(self) -> None:
+        self.started = True
         for thread in self._threads:
             thread.start()
 
@@ -87,10 +90,8 @@ class Leases:
             fresh = {key: load for key, load in self._board.loads().items() if key in self._lanes}
             self._placed = {**pack(fresh, self._settings.parallelism), **before}
             gained = {slot for key, slot in self._placed.items() if key not in before}
-            over = [name for name in self._running if _slot_of(name) in gained]
             self._guard.notify_all()
-        for name in over:
-            self._server.send(name, {"over": True})
+        self._end_early(gained)
 
     def partitions_changed(self) -> None:
         """Running leases get their lanes' partitions as the board has them now."""
@@ -164,7 +165,10 @@ class Leases:
         try:
             self._context.setJobGroup(f"lease-{slot}", describe(slot, lanes))
             self._context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
-            reports = self._context.parallelize([spec], 1).mapPartitions(_in_task).collect()
+            for report in self._context.parallelize([spec], 1).mapPartitions(_in_task).collect():
+                self._board.report(report)
+                if report.end is LaneEnd.SUPERSEDED:
+                    self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             if not self._stopping:
                 _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
@@ -172,10 +176,7 @@ class Leases:
         finally:
             with self._guard:
                 del self._running[name]
-        for report in reports:
-            self._board.report(report)
-            if report.end is LaneEnd.SUPERSEDED:
-                self._superseded(report.error)
+                self._over.discard(name)
         return True
 
     def _rebalance(self) -> None:
@@ -184,18 +185,24 @@ class Leases:
             if move is None or self._stopping:
                 return
             self._placed[move.lane] = move.destination
-            touched = [name for name in self._running if _slot_of(name) in (move.origin, move.destination)]
             self._guard.notify_all()
         _log.info("lane moved", flow=move.lane[0], lane=move.lane[1], origin=move.origin, destination=move.destination)
-        for name in touched:
+        self._end_early({move.origin, move.destination})
+
+    def _end_early(self, slots: set[int]) -> None:
+        """These leases commit and return, to be given again as the lanes are placed now."""
+        with self._guard:
+            names = {name for name in self._running if _slot_of(name) in slots}
+            self._over |= names
+        for name in names:
             self._server.send(name, {"over": True})
 
     # the channel
 
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
-            lanes, stop = self._running.get(lease), self._stopping
-        return None if lanes is None else {"lanes": self._rows(lanes), **({"stop": True} if stop else {})}
+            lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
+        return None if lanes is None else {"lanes": self._rows(lanes), "stop": stop, "over": over}
 
     def _rows(self, lanes: tuple[LaneKey, ...]) -> list[list[Any]]:
         return [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes]

@@ -11,11 +11,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mirror import clients, logs, positions, starts
 from mirror.delivery import Delivery, NoAnswerError
 from mirror.faults import (
-    Fault,
     SupersededError,
-    classify,
+    is_passing,
     position_lost,
-    source_denied,
+    source_refuses,
     target_silent,
     timestamp_zero,
     topic_recreated,
@@ -214,10 +213,10 @@ class RecordLane:
             case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE | KafkaError._LOG_TRUNCATION:
                 low, high = self.source.get_watermark_offsets(track.source, timeout=10.0)
                 self._stop(spec, position_lost(spec, track.position, low, high))
-            case _ if classify(error) is Fault.DENIED:
-                self._stop(spec, source_denied(spec.topic, spec.partition, error))
-            case _:
+            case _ if is_passing(error):
                 _log.warning("source", topic=spec.topic, partition=spec.partition, error=error.str())
+            case _:
+                self._stop(spec, source_refuses(spec, track.position, error))
 
     # transactions
 

@@ -75,7 +75,7 @@ class Job:
             for package in (ROOT / "spark" / "mirror", ROOT / "replication"):
                 for source in package.rglob("*.py"):
                     archive.write(source, source.relative_to(package.parent))
-        command = [SUBMIT, "--master", "local[2]", "--driver-memory", "400m", "--conf", "spark.ui.enabled=false"]
+        command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
         command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", bundle]
         command += [ROOT / "spark" / "mirror_job.py", "--handover", self.folder / "handover.json"]
         with (self.folder / "job.log").open("wb") as log:

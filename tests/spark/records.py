@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from sandbox.handles import ClusterHandle
 
@@ -24,6 +24,12 @@ def producer(cluster: ClusterHandle, **settings: Any) -> Producer:
 def write_awkward(cluster: ClusterHandle, topic: str, partitions: int, count: int, seed: int = 0) -> None:
     """Null and empty keys, values and header values, repeated header names, 200 headers, 900 KB, odd timestamps."""
     chance = random.Random(seed)
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(f"{len(message)} bytes: {error.str()}")
+
     makers = [producer(cluster, compression_type=codec) for codec in CODECS]
     for number in range(count):
         key = chance.choice([None, b"", b"k%d" % (number % 17), bytes([0, 255, 128])])
@@ -36,12 +42,15 @@ def write_awkward(cluster: ClusterHandle, topic: str, partitions: int, count: in
         stamp = chance.choice([1, 1_600_000_000_000 + number, int(time.time() * 1000), -1 if number % 50 else 1])
         if stamp == -1:
             stamp = 2  # librdkafka's producer would take -1 for "no timestamp"
-        makers[number % len(makers)].produce(topic, value, key, number % partitions, timestamp=stamp, headers=headers)
+        makers[number % len(makers)].produce(
+            topic, value, key, number % partitions, timestamp=stamp, headers=headers, on_delivery=delivered
+        )
         if number % 200 == 0:
             for maker in makers:
                 maker.flush()
     for maker in makers:
         maker.flush()
+    assert not failures, failures
 
 
 def write_transactions(cluster: ClusterHandle, topic: str, partitions: int, rounds: int, name: str) -> int:

@@ -47,7 +47,9 @@ class Mirror:
 
     def topic(self, cluster: ClusterHandle, topic: str, partitions: int = 1) -> str:
         admin = AdminClient(cluster.client())  # kept: a client that is collected answers nothing
-        admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=20)[topic].result(30)
+        keep = {"retention.ms": "-1"}  # awkward records are as old as 1970
+        made = admin.create_topics([NewTopic(topic, partitions, 1, config=keep)], operation_timeout=20)
+        made[topic].result(30)
         return topic
 
     def both(self, topic: str, partitions: int = 1) -> str:
@@ -65,7 +67,12 @@ class Mirror:
         }
 
     def until_equal(self, topic: str, count: int, seconds: float = 90.0) -> None:
-        until(f"{count} records in east.{topic}", lambda: self._count(topic) >= count, self.job, seconds)
+        try:
+            until(f"{count} records in east.{topic}", lambda: self._count(topic) >= count, self.job, seconds)
+        except AssertionError as error:
+            told = json.dumps((status(self.west, self.name) or {}).get("flows"), indent=1)
+            here = f"{total(digest(self.east, topic))} at the source, {self._count(topic)} at the target"
+            raise AssertionError(f"{error}\n{here}; status: {told}") from None
         source = digest(self.east, topic)
         assert total(source) == count
         assert source == digest(self.west, f"east.{topic}")

@@ -95,8 +95,9 @@ class Bench:
     running: list[Running] = field(default_factory=list)
 
     def topic(self, name: str, partitions: int = 1, target: dict[str, str] | None = None, **configs: str) -> str:
-        self.create(self.west, f"east.{name}", partitions, **(target or {}))
-        return self.create(self.east, name, partitions, **configs)
+        """Kept for ever, because awkward records are as old as 1970."""
+        self.create(self.west, f"east.{name}", partitions, retention_ms="-1", **(target or {}))
+        return self.create(self.east, name, partitions, retention_ms="-1", **configs)
 
     def specs(self, *topics: str) -> tuple[PartitionSpec, ...]:
         cluster = LiveCluster(endpoint(self.east))
