@@ -33,7 +33,7 @@ class FakeStranger:
     fake: FakeCluster
 
     def make(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        self.fake.put(topic, partitions, **configs)
+        self.fake.put(topic, partitions, 1, **configs)
 
     def delete(self, topic: str) -> None:
         del self.fake.topics[topic]

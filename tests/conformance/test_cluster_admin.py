@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.changes import TopicChange
 from reconciler.errors import Unknown
 from reconciler.live import Source
 from reconciler.plans import Result
@@ -193,9 +194,9 @@ def test_more_records_than_one_request_may_make_are_spread_over_requests(subject
 def test_validation_finds_what_the_broker_would_refuse_and_changes_nothing(subject: Subject) -> None:
     subject.stranger.make(subject.named("orders"), 2)
     topic = subject.known("orders")
-    good = [subject.create("new"), subject.grow(topic, 3), subject.alter(topic, retention_ms="1000")]
+    good: list[TopicChange] = [subject.create("new"), subject.grow(topic, 3), subject.alter(topic, retention_ms="1000")]
     assert subject.admin.validate(good) == {}
-    bad = [
+    bad: list[TopicChange] = [
         subject.create("replicas", 1, subject.brokers + 1),
         subject.create("key", 1, None, no_such_key="1"),
         subject.alter(topic, retention_ms="soon"),
