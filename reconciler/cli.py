@@ -20,7 +20,10 @@ from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.handover import handovers
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.status import status_json, status_text
+from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.topology import Principal
+from reconciler.verification import VerifyWish
+from reconciler.verifying import time_ms
 from reconciler.wiring import Session, now_ms, open_session, read_topology
 from sandbox import commands as sandbox
 
@@ -196,6 +199,29 @@ def status(env: Env, form: FormatOption = Format.TEXT) -> None:
 
 
 FlowArgument = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; its whole mirror is meant")]
+
+
+@app.command()
+def verify(
+    env: Env,
+    flow: Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; all when left out")] = None,
+    form: FormatOption = Format.TEXT,
+    out: OutOption = None,
+    parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
+    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
+    master: Annotated[str | None, typer.Option("--master", help="another Spark master than the mirror's")] = None,
+) -> None:
+    """Prove both sides of a flow equal while the mirror runs: exit 0 equal, 2 different, 1 not known."""
+    place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
+    wish = VerifyWish(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
+    with open_session(env, Principal.PLAN) as session:
+        found = session.verify(wish, _mirrors(session, flow), say)
+    text = verify_json(found) if form is Format.JSON else verify_text(found, style())
+    if out is not None:
+        write_text(out, verify_json(found) if out.suffix == ".json" else text)
+    show(text)
+    raise typer.Exit(found.exit_code)
 
 
 @mirror_app.command("start")

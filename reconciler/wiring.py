@@ -6,11 +6,12 @@ Border: no arguments, no exit codes, no printing; those are ``cli``.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reconciler.changes import TopicChange
 from reconciler.edges.files import read_environment
@@ -18,7 +19,9 @@ from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.spark import SparkRunner, state_folder
 from reconciler.edges.status_records import StatusRecords
+from reconciler.edges.verify_job import VerifyRun, run_verify_job
 from reconciler.errors import ClusterError, Moved, ReconcilerError, Unknown
+from reconciler.handover import handovers
 from reconciler.live import LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load
 from reconciler.observations import topics_to_read
@@ -26,7 +29,9 @@ from reconciler.observing import observe
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
 from reconciler.ports import ClusterReader
-from reconciler.topology import Principal, Topology
+from reconciler.topology import Mirror, Principal, Topology
+from reconciler.verification import Verification, VerifyWish
+from reconciler.verifying import answered, request
 
 
 def read_topology(folder: Path) -> Topology:
@@ -105,6 +110,28 @@ class Session:
                 "Mend it and apply again.",
             )
         return still_true(planned, basis_now(planned, self.topology, live))
+
+    def verify(self, wish: VerifyWish, mirrors: Sequence[str], progress: Callable[[str], None]) -> Verification:
+        """Both sides of the wished flows compared by Spark, one application a mirror. Raises ReconcilerError."""
+        began = time.monotonic()
+        told = handovers(self.topology)
+        answers = [self._verify(wish, self.topology.mirrors[name], told[name], progress) for name in mirrors]
+        return Verification(
+            self.topology.environment,
+            wish,
+            tuple(partition for answer in answers for partition in answered(answer)),
+            tuple(str(answer["application_id"]) for answer in answers),
+            time.monotonic() - began,
+        )
+
+    def _verify(
+        self, wish: VerifyWish, mirror: Mirror, handover: str, progress: Callable[[str], None]
+    ) -> Mapping[str, Any]:
+        flows = [flow for flow in self.topology.flows_of(mirror) if wish.flow in (None, flow.name)]
+        sides = {side for flow in flows for side in (flow.source, flow.target)}
+        live = {name: self.clusters[name].read() for name in sorted(sides)}
+        asked = request(wish, (flow.name for flow in flows), live)
+        return run_verify_job(VerifyRun(mirror, self.state, handover, asked, wish.master), progress)
 
     def _previous(self) -> dict[str, Mapping[str, object]]:
         return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}

@@ -101,3 +101,18 @@ def plain_producer(endpoint: Endpoint) -> Producer:
 
 def admin(endpoint: Endpoint) -> AdminClient:
     return AdminClient(_connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)))
+
+
+def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
+    """Reads assigned partitions from given offsets; in no group, resets no offset by itself."""
+    must = {
+        "group.id": "mirror.verify",  # librdkafka wants one; nothing is ever committed
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": isolation,
+        "allow.auto.create.topics": False,
+        "receive.message.max.bytes": 2_000_000_000,
+    }
+    return Consumer(_merged(_CONSUME, _connection(endpoint, _PRODUCER_ONLY), must))

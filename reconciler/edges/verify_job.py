@@ -1,0 +1,111 @@
+"""Runs the verify job once, in the foreground, as a Spark application of its own. Never imports pyspark.
+
+Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from reconciler.edges.spark import RunFolder, bundle, package_folder, require_java, spark_submit
+from reconciler.errors import RunnerError
+from reconciler.topology import Mirror
+
+_SAID = "verify: "
+_LEAVE_S = 10.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRun:
+    """``handover`` as the mirror gets it, with secrets as references; ``request``: reconciler.verifying.request."""
+
+    mirror: Mirror
+    state: Path
+    handover: str
+    request: Mapping[str, Any]
+    master: str | None = None
+
+
+def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
+    """The job's answer. Raises RunnerError with the end of its log. Ended by Ctrl-C, it takes the job with it."""
+    require_java()
+    above = run.state / run.mirror.name
+    above.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(Path(tempfile.mkdtemp(prefix="verify-", dir=above)))
+    (folder.path / "handover.json").write_text(run.handover, encoding="utf-8")
+    (folder.path / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
+    bundle(folder.path / "bundle.zip")
+    progress(f"mirror {run.mirror.name}: Spark is starting")
+    with (folder.path / "job.log").open("wb") as log:
+        process = subprocess.Popen(
+            _command(run, folder.path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
+        )
+        try:
+            _follow(process.stdout, run.mirror.name, progress)
+            process.wait()
+        finally:
+            _end(process)
+    answer = folder.read("result.json")
+    if process.returncode != 0 or not answer:
+        raise RunnerError(
+            f"the verify job of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
+            f"Nothing is known about its flows. Its log ends with:\n{folder.log_tail()}",
+            f"Mend the cause and verify again. The whole log: {folder.path / 'job.log'}",
+        )
+    shutil.rmtree(folder.path, ignore_errors=True)
+    return answer
+
+
+def _master(run: VerifyRun) -> str:
+    return run.master or run.mirror.master
+
+
+def _command(run: VerifyRun, folder: Path) -> list[str]:
+    conf = {
+        "spark.driver.memory": "512m",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **run.mirror.spark_conf,
+    }
+    words = [spark_submit(), "--master", _master(run), "--name", f"verify-{run.mirror.name}"]
+    for key, value in sorted(conf.items()):
+        words += ["--conf", f"{key}={value}"]
+    words += ["--py-files", str(folder / "bundle.zip"), str(package_folder("mirror").parent / "verify_job.py")]
+    words += ["--handover", str(folder / "handover.json"), "--request", str(folder / "request.json")]
+    return [*words, "--run-dir", str(folder)]
+
+
+def _follow(output: IO[str] | None, mirror: str, progress: Say) -> None:
+    for line in output or ():
+        if line.startswith(_SAID):
+            progress(f"mirror {mirror}: {line.removeprefix(_SAID).rstrip()}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Nothing is left running, however the waiting ended."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, number)
+        began = time.monotonic()
+        while process.poll() is None and time.monotonic() - began < _LEAVE_S:
+            time.sleep(0.1)

@@ -1,0 +1,121 @@
+"""The outcome of comparing both sides of flows, as values. Nothing here reads a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.plans import ExitCode
+
+
+class Equality(StrEnum):
+    """UNKNOWN: it could not be read or not be confirmed, which is never taken for equal."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Length in bytes (of headers: their number) and digest of a key, value or header list. ``length`` None: null."""
+
+    length: int | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """A record without its content. ``timestamp`` in ms since 1970."""
+
+    key: Part
+    value: Part
+    headers: Part
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """``what``: key, value, headers, timestamp, missing, extra or swapped. ``record`` counts from 0, the first compared
+    one. ``count``: how many records are missing or extra in a row. None: that side has no such record."""
+
+    record: int
+    what: tuple[str, ...]
+    source_offset: int | None
+    target_offset: int | None
+    source: ShownRecord | None
+    target: ShownRecord | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets ``start`` up to but not with ``end``."""
+
+    cluster: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPartition:
+    """``partition`` is -1 where a whole topic or flow is unknown; its topics may then be empty.
+
+    ``compared``: what is counted, records, keys (compacted topics) or nothing. ``differing`` counts chunks or keys.
+    ``older_*``: only on that side, because the other one has lost its oldest records. ``changing``: keys written while
+    they were compared. ``lag``: source offsets not copied yet, so not compared. ``timestamps``: were they compared?
+    """
+
+    flow: str
+    source_topic: str
+    target_topic: str
+    partition: int
+    state: Equality
+    compared: str
+    equal: int = 0
+    source_records: int = 0
+    target_records: int = 0
+    differing: int = 0
+    changing: int = 0
+    older_at_source: int = 0
+    older_at_target: int = 0
+    lag: int = 0
+    position: int | None = None
+    source: OffsetRange | None = None
+    target: OffsetRange | None = None
+    timestamps: bool = True
+    difference: FirstDifference | None = None
+    reason: str = ""
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyWish:
+    """What is asked for: a flow or all; record timestamps in ms; where the chunk table goes; another Spark master."""
+
+    flow: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    parquet: str = ""
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``applications``: Spark application ids, one a mirror."""
+
+    environment: str
+    wish: VerifyWish
+    partitions: tuple[ComparedPartition, ...] = ()
+    applications: tuple[str, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+
+    def of(self, state: Equality) -> tuple[ComparedPartition, ...]:
+        return tuple(one for one in self.partitions if one.state is state)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """A difference is a fact whatever else is unknown; without any partition nothing is proved."""
+        if self.of(Equality.DIFFERENT):
+            return ExitCode.CHANGES
+        return ExitCode.ERROR if self.of(Equality.UNKNOWN) or not self.partitions else ExitCode.DONE

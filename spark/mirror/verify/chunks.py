@@ -1,0 +1,124 @@
+"""Ordered partitions: both sides cut into chunks of the same ordinals, each with a digest over its records.
+
+Border: record streams in, rows out. Which streams, and where they end, is ``tasks``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from mirror.verify.alignment import HEAD, shift_of
+from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
+from mirror.verify.records import DIGEST_BYTES, Record, digest, encoded
+
+CHUNK_RECORDS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """``number`` counts from the first compared record; offsets are those of its first and last record."""
+
+    index: int
+    side: str
+    number: int
+    records: int
+    digest: str
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How far one partition was read. ``older_*``: records before the first common one, on that side only.
+    ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it could not be read."""
+
+    index: int
+    older_source: int = 0
+    older_target: int = 0
+    source_end: int = 0
+    error: str = ""
+    todo: str = ""
+
+
+Streams = Callable[[str], Iterator[Record]]
+"""Opens the records of a side anew, from its beginning to its bound; for ``source`` beyond the position too."""
+
+
+def compare(plan: PartitionRange, open_side: Streams) -> Iterator[Chunk | Compared]:
+    """The chunks of both sides, then one ``Compared``. The target is read first: the source is then read to the
+    position, and beyond it only as far as the target already has records."""
+    older_source, older_target = _older(plan, open_side)
+    copied = 0
+    for chunk in _chunks(plan.index, TARGET, islice(open_side(TARGET), older_target, None)):
+        copied += chunk.records
+        yield chunk
+    source_end = plan.position
+    expected = _expected(islice(open_side(SOURCE), older_source, None), plan.position, copied)
+    for chunk in _chunks(plan.index, SOURCE, expected):
+        source_end = max(source_end, chunk.last_offset + 1)
+        yield chunk
+    yield Compared(plan.index, older_source, older_target, source_end)
+
+
+def _expected(source: Iterable[Record], position: int, copied: int) -> Iterator[Record]:
+    """Everything below the position, and after it as many as the target has."""
+    for count, record in enumerate(source):
+        if record.offset >= position and count >= copied:
+            return
+        yield record
+
+
+def _older(plan: PartitionRange, open_side: Streams) -> tuple[int, int]:
+    """How many records lie before the first common one at the source and at the target; one of them is 0.
+
+    Only a side that may have lost its oldest records is forgiven; otherwise a missing first record is a difference.
+    """
+    if not (plan.source.cut or plan.target.cut):
+        return 0, 0
+    ours = [digest(encoded(record)) for record in islice(open_side(SOURCE), HEAD)]
+    theirs = [digest(encoded(record)) for record in islice(open_side(TARGET), HEAD)]
+    same = min(len(ours), len(theirs))
+    if same and ours[:same] == theirs[:same]:
+        return 0, 0
+    if not theirs:
+        return (_count(_below(open_side(SOURCE), plan.position)) if plan.target.cut else 0), 0
+    behind, behind_votes = shift_of(ours, _digests(open_side(TARGET))) if plan.source.cut else (0, 0)
+    if plan.source.cut and not behind_votes and not any(_below(open_side(SOURCE), plan.position)):
+        return 0, _count(open_side(TARGET))  # the source holds nothing any more of what was copied
+    if behind > 0 and behind_votes == len(ours):
+        return 0, behind
+    ahead, ahead_votes = shift_of(theirs, _digests(open_side(SOURCE))) if plan.target.cut else (0, 0)
+    if ahead > 0 and ahead_votes >= behind_votes:
+        return ahead, 0
+    return (0, behind) if behind > 0 and behind_votes > ahead_votes else (0, 0)
+
+
+def _below(records: Iterable[Record], position: int) -> Iterator[Record]:
+    return (record for record in records if record.offset < position)
+
+
+def _digests(records: Iterable[Record]) -> Iterator[bytes]:
+    return (digest(encoded(record)) for record in records)
+
+
+def _count(records: Iterable[Record]) -> int:
+    return sum(1 for _ in records)
+
+
+def _chunks(index: int, side: str, records: Iterable[Record]) -> Iterator[Chunk]:
+    stream, number = iter(records), 0
+    while True:
+        hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        count, first, last = 0, 0, 0
+        for record in islice(stream, CHUNK_RECORDS):
+            hashed.update(encoded(record))
+            first = record.offset if not count else first
+            last = record.offset
+            count += 1
+        if not count:
+            return
+        yield Chunk(index, side, number, count, hashed.hexdigest(), first, last)
+        number += 1

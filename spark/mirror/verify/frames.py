@@ -1,0 +1,141 @@
+"""The comparison as DataFrame operations: chunks joined by number, surviving records joined by key.
+
+Border: the only module of the comparison that knows Spark. A session comes in, plain values go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
+from pyspark.sql.types import IntegerType, LongType, StringType
+
+from mirror.verify.chunks import CHUNK_RECORDS, Chunk, Compared
+from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
+from mirror.verify.state_frames import CUTS, ENTRIES, StateCounts, state_counts, struct
+from mirror.verify.states import Entry
+from mirror.verify.tasks import Counts, Located, Suspect, chunks_of, entries_of, locate
+
+CHUNKS = struct(
+    ("index", IntegerType),
+    ("side", StringType),
+    ("chunk", LongType),
+    ("records", LongType),
+    ("digest", StringType),
+    ("first_offset", LongType),
+    ("last_offset", LongType),
+)
+PLACES = struct(
+    ("index", IntegerType),
+    ("flow", StringType),
+    ("source_topic", StringType),
+    ("target_topic", StringType),
+    ("partition", IntegerType),
+)
+
+
+class Comparison:
+    """One reading of ``plans``: as many Spark tasks as partitions, biggest first. ``close`` frees what is cached."""
+
+    def __init__(self, session: Any, plans: Sequence[PartitionRange]) -> None:
+        self._session = session
+        self._plans = {plan.index: plan for plan in plans}
+        self._ordered = _rows(session, [p for p in plans if not p.compacted], chunks_of)
+        self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
+        chunks = self._ordered.filter(lambda row: isinstance(row, Chunk)).map(astuple)
+        self._chunks = session.createDataFrame(chunks, CHUNKS)
+
+    def read(self) -> Mapping[int, Compared]:
+        """Reads everything once. What each partition came to, by index."""
+        found: list[Compared] = []
+        for name, rows in (("chunks", self._ordered), ("surviving records", self._states)):
+            self._session.sparkContext.setJobDescription(f"verify: reading both sides into {name}")
+            found += rows.filter(lambda row: isinstance(row, Compared)).collect()
+        return {one.index: one for one in found}
+
+    def counts(self) -> Mapping[int, Counts]:
+        """By index; a partition without any record is not among them."""
+        self._session.sparkContext.setJobDescription("verify: comparing chunks and keys")
+        return {**self._chunk_counts(), **self._state_counts()}
+
+    def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
+        if not suspects:
+            return {}
+        context = self._session.sparkContext
+        context.setJobDescription("verify: looking for the first difference")
+        found = context.parallelize(list(suspects), len(suspects)).map(locate).collect()
+        return {one.index: one for one in found}
+
+    def write_chunks(self, folder: str) -> None:
+        """``chunks`` below ``folder``: one row a chunk and side, with flow, topics and partition."""
+        self._session.sparkContext.setJobDescription("verify: writing the chunk table")
+        rows = [(p.index, p.flow, p.source.topic, p.target.topic, p.source.partition) for p in self._plans.values()]
+        places = self._session.createDataFrame(rows, PLACES)
+        table = places.join(self._chunks, "index").drop("index").orderBy("flow", "source_topic", "partition", "chunk")
+        table.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/chunks")
+
+    def close(self) -> None:
+        self._ordered.unpersist()
+        self._states.unpersist()
+
+    def _chunk_counts(self) -> Mapping[int, Counts]:
+        ours, theirs = (self._chunks.where(F.col("side") == side).drop("side").alias(side) for side in (SOURCE, TARGET))
+        both = ours.join(theirs, ["index", "chunk"], "full_outer")
+        same = F.col("source.digest").eqNullSafe(F.col("target.digest")) & F.col("source.records").eqNullSafe(
+            F.col("target.records")
+        )
+        suspect = F.struct(
+            "chunk", F.col("source.first_offset").alias("source"), F.col("target.first_offset").alias("target")
+        )
+        found = both.groupBy("index").agg(
+            F.coalesce(F.sum("source.records"), F.lit(0)).alias("source"),
+            F.coalesce(F.sum("target.records"), F.lit(0)).alias("target"),
+            F.coalesce(F.sum(F.when(same, F.col("source.records"))), F.lit(0)).alias("equal"),
+            F.count(F.when(~same, 1)).alias("differing"),
+            F.min(F.when(~same, F.col("chunk"))).alias("first"),
+            F.min_by(suspect, F.when(~same, F.col("chunk"))).alias("suspect"),
+        )
+        return {row["index"]: self._counted(row) for row in found.collect()}
+
+    def _counted(self, row: Any) -> Counts:
+        suspect = None
+        if row["first"] is not None:
+            from_here = row["suspect"]
+            skipped = row["first"] * CHUNK_RECORDS
+            suspect = Suspect(self._plans[row["index"]], skipped, from_here["source"], from_here["target"])
+        return Counts(row["source"], row["target"], row["equal"], row["differing"], suspect=suspect)
+
+    def _state_counts(self) -> Mapping[int, Counts]:
+        compacted = {index: plan for index, plan in self._plans.items() if plan.compacted}
+        if not compacted:
+            return {}
+        rows = self._states.filter(lambda row: isinstance(row, Entry)).map(astuple)
+        cuts = [(index, plan.source.cut, plan.target.cut) for index, plan in compacted.items()]
+        found = state_counts(self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS))
+        return {index: _with_suspect(counts, compacted[index]) for index, counts in found.items()}
+
+
+def _with_suspect(counts: StateCounts, plan: PartitionRange) -> Counts:
+    suspect = Suspect(plan, keys=counts.suspects) if counts.suspects else None
+    return Counts(
+        counts.source,
+        counts.target,
+        counts.equal,
+        counts.differing,
+        counts.changing,
+        counts.older_source,
+        counts.older_target,
+        suspect,
+    )
+
+
+def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
+    context = session.sparkContext
+    if not plans:
+        return context.emptyRDD()
+    biggest_first = sorted(plans, key=lambda p: p.source.start + p.target.start - p.source.end - p.target.end)
+    rows = context.parallelize(biggest_first, len(biggest_first)).flatMap(read)
+    return rows.persist(StorageLevel.MEMORY_AND_DISK)

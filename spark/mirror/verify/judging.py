@@ -1,0 +1,152 @@
+"""From the offsets of one partition to what is compared, or to why nothing can be said of it. Touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mirror.lanes import PartitionSpec
+from mirror.positions import Position
+from mirror.settings import FlowSettings
+from mirror.verify.ranges import PartitionRange, Span, Unread, Window
+
+Place = tuple[str, int]
+Offsets = Mapping[Place, int]
+
+_NOT_STARTED = "Start the mirror (reconciler mirror start), wait until it has copied, then verify again."
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTraits:
+    """Topic names of one cluster. ``append_time``: the broker sets timestamps. ``unknown``: configs not readable."""
+
+    compacted: frozenset[str] = frozenset()
+    append_time: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Offsets of one flow's partitions by (topic, partition), source or target topic.
+
+    ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
+    older than the window's begin; ``to_source``: the first not older than its end; -1 where there is none. ``failed``:
+    by cluster and place, why it did not answer.
+    """
+
+    position: Mapping[Place, Position]
+    target_end: Offsets
+    undecided: frozenset[Place]
+    source_end: Offsets
+    source_low: Offsets
+    target_low: Offsets
+    from_source: Offsets = field(default_factory=dict)
+    from_target: Offsets = field(default_factory=dict)
+    to_source: Offsets = field(default_factory=dict)
+    failed: Mapping[tuple[str, Place], str] = field(default_factory=dict)
+
+
+def judge(
+    flow: FlowSettings, spec: PartitionSpec, seen: Seen, window: Window, traits: Mapping[str, TopicTraits]
+) -> PartitionRange | Unread:
+    """``traits`` by cluster. The range's index is 0, to be set by the caller."""
+    source, target = (spec.topic, spec.partition), (spec.target_topic, spec.partition)
+    ours, theirs = traits.get(flow.source.cluster, TopicTraits()), traits.get(flow.target.cluster, TopicTraits())
+    compacted = spec.topic in ours.compacted or spec.target_topic in theirs.compacted
+    own_time = spec.target_topic in theirs.append_time
+    timed = window != Window() and not compacted
+    why = (
+        _unreadable(flow, spec, seen)
+        or _unknown_configs(spec, ours, theirs)
+        or (_own_time(flow, spec) if timed and own_time else None)
+        or _position(flow, spec, seen)
+    )
+    if why is not None:
+        return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
+    low, end = seen.source_low[source], seen.source_end[source]
+    target_low, target_end = seen.target_low[target], seen.target_end[target]
+    start, target_start = low, target_low
+    if timed and window.from_ms is not None:
+        start = _or_end(seen.from_source[source], end)
+        target_start = _or_end(seen.from_target[target], target_end)
+    begins_later = flow.start_kind != "earliest"
+    return PartitionRange(
+        index=0,
+        flow=flow.name,
+        source=Span(flow.source, *source, flow.isolation, start, end, cut=low > 0 and start == low),
+        target=Span(
+            flow.target,
+            *target,
+            "read_committed",
+            target_start,
+            target_end,
+            cut=(target_low > 0 or begins_later) and target_start == target_low,
+        ),
+        position=seen.position[target].offset,
+        until=_or_end(seen.to_source.get(source, -1), end) if timed else end,
+        window=window if timed else Window(),
+        compacted=compacted,
+        timestamps=not own_time,
+    )
+
+
+def _or_end(found: int, end: int) -> int:
+    return end if found < 0 else min(found, end)
+
+
+def _unreadable(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
+    sides = ((flow.source, spec.topic), (flow.target, spec.target_topic))
+    for endpoint, topic in sides:
+        why = seen.failed.get((endpoint.cluster, (topic, spec.partition)))
+        if why is not None:
+            return why, f"Check that the partition has a leader at {endpoint.cluster}, then verify again."
+    if (spec.target_topic, spec.partition) in seen.undecided:
+        return (
+            f"an open transaction holds back the readers of {spec.target_topic}-{spec.partition} at "
+            f"{flow.target.cluster}, so its newest records cannot be read",
+            "Find its producer with kafka-transactions find-hanging, end it, then verify again.",
+        )
+    return None
+
+
+def _unknown_configs(spec: PartitionSpec, ours: TopicTraits, theirs: TopicTraits) -> tuple[str, str] | None:
+    if spec.topic in ours.unknown or spec.target_topic in theirs.unknown:
+        return (
+            f"the configs of {spec.topic} or {spec.target_topic} cannot be read, so it is not known whether "
+            "it is compacted",
+            "Let the principal `plan` describe the configs of both topics, then verify again.",
+        )
+    return None
+
+
+def _own_time(flow: FlowSettings, spec: PartitionSpec) -> tuple[str, str] | None:
+    return (
+        f"{spec.target_topic} at {flow.target.cluster} sets its own timestamps (LogAppendTime): no cut by time",
+        "Verify it without --from and --to; then everything but the timestamps is compared.",
+    )
+
+
+def _position(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
+    source = (spec.topic, spec.partition)
+    name, found = f"{spec.topic}-{spec.partition}", seen.position.get((spec.target_topic, spec.partition))
+    if found is None:
+        return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", _NOT_STARTED
+    if found.topic_id not in ("", spec.topic_id):
+        return (
+            f"{spec.topic} was created again at {flow.source.cluster}: the position belongs to topic id "
+            f"{found.topic_id}, the topic is {spec.topic_id}",
+            "See what status says about this partition; the target holds records of the earlier topic.",
+        )
+    low, end = seen.source_low[source], seen.source_end[source]
+    if found.offset < low:
+        return (
+            f"the mirror's position of {name} is {found.offset}, but {flow.source.cluster} begins at {low}: "
+            f"{low - found.offset} offsets were removed before they were copied",
+            "What is lost at the source cannot be compared. See what status says about this partition.",
+        )
+    if found.offset > end:
+        return (
+            f"the mirror's position of {name} is {found.offset}, but {flow.source.cluster} ends at {end}",
+            "The target holds records that the source has lost. See what status says about this partition.",
+        )
+    return None

@@ -1,0 +1,103 @@
+"""What the job hands back: one JSON document, ``partitions`` as in schemas/verify.schema.json. Touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mirror.verify.chunks import Compared
+from mirror.verify.differences import Difference
+from mirror.verify.ranges import PartitionRange, Span, Unread
+from mirror.verify.tasks import Counts, Located
+
+FORMAT_VERSION = 1
+_AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
+
+
+def partition(plan: PartitionRange, read: Compared | None, counts: Counts, located: Located | None) -> dict[str, Any]:
+    """``read`` None: its task gave nothing back, which is never taken for equal."""
+    state, reason, todo = _state(plan, read, counts, located)
+    difference = located.difference if located is not None and state == "different" else None
+    older = (counts.older_source, counts.older_target)
+    if read is not None and not plan.compacted:
+        older = (read.older_source, read.older_target)
+    return {
+        **_names(plan.flow, plan.source.topic, plan.target.topic, plan.source.partition),
+        "state": state,
+        "compared": "keys" if plan.compacted else "records",
+        "equal": counts.equal,
+        "source_records": counts.source,
+        "target_records": counts.target,
+        "differing": counts.differing,
+        "changing": counts.changing,
+        "older_at_source": older[0],
+        "older_at_target": older[1],
+        "lag": max(0, plan.until - max(plan.position, read.source_end if read else 0)),
+        "position": plan.position,
+        "source": _range(plan.source),
+        "target": _range(plan.target),
+        "timestamps": plan.timestamps,
+        "difference": _difference(difference),
+        "reason": reason,
+        "todo": todo,
+    }
+
+
+def unread(one: Unread) -> dict[str, Any]:
+    """A partition (or topic or flow: partition -1) of which nothing was read."""
+    return {
+        **_names(one.flow, one.topic, one.target_topic, one.partition),
+        "state": "unknown",
+        "compared": "nothing",
+        "reason": one.reason,
+        "todo": one.todo,
+    }
+
+
+def document(
+    environment: str, mirror: str, application: str, partitions: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    ordered = sorted(partitions, key=lambda p: (p["flow"], p["source_topic"], p["partition"]))
+    return {
+        "format_version": FORMAT_VERSION,
+        "environment": environment,
+        "mirror": mirror,
+        "application_id": application,
+        "partitions": ordered,
+    }
+
+
+def _state(
+    plan: PartitionRange, read: Compared | None, counts: Counts, located: Located | None
+) -> tuple[str, str, str]:
+    if read is None:
+        return "unknown", "the Spark task that read it gave nothing back", _AGAIN
+    if read.error:
+        return "unknown", read.error, read.todo
+    if counts.suspect is None:
+        return "equal", "", ""
+    if located is None or located.error:
+        return "unknown", located.error if located else "its difference was not looked for", _AGAIN
+    if located.difference is None:
+        kind = "keys" if plan.compacted else "records"
+        return (
+            "unknown",
+            f"a first reading found different {kind}, a second one did not: they changed meanwhile",
+            _AGAIN,
+        )
+    return "different", "", ""
+
+
+def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:
+    return {"flow": flow, "source_topic": source, "target_topic": target, "partition": number}
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"cluster": span.endpoint.cluster, "start": span.start, "end": span.end}
+
+
+def _difference(found: Difference | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {**asdict(found), "what": list(found.what)}

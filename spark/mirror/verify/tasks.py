@@ -1,0 +1,102 @@
+"""What a Spark task does with one partition. Never raises: what cannot be read comes back as a row that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from mirror.verify.chunks import Chunk, Compared, compare
+from mirror.verify.differences import Difference, first_difference
+from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
+from mirror.verify.reading import UnreadableError, records
+from mirror.verify.records import Record, within
+from mirror.verify.states import Entry, confirmed, entries, last_of
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """An ordered partition: where the first differing chunk begins on each side (None: that side has no such chunk).
+    A compacted one: ``keys``, digests of those that differ. ``skipped``: records before that chunk."""
+
+    plan: PartitionRange
+    skipped: int = 0
+    source_offset: int | None = None
+    target_offset: int | None = None
+    keys: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one partition. ``source`` and ``target``: records (ordered) or keys (compacted) read on each side;
+    ``equal``: of them equal; ``differing``: chunks or keys; ``changing``: keys written while they were compared;
+    ``older_source`` and ``older_target``: compacted only, keys that the other side may have lost to retention."""
+
+    source: int = 0
+    target: int = 0
+    equal: int = 0
+    differing: int = 0
+    changing: int = 0
+    older_source: int = 0
+    older_target: int = 0
+    suspect: Suspect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """``difference`` None: the second reading found none. ``error``: it could not be read."""
+
+    index: int
+    difference: Difference | None = None
+    error: str = ""
+    todo: str = ""
+
+
+def chunks_of(plan: PartitionRange) -> Iterator[Chunk | Compared]:
+    try:
+        yield from compare(plan, lambda side: _open(plan, side))
+    except UnreadableError as error:
+        yield Compared(plan.index, error=str(error), todo=error.todo)
+
+
+def entries_of(plan: PartitionRange) -> Iterator[Entry | Compared]:
+    try:
+        for side, span in ((SOURCE, plan.source), (TARGET, plan.target)):
+            yield from entries(plan, side, records(span, timestamps=plan.timestamps))
+        yield Compared(plan.index, source_end=plan.position)
+    except UnreadableError as error:
+        yield Compared(plan.index, error=str(error), todo=error.todo)
+
+
+def locate(suspect: Suspect) -> Located:
+    try:
+        find = _in_state if suspect.plan.compacted else _in_order
+        return Located(suspect.plan.index, find(suspect))
+    except UnreadableError as error:
+        return Located(suspect.plan.index, error=str(error), todo=error.todo)
+
+
+def _open(plan: PartitionRange, side: str, start: int | None = None) -> Iterator[Record]:
+    span = plan.source if side == SOURCE else plan.target
+    if start is None:
+        return within(records(span, timestamps=plan.timestamps), plan.window)
+    later = replace(plan.window, from_ms=None)
+    return within(records(replace(span, start=start), timestamps=plan.timestamps), later)
+
+
+def _in_order(suspect: Suspect) -> Difference | None:
+    def side(name: str, start: int | None) -> Iterable[Record]:
+        return () if start is None else _open(suspect.plan, name, start)
+
+    source, target = side(SOURCE, suspect.source_offset), side(TARGET, suspect.target_offset)
+    found = first_difference(source, target, suspect.skipped)
+    if found and found.target_offset is None and (found.source_offset or 0) >= suspect.plan.position:
+        return None  # not copied yet
+    return found
+
+
+def _in_state(suspect: Suspect) -> Difference | None:
+    """The source is read to where it ends now: a key written since then is not a difference."""
+    plan, keys = suspect.plan, frozenset(suspect.keys)
+    source = last_of(keys, records(plan.source, timestamps=plan.timestamps, to_end=True))
+    target = last_of(keys, records(plan.target, timestamps=plan.timestamps))
+    return confirmed(plan, suspect.keys, source, target)

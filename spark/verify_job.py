@@ -1,0 +1,170 @@
+"""spark-submit entry of the proof: ``verify_job.py --handover FILE --request FILE --run-dir DIR``.
+
+Writes ``result.json`` into the run directory and tells its progress on standard output, a line ``verify: ...`` each.
+Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirror import logs
+from mirror.settings import FlowSettings, HandoverError, Settings, parse
+from mirror.verify import report
+from mirror.verify.bounds import Bounds, bounds_of
+from mirror.verify.judging import TopicTraits
+from mirror.verify.ranges import PartitionRange, Unread, Window
+from mirror.verify.tasks import Counts
+
+_TELL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``traits`` by cluster name; ``parquet`` is empty or a folder that the executors can reach."""
+
+    flows: tuple[str, ...]
+    window: Window
+    traits: dict[str, TopicTraits]
+    parquet: str
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="verify_job.py", description="Proves both sides of a mirror equal.")
+    parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
+    parser.add_argument("--request", type=Path, required=True, help="flows, window and topic traits")
+    parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
+    given = parser.parse_args(arguments)
+    try:
+        settings = parse(given.handover.read_text(encoding="utf-8"))
+        request = _request(json.loads(given.request.read_text(encoding="utf-8")))
+        flows = [flow for flow in settings.flows if flow.name in request.flows]
+        for flow in flows:
+            flow.selector()
+    except (HandoverError, OSError, ValueError, KeyError) as error:
+        return _failed(f"{type(error).__name__}: {error}")
+    logs.configure(environment=settings.environment, mirror=settings.mirror)
+    try:
+        session = _session(settings)
+    except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
+        return _failed(f"Spark did not start: {_first_line(error)}")
+    try:
+        result = _prove(session, flows, request)
+        draft = given.run_dir / "result.json.new"
+        draft.write_text(json.dumps(result), encoding="utf-8")
+        draft.replace(given.run_dir / "result.json")
+    except Exception as error:  # noqa: BLE001
+        return _failed(f"the comparison broke off: {_first_line(error)}")
+    finally:
+        session.stop()
+    return 0
+
+
+def _prove(session: Any, flows: Sequence[FlowSettings], request: Request) -> dict[str, Any]:
+    from mirror.verify.frames import Comparison  # Spark is imported only once the hand-over is known to be good
+
+    ranges, unread = _bounds(flows, request)
+    _tell(f"{len(ranges)} partitions to compare, {len(unread)} cannot be read")
+    compared = Comparison(session, ranges)
+    try:
+        with _progress(session):
+            read = compared.read()
+            counts = compared.counts()
+            located = compared.locate([c.suspect for c in counts.values() if c.suspect is not None])
+            if request.parquet:
+                compared.write_chunks(request.parquet)
+    finally:
+        compared.close()
+    told = [
+        report.partition(plan, read.get(plan.index), counts.get(plan.index, Counts()), located.get(plan.index))
+        for plan in ranges
+    ]
+    told += [report.unread(one) for one in unread]
+    return report.document(session.sparkContext.applicationId, told)
+
+
+def _bounds(flows: Sequence[FlowSettings], request: Request) -> tuple[list[PartitionRange], list[Unread]]:
+    ranges: list[PartitionRange] = []
+    unread: list[Unread] = []
+    for flow in flows:
+        _tell(f"flow {flow.name}: reading positions and ends")
+        found: Bounds = bounds_of(flow, request.window, request.traits, len(ranges))
+        ranges += found.ranges
+        unread += found.unread
+    return ranges, unread
+
+
+def _request(given: dict[str, Any]) -> Request:
+    traits = {
+        cluster: TopicTraits(frozenset(told["compacted"]), frozenset(told["append_time"]), frozenset(told["unknown"]))
+        for cluster, told in given["topics"].items()
+    }
+    return Request(tuple(given["flows"]), Window(given["from_ms"], given["to_ms"]), traits, given["parquet"])
+
+
+def _session(settings: Settings) -> Any:
+    from pyspark.sql import SparkSession
+
+    wanted = {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.shuffle.partitions": str(max(4, 2 * settings.parallelism)),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.port.maxRetries": "100",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.appName(f"verify {settings.environment}/{settings.mirror}")
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def _progress(session: Any) -> Iterator[None]:
+    """Says every few seconds how many partitions of the running stage are done."""
+    tracker, over = session.sparkContext.statusTracker(), threading.Event()
+
+    def watch() -> None:
+        said = ""
+        while not over.wait(_TELL_S):
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            known = [stage for stage in stages if stage is not None]
+            line = ", ".join(f"{one.numCompletedTasks} of {one.numTasks} tasks done" for one in known)
+            if line and line != said:
+                said = line
+                _tell(line)
+
+    thread = threading.Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(5.0)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"verify: {text}\n")
+    sys.stdout.flush()
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _failed(text: str) -> int:
+    sys.stderr.write(f"The comparison cannot run: {text}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""The comparison on plain record streams: it must see every way in which a copy can be wrong, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror.lanes import Endpoint
+from mirror.verify import chunks
+from mirror.verify.alignment import HEAD, shift_of
+from mirror.verify.chunks import CHUNK_RECORDS, Chunk, Compared, compare
+from mirror.verify.differences import Difference, first_difference
+from mirror.verify.ranges import SOURCE, PartitionRange, Span, Window
+from mirror.verify.records import Record, digest, encoded, within
+
+EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
+data = st.none() | st.binary(max_size=3)
+contents = st.builds(
+    Record,
+    st.just(0),
+    st.integers(0, 3),
+    data,
+    data,
+    st.lists(st.tuples(st.text(max_size=2), data), max_size=2).map(tuple),
+)
+
+
+def numbered(count: int, first: int = 0, step: int = 1) -> list[Record]:
+    """Offsets ``step`` apart, as transactions and compaction leave them."""
+    return [
+        Record(step * i, 1_000 + i, b"k%d" % i, b"v%d" % i, (("h", b"%d" % i),)) for i in range(first, first + count)
+    ]
+
+
+def plan(position: int, *, source_cut: bool = False, target_cut: bool = False) -> PartitionRange:
+    source = Span(EAST, "t", 0, "read_committed", 0, position, source_cut)
+    target = Span(WEST, "east.t", 0, "read_committed", 0, 10**9, target_cut)
+    return PartitionRange(0, "f", source, target, position, position)
+
+
+def run(ours: Sequence[Record], theirs: Sequence[Record], wanted: PartitionRange) -> tuple[bool, Compared]:
+    """(are all chunks equal?, how far it went)"""
+
+    def open_side(side: str) -> Iterator[Record]:
+        return iter(ours if side == SOURCE else theirs)
+
+    sides: dict[str, list[tuple[int, int, str]]] = {"source": [], "target": []}
+    end = None
+    for row in compare(wanted, open_side):
+        match row:
+            case Chunk():
+                sides[row.side].append((row.number, row.records, row.digest))
+            case Compared():
+                end = row
+    assert end is not None
+    return sides["source"] == sides["target"], end
+
+
+def altered(records: Sequence[Record], index: int, **changes: object) -> list[Record]:
+    return [one._replace(**changes) if i == index else one for i, one in enumerate(records)]  # type: ignore[arg-type]
+
+
+@given(contents, contents)
+def test_only_equal_records_have_equal_bytes(one: Record, other: Record) -> None:
+    assert (encoded(one) == encoded(other)) == (one[1:] == other[1:])
+
+
+@given(st.lists(contents, max_size=8), st.lists(contents, max_size=8))
+def test_chunks_agree_exactly_when_the_records_do(ours: list[Record], theirs: list[Record]) -> None:
+    ours = [one._replace(offset=i) for i, one in enumerate(ours)]
+    theirs = [one._replace(offset=2 * i) for i, one in enumerate(theirs)]
+    same = [one[1:] for one in ours] == [one[1:] for one in theirs]
+    assert run(ours, theirs, plan(len(ours)))[0] == same
+    assert (first_difference(ours, theirs) is None) == same
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
+def test_what_is_on_its_way_is_no_difference(copied: int, position: int, written: int) -> None:
+    """The target holds anything between the position and the end of the source, as a running mirror leaves it."""
+    position = min(position, written)
+    copied = max(position, min(copied, written))
+    equal, end = run(numbered(written), numbered(copied, step=1), plan(position))
+    assert equal
+    assert end.source_end == max(position, copied)
+
+
+@given(st.integers(1, 30), st.data())
+def test_a_record_below_the_position_must_be_there(position: int, chosen: st.DataObject) -> None:
+    gone = chosen.draw(st.integers(0, position - 1))
+    ours = numbered(position + 5)
+    theirs = [one for one in ours[:position] if one.offset != gone]
+    assert not run(ours, theirs, plan(position))[0]
+
+
+@pytest.mark.parametrize("lost", [1, 3, HEAD - 1, HEAD, 5 * HEAD])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_side_that_lost_its_oldest_records_is_aligned(lost: int, side: str) -> None:
+    whole, rest = numbered(400), numbered(400 - lost, lost)
+    if side == "source":
+        equal, end = run(rest, whole, plan(400, source_cut=True))
+        assert (equal, end.older_target, end.older_source) == (True, lost, 0)
+    else:
+        equal, end = run(whole, rest, plan(400, target_cut=True))
+        assert (equal, end.older_target, end.older_source) == (True, 0, lost)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_alignment_survives_an_altered_record(both: bool) -> None:
+    ours = numbered(300)
+    theirs = altered(numbered(290, 10), 0, value=b"other")
+    equal, end = run(ours, theirs, plan(300, target_cut=True, source_cut=both))
+    assert not equal
+    assert end.older_source == 10
+
+
+def test_a_missing_first_record_is_not_taken_for_retention() -> None:
+    ours = numbered(20)
+    assert not run(ours, ours[1:], plan(20))[0]
+    assert not run(ours[1:], ours, plan(20))[0]
+    assert not run(ours, ours[1:], plan(20, source_cut=True))[0], "the target has lost nothing"
+
+
+def test_a_source_whose_retention_removed_everything_leaves_older_records_only() -> None:
+    equal, end = run([], numbered(7), plan(7, source_cut=True))
+    assert (equal, end.older_target) == (True, 7)
+    equal, end = run(numbered(7), [], plan(7, target_cut=True))
+    assert (equal, end.older_source) == (True, 7)
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=HEAD), st.integers(0, 40))
+def test_shift_is_found_among_repeated_records(head: list[int], before: int) -> None:
+    digests = [b"%d" % one for one in head] + [b"only here"]
+    other = [b"older%d" % i for i in range(before)] + digests
+    assert shift_of(digests, other) == (before, len({d for d in digests if digests.count(d) == 1}))
+
+
+def test_chunks_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 3)
+    rows = [row for row in compare(plan(7), lambda _: iter(numbered(7))) if isinstance(row, Chunk)]
+    assert [(row.side, row.number, row.records, row.first_offset, row.last_offset) for row in rows] == [
+        (side, number, records, first, last)
+        for side in ("target", "source")
+        for number, records, first, last in ((0, 3, 0, 2), (1, 3, 3, 5), (2, 1, 6, 6))
+    ]
+    assert CHUNK_RECORDS > 3
+
+
+def same_kind(ours: Iterable[Record], theirs: Iterable[Record]) -> Difference:
+    found = first_difference(ours, theirs)
+    assert found is not None
+    return found
+
+
+def test_each_kind_of_difference_has_its_name() -> None:
+    ours = numbered(10)
+    cases = {
+        ("value",): altered(ours, 4, value=b"x"),
+        ("key",): altered(ours, 4, key=None),
+        ("headers",): altered(ours, 4, headers=()),
+        ("timestamp",): altered(ours, 4, timestamp=5),
+        ("key", "value"): altered(ours, 4, key=b"", value=None),
+        ("missing",): ours[:4] + ours[7:],
+        ("extra",): [*ours[:4], Record(99, 1, b"new", None, ()), *ours[4:]],
+        ("swapped",): [*ours[:4], ours[5], ours[4], *ours[6:]],
+    }
+    for what, theirs in cases.items():
+        found = same_kind(ours, theirs)
+        assert found.what == what
+        assert found.record == 4
+        assert found.source_offset == 4
+        assert found.count == (3 if what == ("missing",) else 1)
+
+
+def test_null_and_empty_differ_and_header_order_counts() -> None:
+    one = Record(0, 1, b"k", None, (("a", b"1"), ("b", None)))
+    for other in (one._replace(value=b""), one._replace(headers=one.headers[::-1]), one._replace(key=None)):
+        assert digest(encoded(one)) != digest(encoded(other))
+
+
+def test_the_ends_are_told() -> None:
+    ours = numbered(5)
+    lacking = same_kind(ours, ours[:3])
+    assert (lacking.what, lacking.source_offset, lacking.target_offset) == (("missing",), 3, None)
+    more = same_kind(ours[:3], ours)
+    assert (more.what, more.source_offset, more.target_offset) == (("extra",), None, 3)
+
+
+def test_nothing_of_a_value_is_shown() -> None:
+    secret = b"the secret itself"
+    ours = altered(numbered(3), 1, value=secret, key=secret, headers=((secret.decode(), secret),))
+    text = repr(same_kind(ours, numbered(3)))
+    assert "secret" not in text
+    assert f"length={len(secret)}" in text
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 9), st.integers(0, 9))
+def test_a_window_cuts_both_sides_at_the_same_records(times: list[int], low: int, high: int) -> None:
+    records = [Record(i, time, None, None, ()) for i, time in enumerate(times)]
+    sparse = [replace_offset(one) for one in records]
+    window = Window(low, high)
+    assert [one[1:] for one in within(records, window)] == [one[1:] for one in within(sparse, window)]
+    found = list(within(records, window))
+    assert all(one.timestamp < high for one in found)
+    assert not found or found[0].timestamp >= low
+
+
+def replace_offset(record: Record) -> Record:
+    return record._replace(offset=3 * record.offset + 1)
