@@ -15,15 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Producer
 
 from mirror import clients, positions, starts
+from mirror.discovery import LiveCluster
 from mirror.lanes import Claim, PartitionSpec
 from mirror.positions import Position
 from mirror.settings import MOST_LANES, FlowSettings
 from replication.names import position_group, transactional_id
 
 _TIMEOUT_S = 30.0
+_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,18 @@ def _fence(flow: FlowSettings) -> Producer:
 
 
 def _all_positions(flow: FlowSettings) -> Mapping[tuple[str, int], Position]:
-    """Everything the group holds, also of topics that are not mirrored any more."""
-    admin = clients.admin(flow.target)
-    group = position_group(flow.name)
-    asked = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT_S
-    )
-    entries = asked[group].result().topic_partitions
-    return {(e.topic, e.partition): positions.decode(e.offset, e.metadata) for e in entries if e.offset >= 0}
+    """Everything the group holds, also of topics that are not mirrored any more: asked for every partition there is.
+
+    Not by AdminClient.list_consumer_group_offsets: librdkafka 2.16 crashes the process when the coordinator moves or
+    loads meanwhile (rd_kafka_cgrp_op on a client that has no group).
+    """
+    listed = LiveCluster(flow.target).topics()
+    there = [(name, n) for name, topic in sorted(listed.items()) for n in range(topic.partitions)]
+    found: dict[tuple[str, int], Position] = {}
+    with closing(clients.position_consumer(flow.target, position_group(flow.name))) as group:
+        for first in range(0, len(there), _AT_ONCE):
+            found |= positions.read(group, there[first : first + _AT_ONCE], _TIMEOUT_S)
+    return found
 
 
 def _begin(flow: FlowSettings, producer: Producer | None, claim: Claim, specs: Sequence[PartitionSpec]) -> None:

@@ -1,0 +1,79 @@
+"""On a cluster that denies by default: the rights the mirror's principal has are the rights the job needs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from mirror.discovery import Discovered, LiveCluster, discover
+from mirror.lanes import Endpoint, LaneEnd
+from mirror.leases import lane_spec
+from mirror.settings import parse
+from mirror.status import StatusWriter
+from mirror.takeover import take_over
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.spark.records import digest, write_awkward
+from tests.spark.test_record_path import Running, caught_up
+from tests.unit.test_mirror_settings import handover
+
+pytestmark = pytest.mark.kafka
+
+
+def cluster(handle: ClusterHandle, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """As a hand-over says it: the password only as a reference."""
+    client = handle.client("mirror")
+    variable = f"TEST_{handle.name.upper()}_PASSWORD"
+    monkeypatch.setitem(os.environ, variable, client.pop("sasl.password"))
+    servers = client.pop("bootstrap.servers").split(",")
+    return {
+        "name": handle.name,
+        "bootstrap_servers": servers,
+        "client": client | {"sasl.password": f"${{env:{variable}}}"},
+    }
+
+
+def test_the_mirror_principal_may_do_all_the_job_does(
+    secure: Sandbox, create_topic: Callable[..., str], unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    east, west = secure.clusters["east"], secure.clusters["west"]
+    topic = create_topic(east, unique, 2, retention_ms="-1")
+    create_topic(west, f"east.{topic}", 2, retention_ms="-1")
+    create_topic(west, "__mirror_status", 1)
+    write_awkward(east, topic, 2, 200)
+    flow = {
+        **handover()["flows"][0],
+        "name": unique,
+        "topics": [topic],
+        "start": {"kind": "timestamp", "timestamp_ms": 0},
+    }
+    flow |= {"source": cluster(east, monkeypatch), "target": cluster(west, monkeypatch), "lanes": 1}
+    settings = parse(json.dumps(handover(flows=[flow], status=status_place(west, monkeypatch))))
+    [made] = settings.flows
+    found = discover(made, made.selector(), LiveCluster(made.source), LiveCluster(made.target), Discovered())
+    assert found.conditions == ()
+    took = take_over(made, "app", found.specs)
+    lane = Running(replace(lane_spec(made, 0, took.claim), partitions=found.specs))
+    lane.until(caught_up)
+    assert lane.stop().end is LaneEnd.STOPPED
+    assert digest(east, topic) == digest(west, f"east.{topic}")
+    assert StatusWriter(settings.status).write({"a": 1})
+
+
+def status_place(handle: ClusterHandle, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    return {"cluster": cluster(handle, monkeypatch), "topic": "__mirror_status", "key": "x"}
+
+
+def test_a_missing_right_or_secret_is_told_in_words(secure: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    east = secure.clusters["east"]
+    given = cluster(east, monkeypatch)
+    monkeypatch.delitem(os.environ, "TEST_EAST_PASSWORD")
+    flow = {**handover()["flows"][0], "source": given, "target": given}
+    [made] = parse(json.dumps(handover(flows=[flow]))).flows
+    here = Endpoint("east", made.source.bootstrap_servers, made.source.client)
+    found = discover(made, made.selector(), LiveCluster(here), LiveCluster(here), Discovered())
+    assert not found.complete
+    assert "TEST_EAST_PASSWORD" in found.conditions[0].text
