@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
 from reconciler.errors import Problem, Where
-from reconciler.expressions import check_expressions
+from reconciler.expressions import check_expressions, expression_faults
+from reconciler.half_read import half_read_flows, half_read_topics
 from reconciler.loops import Loop, Unproved, find_loops
 from reconciler.places import Places, Step, suggestion
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
@@ -32,6 +33,7 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
         *_flows(topology, places),
         *_mirrors(topology, places),
         *check_expressions(topology.flows.values(), places),
+        *_half_read(topology, places),
     ]
     try:
         problems += _over_all_flows(topology, places)
@@ -40,6 +42,14 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
             raise
         problems.append(_policy_problem(topology, places, f"{type(error).__name__}: {error}"))
     return tuple(problems)
+
+
+def _half_read(topology: Topology, places: Places) -> Iterator[Problem]:
+    for topic in half_read_topics(topology, places):
+        yield from _topic_clusters(topology, places, topic)
+    for flow in half_read_flows(topology, places):
+        yield from _flow_clusters(topology, places, flow)
+        yield from expression_faults(flow, places)
 
 
 def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
@@ -168,10 +178,14 @@ def _too_few_replicas(subject: str, least: str, factor: int | None, where: Where
     )
 
 
+def _topic_clusters(topology: Topology, places: Places, topic: Topic) -> Iterator[Problem]:
+    for index, cluster in enumerate(topic.clusters):
+        yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
+
+
 def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
     for topic in topology.topics.values():
-        for index, cluster in enumerate(topic.clusters):
-            yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
+        yield from _topic_clusters(topology, places, topic)
         wrong = _illegal(topic.name)
         if wrong:
             why = (
@@ -203,7 +217,7 @@ def _illegal(name: str) -> str:
 def _known_cluster(
     topology: Topology, places: Places, name: str, subject: str, noun: Topic | Flow, *path: Step
 ) -> Iterator[Problem]:
-    if name in topology.clusters or places.has("clusters", name) or not places.complete:
+    if not name or name in topology.clusters or places.has("clusters", name) or not places.complete:
         return
     known = topology.clusters.keys() | {one for section, one in places.entries if section == "clusters"}
     todo = suggestion(name, known, "Declare it under clusters")
@@ -211,10 +225,14 @@ def _known_cluster(
     yield Problem("unknown-cluster", _at(places, noun, *path), what, "No file of the environment declares it", todo)
 
 
+def _flow_clusters(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:
+    for field, cluster in (("source", flow.source), ("target", flow.target)):
+        yield from _known_cluster(topology, places, cluster, f"flow {flow.name}: {field}", flow, field)
+
+
 def _flows(topology: Topology, places: Places) -> Iterator[Problem]:
     for flow in topology.flows.values():
-        for field, cluster in (("source", flow.source), ("target", flow.target)):
-            yield from _known_cluster(topology, places, cluster, f"flow {flow.name}: {field}", flow, field)
+        yield from _flow_clusters(topology, places, flow)
         if flow.source == flow.target:
             what = f"flow {flow.name}: source and target are both {flow.source}"
             why = "Records would be copied into the cluster they come from"

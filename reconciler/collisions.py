@@ -12,7 +12,7 @@ from itertools import combinations, islice
 from reconciler.errors import Problem
 from reconciler.languages import MAX_NAME, AllOf, UndecidedError, names
 from reconciler.places import Places
-from reconciler.topology import Topology
+from reconciler.topology import Topic, Topology
 from reconciler.travels import Travel
 
 EXAMPLES = 200
@@ -103,12 +103,14 @@ def _writes(travel: Travel, name: str) -> bool:
 
 
 def check_declared_apart(topology: Topology, travels: Mapping[str, Travel], places: Places) -> list[Problem]:
-    """A declared topic may not also be the remote topic of a flow."""
+    """A declared topic may not also be the remote topic of a flow, unless it is declared on both sides of it."""
     problems = []
     for name in sorted(travels):
         travel = travels[name]
         target = travel.flow.target
         for topic in topology.topics.values():
+            if _both_sides(travel, topic):
+                continue
             if target in topic.clusters and not travel.custom and _writes(travel, topic.name):
                 index = topic.clusters.index(target)
                 problems.append(
@@ -121,6 +123,12 @@ def check_declared_apart(topology: Topology, travels: Mapping[str, Travel], plac
                     )
                 )
     return problems
+
+
+def _both_sides(travel: Travel, topic: Topic) -> bool:
+    """One declaration for the topic and its copy under the same name: what it says holds on both clusters."""
+    kept = travel.flow.naming.policy == "identity" and not topic.name.endswith("heartbeats")
+    return kept and {travel.flow.source, travel.flow.target} <= set(topic.clusters)
 
 
 def check_metric_names(topology: Topology, found: Iterable[Arrival], places: Places) -> list[Problem]:

@@ -14,27 +14,30 @@ from replication.policy import EXCLUDED_TOPICS
 
 
 def check_expressions(flows: Iterable[Flow], places: Places) -> list[Problem]:
-    problems = []
+    problems: list[Problem] = []
     for flow in flows:
-        lists: tuple[tuple[tuple[Step, ...], tuple[str, ...]], ...] = (
-            (("topics",), flow.topics),
-            (("exclude_topics",), flow.exclude_topics),
-            (("sync_topic_configs", "exclude"), flow.configs.exclude),
-            (("groups", "include"), flow.groups.include),
-            (("groups", "exclude"), flow.groups.exclude),
-        )
-        faulty = False
-        for path, texts in lists:
-            for index, text in enumerate(texts):
-                wrong = fault(text)
-                if wrong:
-                    faulty = True
-                    where = places.find("flows", flow.name, *path, index, or_else=flow.where)
-                    name = ".".join(map(str, path))
-                    what = f'flow {flow.name}: {name}[{index}] is "{text}", no regular expression: {wrong[0]}'
-                    problems.append(Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1]))
-        if not faulty:
-            problems += _without_effect(flow, places)
+        problems += expression_faults(flow, places) or _without_effect(flow, places)
+    return problems
+
+
+def expression_faults(flow: Flow, places: Places) -> list[Problem]:
+    """What is no regular expression at all."""
+    lists: tuple[tuple[tuple[Step, ...], tuple[str, ...]], ...] = (
+        (("topics",), flow.topics),
+        (("exclude_topics",), flow.exclude_topics),
+        (("sync_topic_configs", "exclude"), flow.configs.exclude),
+        (("groups", "include"), flow.groups.include),
+        (("groups", "exclude"), flow.groups.exclude),
+    )
+    problems = []
+    for path, texts in lists:
+        for index, text in enumerate(texts):
+            wrong = fault(text)
+            if wrong:
+                where = places.find("flows", flow.name, *path, index, or_else=flow.where)
+                name = ".".join(map(str, path))
+                what = f'flow {flow.name}: {name}[{index}] is "{text}", no regular expression: {wrong[0]}'
+                problems.append(Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1]))
     return problems
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.checking import check
-from reconciler.errors import Problem
+from reconciler.errors import Problem, TopologyError
+from reconciler.loading import load
 from reconciler.topology import Cluster, ConfigSync, Groups, Mirror, Naming, TopicDefaults, Topology
 from tests.builders import cluster, flow, topic, topology
 
@@ -133,8 +134,22 @@ class TestRemoteNames:
 
     def test_a_topic_declared_on_both_sides_of_an_identity_flow(self) -> None:
         both = topology(topic("orders", "east", "west"), flow("east", "west", "orders", naming=IDENTITY))
-        assert _only(both).code == "remote-name-collision"
+        assert check(both) == ()
         assert check(topology(topic("orders", "east"), flow("east", "west", "orders", naming=IDENTITY))) == ()
+        only_there = topology(topic("orders", "west"), flow("east", "west", "orders", naming=IDENTITY))
+        assert _only(only_there).code == "remote-name-collision"
+
+    def test_one_bad_field_does_not_hide_what_its_neighbours_name(self) -> None:
+        text = """
+clusters: {east: {bootstrap_servers: [a:1]}}
+topics: {a: {clusters: [eats], partitions: many}}
+flows: {f: {source: esat, target: east, topics: ["("], lane: 2}}
+"""
+        with pytest.raises(TopologyError) as caught:
+            load({"t.yaml": text}, "e")
+        codes = [problem.code for problem in caught.value.problems]
+        assert codes.count("unknown-cluster") == 2
+        assert "bad-regex" in codes
 
 
 class TestReplicas:
