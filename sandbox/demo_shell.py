@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from sandbox.errors import SandboxError
@@ -81,10 +81,20 @@ class Shell:
     def progress(self, title: str) -> Iterator[Update]:
         """Gives ``update(done, of)``. In a log: a line for every quarter."""
         if self.console.is_terminal:
-            columns = TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+            columns = (
+                TextColumn("  {task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[words]}"),
+                TimeElapsedColumn(),
+            )
             with Progress(*columns, console=self.console) as bars:
-                task = bars.add_task(title, total=None)
-                yield lambda done, of: bars.update(task, completed=done, total=of)
+                task = bars.add_task(title, total=None, words="")
+
+                def draw(done: int, of: int) -> None:
+                    words = f"{done:,} of {of:,}" if of else "nothing was left to do"
+                    bars.update(task, completed=done if of else 1, total=of or 1, words=words)
+
+                yield draw
             return
         began, said = time.monotonic(), 0
 
