@@ -95,8 +95,7 @@ class Committer:
         lane = self._lane
         sending = asyncio.ensure_future(lane.identity.commit_positions(self._positions(moved.items())))
         try:
-            await lane.drained.wait()
-            await sending
+            await asyncio.gather(lane.drained.wait(), sending)
         finally:
             sending.cancel()
         corrected = {p: p.reached for p, planned in moved.items() if p.reached != planned}

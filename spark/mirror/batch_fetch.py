@@ -10,13 +10,15 @@ from uuid import UUID
 from mirror.batch_lane import Lane, Partition, Phase
 from mirror.batch_pieces import pieces_of
 from mirror.wire import fetching, protocol
-from mirror.wire.batches import CorruptBatch
+from mirror.wire.batches import CorruptBatchError
 from mirror.wire.buffers import Buffer
+from mirror.wire.cluster import NO_ID
 from mirror.wire.connection import Connection
-from mirror.wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLost, MalformedResponse
+from mirror.wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
 from mirror.wire.fetching import Fetched, FetchedPartition, FetchLimits, FetchSession, Want
 
 FOLLOWER_FOR = 300.0
+ANSWER_WITHIN = 10.0
 _PAUSED_WAIT_MS = 20
 
 
@@ -32,17 +34,20 @@ class Fetcher:
         self._paused: set[Partition] = set()
         self._changed = asyncio.Event()
         self._names: dict[UUID, str] = {}
+        self._by_name = False
 
     def add(self, partition: Partition) -> None:
         self._members.add(partition)
+        self._by_name |= partition.topic_id == NO_ID
         self._want(partition)
         self._changed.set()
+        self._lane.room.set()
 
     def remove(self, partition: Partition) -> None:
         self._members.discard(partition)
         self._paused.discard(partition)
         self._session.forget(partition.source)
-        self._changed.set()
+        self._lane.room.set()
 
     def members(self) -> Iterable[Partition]:
         return tuple(self._members)
@@ -54,10 +59,12 @@ class Fetcher:
                 self._changed.clear()
                 await self._changed.wait()
             await self._room()
+            if not self._session.wanted:
+                continue
             try:
                 connection = await lane.source.connection(self._node, "fetch")
                 await self._once(connection)
-            except ConnectionLost:
+            except ConnectionLostError:
                 self._session.reset()
                 for partition in self.members():
                     self.remove(partition)
@@ -68,7 +75,7 @@ class Fetcher:
         lane = self._lane
         while True:
             self._resume()
-            if lane.room_left() > 0 and self._session.wanted:
+            if not self._members or (lane.room_left() > 0 and self._session.wanted):
                 return
             lane.room.clear()
             await lane.room.wait()
@@ -97,10 +104,8 @@ class Fetcher:
     async def _once(self, connection: Connection) -> None:
         lane, tuning = self._lane, self._lane.tuning
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-        by_id = all(p.topic_id.int for p in self._members)
-        version = connection.negotiated(
-            protocol.FETCH, fetching.NAMES, fetching.IDS if by_id else fetching.NAMES, "Fetch"
-        )
+        newest = fetching.NAMES if self._by_name else fetching.IDS
+        version = connection.negotiated(protocol.FETCH, fetching.NAMES, newest, "Fetch")
         if version < fetching.IDS:
             version = fetching.NAMES
         limits = FetchLimits(
@@ -111,14 +116,15 @@ class Fetcher:
             rack=lane.source.settings.rack,
         )
         body = fetching.pack(version, self._session, limits)
-        frame = await connection.send((protocol.FETCH, version, version >= fetching.IDS), [body])
+        patience = tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
+        frame = await connection.send((protocol.FETCH, version, version >= fetching.IDS), [body], patience)
         try:
             fetched = fetching.unpack(version, frame.body, self._names)
             connection.throttle(fetched.throttle_ms)
             self._take(fetched, frame.buffer)
-        except MalformedResponse as error:
+        except MalformedResponseError as error:
             connection.close(error)
-            raise ConnectionLost(str(error)) from error
+            raise ConnectionLostError(str(error)) from error
         finally:
             if frame.buffer is not None:
                 frame.buffer.release()
@@ -150,7 +156,7 @@ class Fetcher:
             return
         try:
             pieces, covered = pieces_of(partition, answer, buffer)
-        except (CorruptBatch, MalformedResponse) as error:
+        except (CorruptBatchError, MalformedResponseError) as error:
             self.remove(partition)
             lane.corrupt(partition, str(error))
             return

@@ -150,7 +150,7 @@ class Partition:
         return self.unacked[-1].next_offset if self.unacked else self.reached
 
 
-class Restart(Exception):  # noqa: N818 - what to do, not what is wrong
+class RestartError(Exception):
     """The transaction cannot be completed: abort it and begin again from the committed positions.
 
     ``hold``: the partition that caused it, to be left out for a while, with the condition that says so.
@@ -204,6 +204,7 @@ class Lane:
         self.closing = False
         self.stopping = False
         self.urgent = False
+        self.trouble: Condition | None = None
         self.progress = asyncio.Event()
         self.drained = asyncio.Event()
         self.drained.set()

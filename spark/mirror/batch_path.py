@@ -15,19 +15,20 @@ from typing import TypeVar
 
 from mirror import logs, positions
 from mirror.batch_commit import END
-from mirror.batch_lane import Lane, Restart, Tuning
+from mirror.batch_lane import Lane, RestartError, Tuning
+from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed
 from mirror.lanes import Condition, Control, Endpoint, LaneEnd, LaneProgress, LaneReport, LaneSpec, PartitionProgress
 from mirror.wire.cluster import Cluster, Key
 from mirror.wire.errors import (
-    AuthenticationFailed,
+    AuthenticationFailedError,
     BrokerError,
-    ConnectionLost,
-    MalformedResponse,
+    ConnectionLostError,
+    FencedError,
+    MalformedResponseError,
     SettingError,
-    Superseded,
-    UnsupportedBroker,
+    UnsupportedBrokerError,
 )
 from mirror.wire.settings import connection_settings
 from mirror.wire.transactions import Identity
@@ -64,9 +65,9 @@ class Attempts:
             return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
         except LookupError as error:  # a secret reference
             return self._failed("secret_missing", str(error))
-        except (SettingError, UnsupportedBroker) as error:
+        except (SettingError, UnsupportedBrokerError) as error:
             return self._failed("lane_failed", str(error))
-        except AuthenticationFailed as error:
+        except AuthenticationFailedError as error:
             return self._failed("authentication_failed", str(error))
         except BrokerError as error:
             return self._failed("permission_denied" if error.code in (29, 30, 31, 53) else "lane_failed", str(error))
@@ -85,11 +86,11 @@ class Attempts:
                     await self._session(Lane(self._spec, (source, target), identity, self._tuning))
                 end = LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
                 return LaneReport(end, self._progress)
-            except Superseded as error:
+            except FencedError as error:
                 return await self._fenced(target, error)
-            except (Restart, ConnectionLost, MalformedResponse) as error:
+            except (RestartError, ConnectionLostError, MalformedResponseError) as error:
                 why = str(error)
-                if isinstance(error, Restart) and error.hold is not None:
+                if isinstance(error, RestartError) and error.hold is not None:
                     self._held[error.hold[0]] = error.hold[1]
             except BrokerError as error:
                 if not error.retriable and error.code not in (45, 48, 59, 120):
@@ -97,7 +98,7 @@ class Attempts:
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             pause = PAUSE_FIRST if self._transactions > before else min(PAUSE_LAST, pause * 2)
-            self._control.report(self._with("lane_retries", why))
+            self._control.report(replace(self._progress, conditions=(unreachable(self._spec, "target", why),)))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER, self._progress)
 
@@ -138,13 +139,13 @@ class Attempts:
         task.result()
         return True
 
-    async def _fenced(self, target: Cluster, error: Superseded) -> LaneReport:
+    async def _fenced(self, target: Cluster, error: FencedError) -> LaneReport:
         """Who fenced us? A later application writes its claim into the positions moments after it fences."""
         keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
         for _ in range(25):
             try:
                 found = await target.positions(self._spec.group, keys)
-            except (ConnectionLost, BrokerError):
+            except (ConnectionLostError, BrokerError):
                 found = {}
             if any(positions.decode(p.offset, p.metadata.rstrip(END)).claim > self._spec.claim for p in found.values()):
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")

@@ -14,7 +14,7 @@ GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
     """(pieces in offset order, the offset after all that was looked at). Pieces of source bytes hold ``buffer``.
 
-    Raises CorruptBatch or MalformedResponse before anything of the partition's answer is queued.
+    Raises CorruptBatchError or MalformedResponseError before anything of the partition's answer is queued.
     """
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
@@ -65,7 +65,7 @@ def _add_pieces(
             if buffer is not None:
                 buffer.hold()
             pieces.append(
-                Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.max_timestamp, batch, buffer)
+                Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, batch, buffer)
             )
         else:
             partition.why = why

@@ -11,10 +11,10 @@ import time
 from collections import deque
 from functools import partial
 
-from mirror.batch_lane import Lane, Partition, Piece, Restart
+from mirror.batch_lane import Lane, Partition, Piece, RestartError
 from mirror.batch_refusals import DEFINITE, refused, unavailable
 from mirror.wire import producing, protocol
-from mirror.wire.batches import CorruptBatch, next_sequence, seal, verify
+from mirror.wire.batches import CorruptBatchError, next_sequence, seal, verify
 from mirror.wire.connection import Connection, Frame
 from mirror.wire.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -24,9 +24,9 @@ from mirror.wire.errors import (
     RETRIABLE,
     TOO_LARGE,
     BrokerError,
-    ConnectionLost,
-    MalformedResponse,
-    Superseded,
+    ConnectionLostError,
+    FencedError,
+    MalformedResponseError,
     WireError,
     name_of,
 )
@@ -64,7 +64,7 @@ class Sender:
                     self._connection = await lane.target.connection(self._node, "produce")
                     await asyncio.sleep(max(0.0, self._connection.throttled_until - time.monotonic()))
                     self._send_all(self._connection)
-                except ConnectionLost:
+                except ConnectionLostError:
                     self._unreachable()
             await self._wake.wait()
 
@@ -73,9 +73,10 @@ class Sender:
         connection = self._connection
         if connection is None or connection.closed is not None or connection.throttled_until > time.monotonic():
             self._wake.set()
-        elif time.monotonic() > connection.expires_at and not connection.in_flight:
-            self._connection = None
-            self._wake.set()
+        elif time.monotonic() > connection.expires_at:
+            if not connection.in_flight:
+                self._connection = None
+                self._wake.set()
         else:
             self._send_all(connection)
 
@@ -139,7 +140,7 @@ class Sender:
             piece = partition.queue.popleft()
             try:
                 self._seal(partition, piece)
-            except CorruptBatch as error:
+            except CorruptBatchError as error:
                 partition.queue.appendleft(piece)
                 self._lane.corrupt(partition, str(error))
                 return None
@@ -166,7 +167,7 @@ class Sender:
         body = producing.pack(version, identity.transactional_id, raws, PRODUCE_TIMEOUT_MS)
         self._requests += 1
         flexible = version != producing.CLASSIC
-        future = connection.send((protocol.PRODUCE, version, flexible), body)
+        future = connection.send((protocol.PRODUCE, version, flexible), body, PRODUCE_TIMEOUT_MS / 1000 + 5)
         future.add_done_callback(partial(self._answered, connection, version, chosen))
 
     def _answered(
@@ -196,8 +197,8 @@ class Sender:
         try:
             throttle, answers = producing.unpack(version, frame.body)
             if len(answers) != len(sent) or {(a.topic, a.partition) for a in answers} != sent:
-                raise MalformedResponse("a Produce response names other partitions than the request")
-        except MalformedResponse as error:
+                raise MalformedResponseError("a Produce response names other partitions than the request")
+        except MalformedResponseError as error:
             connection.close(error)
             raise
         finally:
@@ -210,9 +211,11 @@ class Sender:
         if answer.error in (0, DUPLICATE_SEQUENCE):
             self._acknowledged(partition, piece)
         elif answer.error in FENCED:
-            raise Superseded(answer.error, f"writing {answer.topic}-{answer.partition}")
-        elif partition.failure is None:
+            raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
+        elif partition.unacked[0] is piece:
             partition.failure = (answer.error, answer.message)
+        elif partition.failure is None:
+            partition.failure = (_LOST, "an earlier batch failed")
         if partition.failure is not None and not partition.outstanding:
             self._failed(partition, partition.failure)
         elif partition.failure is None and self._may_send(partition):
@@ -225,7 +228,7 @@ class Sender:
 
     def _acknowledged(self, partition: Partition, piece: Piece) -> None:
         if not partition.unacked or partition.unacked[0] is not piece:
-            raise Restart(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
+            raise RestartError(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
         partition.unacked.popleft()
         partition.first_acked = True
         self._lane.acknowledged(partition, piece)
@@ -239,7 +242,7 @@ class Sender:
         if code == _LOST or code in RETRIABLE:
             if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
                 hold = unavailable(partition, "target", message or name_of(code))
-                raise Restart(f"{where} took no batch: {message}", (partition.source, hold))
+                raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
             partition.resend = deque(partition.unacked)
             pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE
             lane.routes.later(partition, pause, moved=code == _LOST or code in MOVED)
@@ -251,4 +254,4 @@ class Sender:
             else:
                 lane.stop(partition, refused(partition, code, message, len(oldest.raw)))
         else:
-            raise Restart(str(BrokerError(code, f"{where}: {message}" if message else where)))
+            raise RestartError(str(BrokerError(code, f"{where}: {message}" if message else where)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirror.lanes import Condition
+from mirror.lanes import Condition, LaneSpec
 from mirror.wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 
 if TYPE_CHECKING:
@@ -116,4 +116,22 @@ def target_missing(partition: Partition, partitions: int, code: int) -> Conditio
         spec.topic,
         spec.partition,
         stops=True,
+    )
+
+
+def unreachable(spec: LaneSpec, side: str, why: str) -> Condition:
+    """``side``: source or target. The whole lane waits."""
+    end = spec.source if side == "source" else spec.target
+    return Condition(
+        f"{side}_unreachable",
+        f"lane {spec.lane} of {spec.flow} waits for {end.cluster}: {why}",
+        f"Check {end.cluster} ({', '.join(end.bootstrap_servers)}); copying goes on by itself.",
+    )
+
+
+def quota_throttled(cluster: str, seconds: float) -> Condition:
+    return Condition(
+        "quota_throttled",
+        f"{cluster} throttles the mirror: a client quota is used up, the next request waits {seconds:.1f} s",
+        "Raise producer_byte_rate, consumer_byte_rate or request_percentage of the mirror's principal, or accept lag.",
     )

@@ -10,13 +10,13 @@ from typing import Any
 
 from mirror.batch_commit import Committer
 from mirror.batch_fetch import Fetcher
-from mirror.batch_lane import Lane, Partition, Phase, Restart
+from mirror.batch_lane import Lane, Partition, Phase, RestartError
 from mirror.batch_produce import RETRY_PAUSE, Sender
-from mirror.batch_refusals import unavailable
+from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter
 from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
 from mirror.wire.cluster import Key
-from mirror.wire.errors import BrokerError, ConnectionLost
+from mirror.wire.errors import BrokerError, ConnectionLostError
 
 LOOK_EVERY, REPORT_EVERY, METADATA_EVERY = 0.05, 0.25, 60.0
 LEAVE_WITHIN = 15.0
@@ -130,7 +130,7 @@ class Session:
         condition = unavailable(partition, "target", "no leader could be reached")
         partition.stalled_since = 0.0
         if partition.unacked:
-            self.lane.fail(Restart(condition.text, (partition.source, condition)))
+            self.lane.fail(RestartError(condition.text, (partition.source, condition)))
         else:
             self.forget(partition)
             self.lane.stop(partition, condition)
@@ -167,7 +167,7 @@ class Session:
             await self._refresh.wait()
             self._refresh.clear()
             topics, self._moved = self._moved, set()
-            with contextlib.suppress(ConnectionLost, BrokerError):
+            with contextlib.suppress(ConnectionLostError, BrokerError):
                 await self.lane.target.refresh(topics)
             await asyncio.sleep(RETRY_PAUSE / 2)
 
@@ -176,7 +176,7 @@ class Session:
         lane = self.lane
         while True:
             await asyncio.sleep(METADATA_EVERY)
-            with contextlib.suppress(ConnectionLost, BrokerError):
+            with contextlib.suppress(ConnectionLostError, BrokerError):
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
             for partition in lane.partitions.values():
@@ -189,7 +189,7 @@ class Session:
         """Follows the control; returns when the lane should end, after the readers are gone."""
         while not (self._control.stopping() or self._control.lease_over()):
             specs = self._control.partitions()
-            if specs is not self._specs:
+            if specs is not self._specs and specs != self._specs:
                 self._specs = specs
                 self._take(specs)
             now = time.monotonic()
@@ -263,6 +263,12 @@ class Session:
             for key, p in lane.partitions.items()
         )
         conditions = tuple(p.condition for p in lane.partitions.values() if p.condition is not None)
+        if lane.trouble is not None:
+            conditions += (lane.trouble,)
+        for cluster in (lane.source, lane.target):
+            seconds = cluster.throttled()
+            if seconds > 0:
+                conditions += (quota_throttled(cluster.name, seconds),)
         return LaneProgress(lane.spec.flow, lane.spec.lane, parts, conditions, self.transactions, "batch")
 
     def _report(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -15,9 +16,10 @@ from mirror.batch_lane import Lane, Partition, Phase
 from mirror.faults import SupersededError, position_lost, topic_recreated
 from mirror.lanes import Condition
 from mirror.wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from mirror.wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLost
+from mirror.wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
 
-PAUSE_FIRST, PAUSE_LAST = 0.1, 2.0
+PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
+TELL_AFTER = 5.0
 
 
 class Starter:
@@ -27,14 +29,20 @@ class Starter:
         self._lane = lane
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
+        self._at_target = False
 
     def add(self, partition: Partition) -> None:
         partition.phase = Phase.STARTING
         self._pending.add(partition)
         self._wake.set()
 
+    def _add_again(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            if partition.phase is Phase.STARTING:
+                self.add(partition)
+
     async def run(self) -> None:
-        pause = PAUSE_FIRST
+        pause, failing_since = PAUSE_FIRST, 0.0
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -42,27 +50,32 @@ class Starter:
             self._pending.clear()
             try:
                 again = await self._start(taken)
-            except (ConnectionLost, BrokerError) as error:
+                self._lane.trouble, failing_since = None, 0.0
+            except (ConnectionLostError, BrokerError) as error:
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
                 again = [p for p in taken if p.phase is Phase.STARTING]
-                for partition in again:
-                    partition.why = str(error)
-            if again:
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since > TELL_AFTER:
+                    side = "target" if self._at_target else "source"
+                    self._lane.trouble = batch_refusals.unreachable(self._lane.spec, side, str(error))
                 await asyncio.sleep(pause)
                 pause = min(PAUSE_LAST, pause * 2)
-                for partition in again:
-                    self.add(partition)
             else:
                 pause = PAUSE_FIRST
+            if again:
+                asyncio.get_running_loop().call_later(WAIT, self._add_again, again)
 
     async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
         """Returns those that have to wait, for example for a leader."""
         lane = self._lane
+        self._at_target = False
         await lane.source.refresh({p.spec.topic for p in taken})
+        self._at_target = True
         await lane.target.refresh({p.spec.target_topic for p in taken})
         there, again = self._with_leaders(taken)
         there = await self._with_positions(there)
+        self._at_target = False
         lows, ends = await self._offsets(there, EARLIEST), await self._offsets(there, LATEST)
         tops, truncated = await self._tops(there, ends), await self._truncated(there)
         for partition in there:

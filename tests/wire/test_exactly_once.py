@@ -19,7 +19,7 @@ from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 from mirror.wire import producing, protocol
 from mirror.wire.batches import seal
-from mirror.wire.errors import Superseded
+from mirror.wire.errors import FencedError
 from mirror.wire.records import encode
 from mirror.wire.transactions import Committed, Identity
 
@@ -180,7 +180,7 @@ async def _zombie(flow: Flow) -> None:
         await zombie.start()
         await owner.start()
         assert owner.epoch > zombie.epoch
-        with pytest.raises(Superseded):
+        with pytest.raises(FencedError):
             await zombie.commit_positions({(flow.remote, 0): Committed(5, 0, "")})
         raw = memoryview(encode([record(0, b"k", b"v", 1)], 0))
         seal(raw, (zombie.producer_id, zombie.epoch), 0, transactional=True)

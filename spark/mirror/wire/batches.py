@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 HEADER = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -29,7 +29,7 @@ _PRODUCER = struct.Struct(">qhi")
 _MARKER = struct.Struct(">hh")
 
 
-class CorruptBatch(Exception):  # noqa: N818 - says what was found
+class CorruptBatchError(Exception):
     """A source batch whose checksum does not match its bytes. ``offset``: its base offset."""
 
     def __init__(self, offset: int) -> None:
@@ -63,22 +63,22 @@ class Batch(NamedTuple):
 
 
 def scan(view: memoryview) -> list[Batch]:
-    """Every whole batch in ``view``; a cut one at the end is left out. Raises MalformedResponse."""
+    """Every whole batch in ``view``; a cut one at the end is left out. Raises MalformedResponseError."""
     found: list[Batch] = []
     position, end = 0, len(view)
     while end - position >= 17:
         size = _PREFIX.unpack_from(view, position)[1] + 12
         if size < 26:
-            raise MalformedResponse(f"a batch announces a length of {size - 12} bytes")
+            raise MalformedResponseError(f"a batch announces a length of {size - 12} bytes")
         stop = position + size
         if stop > end:
             break
         if view[position + 16] == 2:
             if size < HEADER:
-                raise MalformedResponse(f"a batch of {size} bytes is shorter than its header")
+                raise MalformedResponseError(f"a batch of {size} bytes is shorter than its header")
             batch = Batch._make((*_FIXED.unpack_from(view, position), position, stop))
             if batch.last_delta < 0 or batch.records < 0 or batch.base < 0 or batch.records > batch.last_delta + 1:
-                raise MalformedResponse(
+                raise MalformedResponseError(
                     f"the batch at offset {batch.base} claims {batch.records} records and last delta {batch.last_delta}"
                 )
         else:
@@ -121,7 +121,7 @@ def _is_abort(view: memoryview, batch: Batch) -> bool:
     for _ in range(3):
         position = _skip_varint(view, position, batch.end)
     if position + 4 > batch.end:
-        raise MalformedResponse(f"the control batch at offset {batch.base} is cut")
+        raise MalformedResponseError(f"the control batch at offset {batch.base} is cut")
     return bool(_MARKER.unpack_from(view, position)[1] == 0)
 
 
@@ -130,7 +130,7 @@ def _skip_varint(view: memoryview, position: int, end: int) -> int:
         position += 1
         if view[position - 1] < 0x80:
             return position
-    raise MalformedResponse("a control record is cut")
+    raise MalformedResponseError("a control record is cut")
 
 
 def why_not_whole(batch: Batch, position: int, largest: int, *, append_time: bool) -> str | None:
@@ -150,9 +150,9 @@ def why_not_whole(batch: Batch, position: int, largest: int, *, append_time: boo
 
 
 def verify(raw: memoryview, batch: Batch) -> None:
-    """Raises CorruptBatch."""
+    """Raises CorruptBatchError."""
     if crc32c(raw[_CRC_FROM:]) != batch.crc:
-        raise CorruptBatch(batch.base)
+        raise CorruptBatchError(batch.base)
 
 
 def seal(raw: memoryview, producer: tuple[int, int], sequence: int, *, transactional: bool) -> None:

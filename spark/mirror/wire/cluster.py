@@ -14,7 +14,7 @@ from mirror.wire import protocol
 from mirror.wire.buffers import BufferPool
 from mirror.wire.connection import Connection
 from mirror.wire.dialing import connect
-from mirror.wire.errors import BrokerError, ConnectionLost, SettingError, check
+from mirror.wire.errors import BrokerError, ConnectionLostError, SettingError, check
 from mirror.wire.settings import ConnectionSettings
 
 Key = tuple[str, int]
@@ -23,6 +23,7 @@ NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
 GROUP, TRANSACTION = 0, 1
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 2.0
+ANSWER_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Cluster:
         """The open connection to a broker for a purpose (``fetch``, ``produce``, ``control``), made when needed.
 
         A broker answers one request a connection at a time, so purposes do not share one. Waits out the backoff of an
-        unreachable broker. Raises ConnectionLost, AuthenticationFailed, UnsupportedBroker.
+        unreachable broker. Raises ConnectionLostError, AuthenticationFailedError, UnsupportedBrokerError.
         """
         key = (node, purpose)
         lock = self._dialing.setdefault(key, asyncio.Lock())
@@ -92,7 +93,7 @@ class Cluster:
             for address in addresses:
                 try:
                     made = await connect(address, self.settings, self.pool)
-                except ConnectionLost as error:
+                except ConnectionLostError as error:
                     lost = error
                     continue
                 self._failures.pop(node, None)
@@ -100,7 +101,12 @@ class Cluster:
                 return made
             pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
             self._failures[node] = (failed + 1, time.monotonic() + pause)
-            raise ConnectionLost(f"cluster {self.name}: {lost}")
+            raise ConnectionLostError(f"cluster {self.name}: {lost}")
+
+    def throttled(self) -> float:
+        """Seconds a broker of the cluster still asks us to be silent (quotas); 0 when none does."""
+        now = time.monotonic()
+        return max((c.throttled_until - now for c in self._connections.values()), default=0.0)
 
     async def control(self, node: int | None = None) -> Connection:
         return await self.connection(node, "control")
@@ -108,7 +114,7 @@ class Cluster:
     # --- metadata -------------------------------------------------------------------------------------------------
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Reads metadata of ``topics`` into ``self.topics``. Raises ConnectionLost or BrokerError."""
+        """Reads metadata of ``topics`` into ``self.topics``. Raises ConnectionLostError or BrokerError."""
         names = sorted(set(topics))
         connection = await self._any_control()
         version = connection.version(protocol.MetadataRequest)
@@ -118,7 +124,8 @@ class Cluster:
                 topics=[entry(topic_id=NO_ID, name=name) for name in names],
                 allow_auto_topic_creation=False,
                 version=version,
-            )
+            ),
+            ANSWER_WITHIN,
         )
         for broker in answer.brokers:
             self._learn(broker.node_id, broker.host, broker.port)
@@ -138,21 +145,21 @@ class Cluster:
         if self._nodes.get(node, (host, port)) != (host, port):
             for key, connection in list(self._connections.items()):
                 if key[0] == node:
-                    connection.close(ConnectionLost(f"broker {node} of {self.name} has a new address"))
+                    connection.close(ConnectionLostError(f"broker {node} of {self.name} has a new address"))
         self._nodes[node] = (host, port)
 
     async def _any_control(self) -> Connection:
         """A control connection to a broker that is up, bootstrap servers last."""
         live = [c for (_, purpose), c in self._connections.items() if purpose == "control" and c.closed is None]
         if live:
-            return live[0]
+            return random.choice(live)  # noqa: S311 - any of them
         try:
             return await self.control()
-        except ConnectionLost:
+        except ConnectionLostError:
             for node in list(self._nodes):
                 try:
                     return await self.control(node)
-                except ConnectionLost:
+                except ConnectionLostError:
                     continue
             raise
 
@@ -162,7 +169,8 @@ class Cluster:
         answer = await connection.call(
             protocol.FindCoordinatorRequest(
                 key=key, key_type=kind, version=connection.version(protocol.FindCoordinatorRequest)
-            )
+            ),
+            ANSWER_WITHIN,
         )
         check(answer.error_code, f"coordinator of {key} on {self.name}")
         self._learn(answer.node_id, answer.host, answer.port)

@@ -6,7 +6,7 @@ import struct
 
 import cramjam
 
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -19,7 +19,7 @@ _LZ4_STORED = 1 << 31
 
 
 def decompress(codec: int, data: memoryview) -> memoryview:
-    """The bytes behind ``data``. Raises MalformedResponse."""
+    """The bytes behind ``data``. Raises MalformedResponseError."""
     try:
         match codec:
             case 0:
@@ -33,9 +33,9 @@ def decompress(codec: int, data: memoryview) -> memoryview:
             case 4:
                 return memoryview(cramjam.zstd.decompress(data))
             case _:
-                raise MalformedResponse(f"codec {codec} is not known")
+                raise MalformedResponseError(f"codec {codec} is not known")
     except (cramjam.DecompressionError, struct.error, ValueError) as error:
-        raise MalformedResponse(f"records cannot be decompressed: {error}") from error
+        raise MalformedResponseError(f"records cannot be decompressed: {error}") from error
 
 
 def compress(codec: int, data: bytes | bytearray) -> bytes:

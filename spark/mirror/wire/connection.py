@@ -19,7 +19,7 @@ from typing import Any
 
 from mirror.wire import protocol
 from mirror.wire.buffers import Buffer, BufferPool
-from mirror.wire.errors import ConnectionLost, MalformedResponse, UnsupportedBroker
+from mirror.wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
 from mirror.wire.settings import ConnectionSettings
 
 Chunk = bytes | bytearray | memoryview
@@ -73,26 +73,29 @@ class Connection:
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def send(self, api: tuple[int, int, bool], parts: Sequence[Chunk]) -> asyncio.Future[Frame]:
-        """Sends one hand-packed request. ``api``: key, version, whether the header is flexible.
+    def send(
+        self, api: tuple[int, int, bool], parts: Sequence[Chunk], patience: float | None = None
+    ) -> asyncio.Future[Frame]:
+        """Sends one hand-packed request. ``api``: key, version, whether the header is flexible. ``patience``: seconds
+        until the connection counts as dead without an answer; default the request timeout.
 
-        The parts must stay unchanged until the answer is there. The future fails with ConnectionLost.
+        The parts must stay unchanged until the answer is there. The future fails with ConnectionLostError.
         """
         key, version, flexible = api
         correlation = next(self._correlation) & 0x7FFFFFFF
         tail = self._client_id + (b"\0" if flexible else b"")
         size = 10 + len(tail) + sum(map(len, parts))
         head = _HEAD.pack(size, key, version, correlation, len(self._client_id)) + tail
-        return self._enqueue(correlation, [memoryview(head), *(memoryview(part) for part in parts)])
+        return self._enqueue(correlation, [memoryview(head), *(memoryview(part) for part in parts)], patience)
 
-    async def call(self, request: Any) -> Any:
+    async def call(self, request: Any, patience: float | None = None) -> Any:
         """Sends a request of the generated codec and waits for its answer. Respects a throttle of the broker."""
         wait = self.throttled_until - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
         correlation = next(self._correlation) & 0x7FFFFFFF
         data = protocol.encode(request, correlation, self.settings.client_id)
-        frame = await self._enqueue(correlation, [memoryview(data)])
+        frame = await self._enqueue(correlation, [memoryview(data)], patience)
         try:
             answer = protocol.decode(request, frame.body)
         finally:
@@ -107,14 +110,14 @@ class Connection:
             self.throttled_until = max(self.throttled_until, time.monotonic() + milliseconds / 1000)
 
     def version(self, request: Any, cap: int = 99) -> int:
-        """The newest version both sides and this package know. Raises UnsupportedBroker."""
+        """The newest version both sides and this package know. Raises UnsupportedBrokerError."""
         return self.negotiated(request.API_KEY, 0, min(protocol.NEWEST[request], cap), request.__name__)
 
     def negotiated(self, key: int, lowest: int, newest: int, what: str) -> int:
         low, high = self.versions.get(key, (0, -1))
         version = min(high, newest)
         if version < max(low, lowest):
-            raise UnsupportedBroker(
+            raise UnsupportedBrokerError(
                 f"broker {self.where} offers {what} {low} to {high}, the mirror needs {lowest} to {newest}. "
                 "Kafka 2.8 or newer is needed"
             )
@@ -123,7 +126,7 @@ class Connection:
     def close(self, error: Exception | None = None) -> None:
         if self.closed is not None:
             return
-        self.closed = error or ConnectionLost(f"connection to {self.where} closed")
+        self.closed = error or ConnectionLostError(f"connection to {self.where} closed")
         self._loop.remove_reader(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._watch.cancel()
@@ -140,13 +143,14 @@ class Connection:
 
     # --- socket ---------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, correlation: int, parts: list[memoryview]) -> asyncio.Future[Frame]:
+    def _enqueue(self, correlation: int, parts: list[memoryview], patience: float | None) -> asyncio.Future[Frame]:
         future: asyncio.Future[Frame] = self._loop.create_future()
         if self.closed is not None:
             future.set_exception(self.closed)
             future.exception()
             return future
-        self._waiting.append((correlation, future, time.monotonic() + self.settings.request_timeout))
+        patience = patience or self.settings.request_timeout
+        self._waiting.append((correlation, future, time.monotonic() + patience))
         if isinstance(self._sock, ssl.SSLSocket):
             parts = [memoryview(b"".join(parts))]
         self._unsent.extend(parts)
@@ -172,7 +176,7 @@ class Connection:
                 self._loop.add_writer(self._sock.fileno(), self._writable)
             return
         except OSError as error:
-            self.close(ConnectionLost(f"connection to {self.where} lost: {error}"))
+            self.close(ConnectionLostError(f"connection to {self.where} lost: {error}"))
             return
         if self._writing:
             self._writing = False
@@ -184,7 +188,7 @@ class Connection:
             while budget > 0 and self.closed is None:
                 got = self._sock.recv_into(self._target)
                 if got == 0:
-                    raise ConnectionLost(f"connection to {self.where} closed by the broker")
+                    raise ConnectionLostError(f"connection to {self.where} closed by the broker")
                 budget -= got
                 self._target = self._target[got:]
                 if not self._target:
@@ -193,10 +197,10 @@ class Connection:
                 self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
-        except (ConnectionLost, MalformedResponse) as error:
+        except (ConnectionLostError, MalformedResponseError) as error:
             self.close(error)
         except OSError as error:
-            self.close(ConnectionLost(f"connection to {self.where} lost: {error}"))
+            self.close(ConnectionLostError(f"connection to {self.where} lost: {error}"))
 
     def _again(self) -> None:
         if self.closed is None:
@@ -207,7 +211,7 @@ class Connection:
         if self._frame is None:
             (size,) = _SIZE.unpack(self._size)
             if not 4 <= size <= LARGEST_FRAME:
-                raise MalformedResponse(f"broker {self.where} announced a response of {size} bytes")
+                raise MalformedResponseError(f"broker {self.where} announced a response of {size} bytes")
             buffer = self._pool.take(size) if size >= POOLED_FROM else None
             body = memoryview(buffer.data)[:size] if buffer is not None else memoryview(bytearray(size))
             self._frame = Frame(body, buffer)
@@ -219,7 +223,9 @@ class Connection:
         if not self._waiting or self._waiting[0][0] != correlation:
             if frame.buffer is not None:
                 frame.buffer.release()
-            raise MalformedResponse(f"broker {self.where} answered request {correlation}, which is not the next one")
+            raise MalformedResponseError(
+                f"broker {self.where} answered request {correlation}, which is not the next one"
+            )
         _, future, _ = self._waiting.popleft()
         if not future.done():
             future.set_result(frame)
@@ -228,7 +234,6 @@ class Connection:
 
     def _check_timeout(self) -> None:
         if self._waiting and time.monotonic() > self._waiting[0][2]:
-            seconds = self.settings.request_timeout
-            self.close(ConnectionLost(f"broker {self.where} did not answer within {seconds:g} s"))
+            self.close(ConnectionLostError(f"broker {self.where} did not answer in time"))
         else:
             self._watch = self._loop.call_later(1.0, self._check_timeout)

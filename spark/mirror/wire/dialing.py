@@ -11,7 +11,7 @@ import time
 from mirror.wire import protocol
 from mirror.wire.buffers import BufferPool
 from mirror.wire.connection import Connection
-from mirror.wire.errors import AuthenticationFailed, ConnectionLost, UnsupportedBroker, check, name_of
+from mirror.wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError, check, name_of
 from mirror.wire.sasl import exchange
 from mirror.wire.settings import ConnectionSettings
 
@@ -19,13 +19,16 @@ _UNSUPPORTED_VERSION = 35
 
 
 async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool) -> Connection:
-    """Opens, secures, negotiates and authenticates. Raises ConnectionLost, AuthenticationFailed, UnsupportedBroker."""
+    """Opens, secures, negotiates and authenticates.
+
+    Raises ConnectionLostError, AuthenticationFailedError or UnsupportedBrokerError.
+    """
     where = f"{address[0]}:{address[1]}"
     try:
         async with asyncio.timeout(settings.connect_timeout):
             return await _open(address, settings, pool, where)
     except TimeoutError:
-        raise ConnectionLost(f"no connection to {where} within {settings.connect_timeout:g} s") from None
+        raise ConnectionLostError(f"no connection to {where} within {settings.connect_timeout:g} s") from None
 
 
 async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool, where: str) -> Connection:
@@ -52,7 +55,7 @@ async def _socket(address: tuple[str, int], settings: ConnectionSettings, where:
     try:
         found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ConnectionLost(f"the name of {where} cannot be resolved: {error}") from None
+        raise ConnectionLostError(f"the name of {where} cannot be resolved: {error}") from None
     last: OSError | None = None
     for family, kind, number, _, resolved in found:
         sock = socket.socket(family, kind, number)
@@ -72,7 +75,7 @@ async def _socket(address: tuple[str, int], settings: ConnectionSettings, where:
         except BaseException:
             sock.close()
             raise
-    raise ConnectionLost(f"no connection to {where}: {last}")
+    raise ConnectionLostError(f"no connection to {where}: {last}")
 
 
 async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, where: str) -> ssl.SSLSocket:
@@ -89,10 +92,12 @@ async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, wh
             loop.add_writer(secured.fileno(), _set, ready)
         except ssl.SSLCertVerificationError as error:
             secured.close()
-            raise AuthenticationFailed(f"the certificate of {where} is not accepted: {error.verify_message}") from None
+            raise AuthenticationFailedError(
+                f"the certificate of {where} is not accepted: {error.verify_message}"
+            ) from None
         except OSError as error:
             secured.close()
-            raise ConnectionLost(f"no TLS with {where}: {error}. Is this a TLS listener?") from None
+            raise ConnectionLostError(f"no TLS with {where}: {error}. Is this a TLS listener?") from None
         try:
             await ready
         finally:
@@ -111,7 +116,7 @@ async def _negotiate(connection: Connection) -> None:
     )
     answer = await connection.call(request)
     if answer.error_code == _UNSUPPORTED_VERSION:
-        raise UnsupportedBroker(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
+        raise UnsupportedBrokerError(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
     check(answer.error_code, f"ApiVersions of {connection.where}")
     connection.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
     connection.features = {f.name: f.max_version_level for f in answer.finalized_features or ()}
@@ -124,7 +129,9 @@ async def _authenticate(connection: Connection) -> None:
     shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
     if shake.error_code:
         offered = ", ".join(shake.mechanisms) or "none"
-        raise AuthenticationFailed(f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}")
+        raise AuthenticationFailedError(
+            f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}"
+        )
     steps = exchange(sasl)
     lifetime = 0
     loop = asyncio.get_running_loop()
@@ -135,7 +142,7 @@ async def _authenticate(connection: Connection) -> None:
             answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
             if answer.error_code:
                 why = answer.error_message or name_of(answer.error_code)
-                raise AuthenticationFailed(f"broker {connection.where} refused {sasl.mechanism}: {why}")
+                raise AuthenticationFailedError(f"broker {connection.where} refused {sasl.mechanism}: {why}")
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
             message = steps.send(bytes(answer.auth_bytes))
     if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one

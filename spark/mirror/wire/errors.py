@@ -27,11 +27,11 @@ class WireError(Exception):
     """Base of all errors of this package."""
 
 
-class ConnectionLost(WireError):  # noqa: N818 - says what happened
+class ConnectionLostError(WireError):
     """The broker cannot be reached, closed the connection, or did not answer in time. Try again."""
 
 
-class MalformedResponse(WireError):  # noqa: N818 - says what happened
+class MalformedResponseError(WireError):
     """A response that breaks the protocol: nothing in it may be used."""
 
 
@@ -39,11 +39,11 @@ class SettingError(WireError):
     """A client setting that is unknown where security depends on it, missing, or contradicts another."""
 
 
-class AuthenticationFailed(WireError):  # noqa: N818 - says what happened
+class AuthenticationFailedError(WireError):
     """TLS or SASL refused us, or we refused the broker. Never carries a secret."""
 
 
-class UnsupportedBroker(WireError):  # noqa: N818 - says what happened
+class UnsupportedBrokerError(WireError):
     """The broker lacks a request version that the mirror needs."""
 
 
@@ -59,13 +59,13 @@ class BrokerError(WireError):
         return self.code in RETRIABLE
 
 
-class Superseded(BrokerError):  # noqa: N818 - says what happened
+class FencedError(BrokerError):
     """A newer holder of the transactional.id fenced us: stop, and do not fight back."""
 
 
 def check(code: int, what: str) -> None:
-    """Raises Superseded or BrokerError for a code that is not 0."""
+    """Raises FencedError or BrokerError for a code that is not 0."""
     if code in FENCED:
-        raise Superseded(code, what)
+        raise FencedError(code, what)
     if code:
         raise BrokerError(code, what)

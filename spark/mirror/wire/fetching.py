@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 NAMES, IDS = 11, 13
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
@@ -196,11 +196,11 @@ def _uvarint(number: int) -> bytes:
 
 
 def unpack(version: int, frame: memoryview, names: Mapping[UUID, str]) -> Fetched:
-    """Reads a response; ``frame`` begins with the correlation id. Raises MalformedResponse."""
+    """Reads a response; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
     try:
         return (_Names(frame) if version == NAMES else _Ids(frame, names)).read()
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedResponse(f"a Fetch response cannot be read: {error}") from error
+        raise MalformedResponseError(f"a Fetch response cannot be read: {error}") from error
 
 
 class _Names:

@@ -6,9 +6,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from mirror.wire.batches import Batch, CorruptBatch
+from mirror.wire.batches import Batch, CorruptBatchError
 from mirror.wire.codecs import LZ4, decompress
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 _OVERHEAD = 12
 _APPEND_TIME = 0x08
@@ -20,20 +20,20 @@ Legacy = tuple[int, int, int, memoryview]
 def legacy_records(raw: memoryview, batch: Batch) -> list[Legacy]:
     """(offset, timestamp, attributes 0, key and value in format 2 without headers) of one message or wrapper.
 
-    Format 0 has no timestamps: -1. Raises CorruptBatch or MalformedResponse.
+    Format 0 has no timestamps: -1. Raises CorruptBatchError or MalformedResponseError.
     """
     try:
         return list(_message(raw, batch.base, None))
     except (struct.error, IndexError) as error:
-        raise MalformedResponse(f"the message at offset {batch.base} cannot be read: {error}") from error
+        raise MalformedResponseError(f"the message at offset {batch.base} cannot be read: {error}") from error
 
 
 def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[Legacy]:
     crc, magic, attributes = struct.unpack_from(">IBb", raw, _OVERHEAD)
     if zlib.crc32(raw[_OVERHEAD + 4 :]) != crc:
-        raise CorruptBatch(offset)
+        raise CorruptBatchError(offset)
     if magic > 1:
-        raise MalformedResponse(f"the message at offset {offset} has format {magic}")
+        raise MalformedResponseError(f"the message at offset {offset} has format {magic}")
     position, timestamp = _OVERHEAD + 6, NO_TIMESTAMP
     if magic == 1:
         (timestamp,) = struct.unpack_from(">q", raw, position)
@@ -47,9 +47,11 @@ def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[
         yield offset, timestamp, 0, memoryview(_field(key) + _field(value) + b"\0")
         return
     if value is None:
-        raise MalformedResponse(f"the compressed message at offset {offset} is empty")
+        raise MalformedResponseError(f"the compressed message at offset {offset} is empty")
     if codec == LZ4 and magic == 0:
-        raise MalformedResponse(f"the message at offset {offset} is lz4 in format 0, whose framing is not supported")
+        raise MalformedResponseError(
+            f"the message at offset {offset} is lz4 in format 0, whose framing is not supported"
+        )
     yield from _inner(decompress(codec, value), (magic, offset), timestamp if attributes & _APPEND_TIME else None)
 
 
@@ -62,11 +64,11 @@ def _inner(body: memoryview, wrapper: tuple[int, int], append_time: int | None) 
         inner, size = struct.unpack_from(">qi", body, position)
         end = position + _OVERHEAD + size
         if size < 14 or end > len(body):
-            raise MalformedResponse(f"a message inside the one at offset {offset} is cut")
+            raise MalformedResponseError(f"a message inside the one at offset {offset} is cut")
         parts.append((inner, body[position:end]))
         position = end
     if not parts:
-        raise MalformedResponse(f"the compressed message at offset {offset} is empty")
+        raise MalformedResponseError(f"the compressed message at offset {offset} is empty")
     shift = offset - parts[-1][0] if magic == 1 else 0
     for inner, raw in parts:
         yield from _message(raw, inner + shift, append_time)
@@ -78,7 +80,7 @@ def _bytes(raw: memoryview, position: int) -> tuple[memoryview | None, int]:
     if size < 0:
         return None, position
     if position + size > len(raw):
-        raise MalformedResponse("a key or value is cut")
+        raise MalformedResponseError("a key or value is cut")
     return raw[position : position + size], position + size
 
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 CLASSIC, VERSION_2 = 8, 12
 ACKS_ALL = -1
@@ -88,12 +88,12 @@ def _uvarint(number: int) -> bytes:
 
 
 def unpack(version: int, frame: memoryview) -> tuple[int, list[Produced]]:
-    """(throttle in ms, answers); ``frame`` begins with the correlation id. Raises MalformedResponse."""
+    """(throttle in ms, answers); ``frame`` begins with the correlation id. Raises MalformedResponseError."""
     try:
         reader = _Reader(frame, compact=version != CLASSIC)
         return reader.read()
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedResponse(f"a Produce response cannot be read: {error}") from error
+        raise MalformedResponseError(f"a Produce response cannot be read: {error}") from error
 
 
 class _Reader:

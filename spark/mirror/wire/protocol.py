@@ -25,7 +25,7 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 
 __all__ = [
     "FETCH",
@@ -76,11 +76,11 @@ def encode(request: Any, correlation_id: int, client_id: str) -> bytes:
 
 
 def decode(request: Any, frame: memoryview) -> Any:
-    """The answer to ``request``; ``frame`` begins with the correlation id. Raises MalformedResponse."""
+    """The answer to ``request``; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
     response = request.header.get_response_class()
     body = io.BytesIO(bytes(frame))
     try:
         response.parse_header(body)
         return response.decode(body)
     except (struct.error, ValueError, IndexError, TypeError, UnicodeDecodeError, EOFError) as error:
-        raise MalformedResponse(f"the answer to {type(request).__name__} cannot be read: {error}") from error
+        raise MalformedResponseError(f"the answer to {type(request).__name__} cannot be read: {error}") from error

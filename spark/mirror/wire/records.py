@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mirror.wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
 from mirror.wire.codecs import compress, decompress
-from mirror.wire.errors import MalformedResponse
+from mirror.wire.errors import MalformedResponseError
 from mirror.wire.legacy import legacy_records
 
 GATHER_BYTES = 512 << 10
@@ -58,12 +58,15 @@ def _signed(body: memoryview, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         shift += 7
         if shift > 70:
-            raise MalformedResponse("a number in a record has too many bytes")
+            raise MalformedResponseError("a number in a record has too many bytes")
     return (number >> 1) ^ -(number & 1), position
 
 
 def records_of(view: memoryview, batch: Batch) -> list[Record]:
-    """The records of a batch, checksum verified, append time applied. Raises CorruptBatch or MalformedResponse."""
+    """The records of a batch, checksum verified, append time applied.
+
+    Raises CorruptBatchError or MalformedResponseError.
+    """
     raw = view[batch.start : batch.end]
     if batch.magic != 2:
         return [Record(*record) for record in legacy_records(raw, batch)]
@@ -77,15 +80,17 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
             length, start = _signed(body, position)
             position = start + length
             if length < 4 or position > end:
-                raise MalformedResponse(f"a record in the batch at offset {batch.base} is cut")
+                raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut")
             delta, at = _signed(body, start + 1)
             offset_delta, at = _signed(body, at)
             timestamp = batch.base_timestamp + delta if append_time is None else append_time
             found.append(Record(batch.base + offset_delta, timestamp, body[start], body[at:position]))
     except IndexError:
-        raise MalformedResponse(f"a record in the batch at offset {batch.base} is cut") from None
+        raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut") from None
     if position != end:
-        raise MalformedResponse(f"the batch at offset {batch.base} has {end - position} bytes after its last record")
+        raise MalformedResponseError(
+            f"the batch at offset {batch.base} has {end - position} bytes after its last record"
+        )
     _check_offsets(batch, found)
     return found
 
@@ -94,10 +99,10 @@ def _check_offsets(batch: Batch, records: Sequence[Record]) -> None:
     last = batch.base - 1
     for record in records:
         if record.offset <= last:
-            raise MalformedResponse(f"offsets in the batch at offset {batch.base} do not grow")
+            raise MalformedResponseError(f"offsets in the batch at offset {batch.base} do not grow")
         last = record.offset
     if last >= batch.next_offset:
-        raise MalformedResponse(f"the batch at offset {batch.base} has a record beyond its end")
+        raise MalformedResponseError(f"the batch at offset {batch.base} has a record beyond its end")
 
 
 def encode(records: Sequence[Record], codec: int) -> bytearray:
@@ -139,6 +144,19 @@ def _codec(view: memoryview, batch: Batch) -> int:
     return view[batch.start + at] & CODEC
 
 
+def _single(view: memoryview, batch: Batch) -> list[Record]:
+    """The record of a batch that holds one plain record with deltas 0, as a producer without linger writes it; empty
+    for any other batch."""
+    size = batch.end - batch.start - HEADER
+    if batch.records != 1 or batch.last_delta or batch.attributes & (CODEC | APPEND_TIME) or size < 10:
+        return []
+    length, at = _signed(view, batch.start + HEADER)
+    if length < 4 or at + length != batch.end or view[at + 1] or view[at + 2]:
+        return []
+    verify(view[batch.start : batch.end], batch)
+    return [Record(batch.base, batch.base_timestamp, view[at], view[at + 3 : batch.end])]
+
+
 def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator[tuple[bytearray, int, Batch]]:
     """Consecutive batches of one partition as few bigger ones. Yields (batch, number of records, last source batch)."""
     limit = min(GATHER_BYTES, largest // 2)
@@ -149,7 +167,7 @@ def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator
         if last is not None and (mine != codec or size >= limit or len(held) >= GATHER_RECORDS):
             yield encode(held, codec), len(held), last
             held, size = [], 0
-        held += records_of(view, batch)
+        held += _single(view, batch) or records_of(view, batch)
         size += batch.end - batch.start
         codec, last = mine, batch
     if last is not None and held:

@@ -17,14 +17,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Generator, Mapping
 
-from mirror.wire.errors import AuthenticationFailed, SettingError
+from mirror.wire.errors import AuthenticationFailedError, SettingError
 from mirror.wire.settings import SaslSettings
 
 Exchange = Generator[bytes, bytes, None]
 
 
 def exchange(settings: SaslSettings) -> Exchange:
-    """The client's side. Raises AuthenticationFailed when the broker cannot prove itself (SCRAM) or refuses us."""
+    """The client's side. Raises AuthenticationFailedError when the broker cannot prove itself (SCRAM) or refuses us."""
     match settings.mechanism:
         case "PLAIN":
             return _plain(settings)
@@ -49,9 +49,9 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
     try:
         salt, rounds = base64.b64decode(fields["s"], validate=True), int(fields["i"])
     except (KeyError, ValueError, binascii.Error):
-        raise AuthenticationFailed("the broker's SCRAM challenge cannot be read") from None
+        raise AuthenticationFailedError("the broker's SCRAM challenge cannot be read") from None
     if not fields.get("r", "").startswith(nonce) or rounds < 4096:
-        raise AuthenticationFailed("the broker's SCRAM challenge has a foreign nonce or fewer than 4096 rounds")
+        raise AuthenticationFailedError("the broker's SCRAM challenge has a foreign nonce or fewer than 4096 rounds")
     salted = hashlib.pbkdf2_hmac(digest, settings.password.encode(), salt, rounds)
     client_key = hmac.digest(salted, b"Client Key", digest)
     without_proof = f"c=biws,r={fields['r']}"
@@ -65,7 +65,7 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
     except binascii.Error:
         proved = b""
     if not hmac.compare_digest(proved, expected):
-        raise AuthenticationFailed("the broker could not prove that it knows the SCRAM credentials")
+        raise AuthenticationFailedError("the broker could not prove that it knows the SCRAM credentials")
 
 
 def _fields(message: str) -> Mapping[str, str]:
@@ -78,7 +78,9 @@ def _oauth(settings: SaslSettings) -> Exchange:
     answer = yield f"n,,\x01auth=Bearer {_token(settings.oauth)}{extra}\x01\x01".encode()
     if answer:
         yield b"\x01"
-        raise AuthenticationFailed(f"the broker refused the OAUTHBEARER token: {answer[:200].decode(errors='replace')}")
+        raise AuthenticationFailedError(
+            f"the broker refused the OAUTHBEARER token: {answer[:200].decode(errors='replace')}"
+        )
 
 
 def _token(oauth: Mapping[str, str]) -> str:
@@ -103,7 +105,7 @@ def _token(oauth: Mapping[str, str]) -> str:
             token = json.load(answer).get("access_token", "")
     except (OSError, ValueError, AttributeError) as error:
         reason = error.code if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        raise AuthenticationFailed(f"no token from {urllib.parse.urlsplit(url).netloc}: {reason}") from None
+        raise AuthenticationFailedError(f"no token from {urllib.parse.urlsplit(url).netloc}: {reason}") from None
     if not isinstance(token, str) or not token:
-        raise AuthenticationFailed(f"the answer of {urllib.parse.urlsplit(url).netloc} has no access_token")
+        raise AuthenticationFailedError(f"the answer of {urllib.parse.urlsplit(url).netloc} has no access_token")
     return token

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from mirror.wire import producing, protocol
 from mirror.wire.cluster import GROUP, TRANSACTION, Cluster, Key
 from mirror.wire.connection import Connection
-from mirror.wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLost, check
+from mirror.wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0
@@ -37,8 +37,8 @@ class Committed:
 class Identity:
     """A producer id and epoch. ``transactional_id`` None: idempotent only, nobody is fenced.
 
-    A request whose outcome stays unknown raises ConnectionLost or BrokerError: then ``start`` again, which resolves
-    what was open, and read the positions again. Superseded: somebody else did that.
+    A request whose outcome stays unknown raises ConnectionLostError or BrokerError: then ``start`` again, which
+    resolves what was open, and read the positions again. FencedError: somebody else did that.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str | None, group: str) -> None:
@@ -183,7 +183,7 @@ class Identity:
         while True:
             try:
                 return await ask(await self._coordinator(kind))
-            except ConnectionLost:
+            except ConnectionLostError:
                 failure: int | None = kind
                 if time.monotonic() > until:
                     raise
