@@ -1,0 +1,212 @@
+"""Record level work: every record survives, with a second opinion by kafka-python's reader."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
+from mirror.wire import codecs
+from mirror.wire.batches import CorruptBatchError, scan
+from mirror.wire.errors import MalformedResponseError
+from mirror.wire.records import Record, encode, gather, rebuild, records_of, varint
+
+HUGE = 1 << 40
+Plain = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+data = st.none() | st.binary(max_size=40)
+headers = st.lists(st.tuples(st.text(max_size=5), data), max_size=4)
+timestamps = st.integers(-1, 2**45)
+records = st.lists(st.tuples(timestamps, data, data, headers), min_size=1, max_size=30)
+
+
+def build(given_records: list[Plain], base: int = 0) -> bytearray:
+    builder = MemoryRecordsBuilder(2, 0, 1 << 24)
+    for timestamp, key, value, more in given_records:
+        assert builder.append(timestamp, key, value, more) is not None
+    builder.close()
+    raw = bytearray(builder.buffer())
+    struct.pack_into(">q", raw, 0, base)
+    return raw
+
+
+def read(raw: bytes | bytearray) -> list[Plain]:
+    batches = MemoryRecords(bytes(raw))
+    found: list[Plain] = []
+    while batches.has_next():
+        batch = batches.next_batch()
+        assert batch.validate_crc()
+        found += [(r.timestamp, r.key, r.value, r.headers) for r in batch]
+    return found
+
+
+def checked(raw: bytearray) -> bytearray:
+    """With a right checksum, which otherwise is made when a batch is sealed."""
+    struct.pack_into(">I", raw, 17, crc32c(raw[21:]))
+    return raw
+
+
+def uncompressed(raw: bytearray) -> bytearray:
+    """The same batch without codec, for readers that lack it."""
+    body = codecs.decompress(raw[22] & 7, memoryview(raw)[61:])
+    out = raw[:61] + body
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    out[22] &= 0xF8
+    return checked(out)
+
+
+@given(records, st.integers(0, 4))
+def test_encoded_records_read_the_same(plain: list[Plain], codec: int) -> None:
+    raw = build(plain, 90)
+    (batch,) = scan(memoryview(raw))
+    out = encode(records_of(memoryview(raw), batch), codec)
+    assert read(uncompressed(out)) == plain
+    (again,) = scan(memoryview(out))
+    assert (again.records, again.last_delta) == (len(plain), len(plain) - 1)
+    assert again.max_timestamp == max(timestamp for timestamp, *_ in plain)
+
+
+@given(records, st.integers(0, 40))
+def test_rebuild_keeps_exactly_what_is_not_before_the_position(plain: list[Plain], skip: int) -> None:
+    raw = build(plain, 100)
+    (batch,) = scan(memoryview(raw))
+    out = list(rebuild(memoryview(raw), batch, 100 + skip, HUGE))
+    assert [r for piece, _, _ in out for r in read(checked(piece))] == plain[skip:]
+    assert [after for _, _, after in out] == ([100 + len(plain)] if skip < len(plain) else [])
+
+
+@given(records, st.integers(80, 500))
+def test_rebuild_splits_to_fit_and_its_positions_grow(plain: list[Plain], largest: int) -> None:
+    raw = build(plain, 5)
+    (batch,) = scan(memoryview(raw))
+    pieces = list(rebuild(memoryview(raw), batch, 0, largest))
+    assert [r for piece, _, _ in pieces for r in read(checked(piece))] == plain
+    assert all(len(piece) <= largest or count == 1 for piece, count, _ in pieces)
+    done = 5
+    for _, count, after in pieces:
+        done += count
+        assert after == done
+
+
+def test_holes_are_closed_and_positions_stay_source_offsets() -> None:
+    kept = [Record(offset, 1000, 0, memoryview(b"\x02k\x02v\x00")) for offset in (10, 13, 19)]
+    raw = checked(_with_deltas(kept, 10, 12))
+    (batch,) = scan(memoryview(raw))
+    assert [record.offset for record in records_of(memoryview(raw), batch)] == [10, 13, 19]
+    pieces = list(rebuild(memoryview(raw), batch, 0, 75))
+    assert [after for _, _, after in pieces] == [11, 14, 23]
+    assert sum(count for _, count, _ in pieces) == 3
+
+
+def _with_deltas(kept: list[Record], base: int, last_delta: int) -> bytearray:
+    body = b""
+    for record in kept:
+        inner = b"\0" + varint(0) + varint(record.offset - base) + record.tail
+        body += varint(len(inner)) + inner
+    raw = encode(kept, 0)[:61] + body
+    struct.pack_into(">q", raw, 0, base)
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    struct.pack_into(">i", raw, 23, last_delta)
+    return raw
+
+
+def test_append_time_becomes_the_records_time() -> None:
+    raw = build([(5, b"a", b"1", []), (9, b"b", b"2", [])])
+    raw[22] |= 0x08
+    struct.pack_into(">q", raw, 35, 7777)
+    checked(raw)
+    (batch,) = scan(memoryview(raw))
+    ((out, _, _),) = rebuild(memoryview(raw), batch, 0, HUGE)
+    assert [timestamp for timestamp, *_ in read(checked(out))] == [7777, 7777]
+    assert not out[22] & 0x08
+
+
+@given(st.lists(records, min_size=1, max_size=8), st.sampled_from([200, 2000, HUGE]))
+def test_gathering_keeps_all_records_in_order(groups: list[list[Plain]], largest: int) -> None:
+    raw, offset = bytearray(), 0
+    for group in groups:
+        raw += build(group, offset)
+        offset += len(group)
+    view = memoryview(raw)
+    out = list(gather(view, scan(view), largest))
+    assert [r for piece, _, _ in out for r in read(checked(piece))] == [r for group in groups for r in group]
+    assert sum(count for _, count, _ in out) == offset
+    assert out[-1][2].next_offset == offset
+
+
+@given(st.lists(records, min_size=1, max_size=5), st.data())
+def test_gathering_finds_a_flipped_bit(groups: list[list[Plain]], choice: st.DataObject) -> None:
+    raw = bytearray()
+    for group in groups:
+        raw += build(group, 0)
+    batches = scan(memoryview(raw))
+    hit = choice.draw(st.sampled_from(batches))
+    bit = choice.draw(st.integers((hit.start + 61) * 8, hit.end * 8 - 1))
+    raw[bit // 8] ^= 1 << bit % 8
+    with pytest.raises((CorruptBatchError, MalformedResponseError)):
+        list(gather(memoryview(raw), batches, HUGE))
+
+
+@given(st.binary(max_size=200_000), st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_codecs_come_back(plain: bytes, codec: int) -> None:
+    assert bytes(codecs.decompress(codec, memoryview(codecs.compress(codec, plain)))) == plain
+
+
+@given(st.binary(min_size=1, max_size=100), st.integers(1, 4))
+def test_rubbish_is_an_error_and_not_a_record(rubbish: bytes, codec: int) -> None:
+    raw = build([(1, b"k", b"v", [])])[:61] + rubbish
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    raw[22] = codec
+    checked(raw)
+    (batch,) = scan(memoryview(raw))
+    try:
+        found = records_of(memoryview(raw), batch)
+    except MalformedResponseError:
+        return
+    assert len(found) == 1
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varints_are_zigzag(number: int) -> None:
+    out, value, shift = varint(number), 0, 0
+    for byte in out:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    assert (value >> 1) ^ -(value & 1) == number
+    assert all(byte & 0x80 for byte in out[:-1])
+    assert not out[-1] & 0x80
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_old_formats(magic: int, codec: int) -> None:
+    builder = MemoryRecordsBuilder(magic, codec, 1 << 20)
+    plain = [(1000 + i, b"k%d" % i if i % 2 else None, None if i == 3 else b"v%d" % i) for i in range(6)]
+    for timestamp, key, value in plain:
+        builder.append(timestamp if magic else None, key, value)
+    builder.close()
+    raw = bytearray(builder.buffer())
+    if codec:
+        struct.pack_into(">q", raw, 0, 5)  # as a broker does: a wrapper carries the offset of its last message
+    view = memoryview(raw)
+    out = [piece for batch in scan(view) for piece in rebuild(view, batch, 0, HUGE)]
+    found = [(r[0], r[1], r[2]) for piece, _, _ in out for r in read(uncompressed(piece))]
+    assert found == [(timestamp if magic else -1, key, value) for timestamp, key, value in plain]
+    assert [after for _, _, after in out][-1] == 6
+
+
+def test_a_corrupt_old_message_is_found() -> None:
+    builder = MemoryRecordsBuilder(1, 0, 1 << 20)
+    builder.append(1, b"k", b"v")
+    builder.close()
+    raw = bytearray(builder.buffer())
+    raw[-1] ^= 1
+    (batch,) = scan(memoryview(raw))
+    with pytest.raises(CorruptBatchError):
+        list(rebuild(memoryview(raw), batch, 0, HUGE))
+    assert zlib.crc32(raw[16:]) != struct.unpack_from(">I", raw, 12)[0]
