@@ -31,6 +31,8 @@ _CONSUME = {
 _PRODUCE = {
     "compression.type": "lz4",
     "linger.ms": 100,  # full batches in a backlog; a commit flushes at once
+    "retry.backoff.ms": 3,  # a coordinator still ending the last transaction says "again"; 100 cost 100 ms a commit
+    "retry.backoff.max.ms": 500,
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 16_384,
