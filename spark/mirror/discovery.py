@@ -77,7 +77,8 @@ class LiveCluster:
             asked = TopicCollection(wanted[first : first + _AT_ONCE])
             for name, answer in self._admin().describe_topics(asked, request_timeout=_TIMEOUT_S).items():
                 try:
-                    found[name] = str(answer.result().topic_id).replace("+", "-").replace("/", "_")  # as Kafka prints it
+                    plain = str(answer.result().topic_id)
+                    found[name] = plain.replace("+", "-").replace("/", "_")  # as Kafka prints it
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise

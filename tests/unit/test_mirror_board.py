@@ -1,4 +1,4 @@
-"""What the status record says: counts over leases, lag that is unknown until it is known, conditions with their time."""
+"""What the status record says: counts over leases, lag unknown until it is known, conditions with their time."""
 
 from __future__ import annotations
 
