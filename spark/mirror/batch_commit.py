@@ -14,6 +14,8 @@ from mirror.wire.transactions import Committed
 # confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it the record path would
 # read on into foreign memory.
 END = "\0"
+# A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
+LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
 
 
 class Committer:
@@ -22,6 +24,7 @@ class Committer:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._last = 0.0
+        self._took = 0.0
         self.transactions = 0
 
     async def run(self) -> None:
@@ -63,12 +66,13 @@ class Committer:
         if lane.open_bytes >= tuning.transaction_bytes:
             return 0.0
         if all(partition.caught_up for partition in lane.touched):
-            return self._last + tuning.commit_interval - now
-        return lane.opened_at + tuning.transaction_age - now
+            return self._last + max(tuning.commit_interval, min(self._took, LONGEST_PAUSE)) - now
+        return lane.opened_at + max(tuning.transaction_age, min(AMORTISED * self._took, LONGEST_AGE)) - now
 
     async def commit(self) -> None:
         """Raises what makes the session begin again: until EndTxn is answered nothing counts as copied."""
         lane = self._lane
+        began = time.monotonic()
         lane.closing = True
         lane.urgent = False
         moved = {p: p.planned() for p in lane.dirty | lane.touched}
@@ -81,6 +85,7 @@ class Committer:
             self._finish(moved, restarted=False)
         self.transactions += 1
         self._last = time.monotonic()
+        self._took = self._last - began
         lane.closing = lane.stopping
 
     def _resume(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from uuid import UUID
 
 from mirror.batch_lane import Lane, Partition, Phase
@@ -19,15 +19,22 @@ from mirror.wire.fetching import Fetched, FetchedPartition, FetchLimits, FetchSe
 
 FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0
+QUIET_FROM, QUIET_AFTER = 64, 3.0
 _PAUSED_WAIT_MS = 20
 
 
 class Fetcher:
-    """Reads from one source broker until cancelled. ``lane.restart_partition`` gets back what has to be looked at."""
+    """Reads from one source broker until cancelled.
 
-    def __init__(self, lane: Lane, node: int, fetchers: dict[int, Fetcher]) -> None:
+    A broker looks into every partition of a session for each request, so where there are many, those with a backlog
+    get a session of their own (``busy``) and do not wait for the quiet ones.
+    """
+
+    def __init__(self, lane: Lane, node: int, busy: bool, fetchers: Sized) -> None:
         self._lane = lane
         self._node = node
+        self._busy = busy
+        self._looked = time.monotonic()
         self._peers = fetchers
         self._session = FetchSession()
         self._members: set[Partition] = set()
@@ -58,11 +65,12 @@ class Fetcher:
             if not self._session.wanted and not self._paused:
                 self._changed.clear()
                 await self._changed.wait()
+            self._settle_down()
             await self._room()
             if not self._session.wanted:
                 continue
             try:
-                connection = await lane.source.connection(self._node, "fetch")
+                connection = await lane.source.connection(self._node, "fetch busy" if self._busy else "fetch")
                 await self._once(connection)
             except ConnectionLostError:
                 self._session.reset()
@@ -161,16 +169,33 @@ class Fetcher:
             lane.corrupt(partition, str(error))
             return
         partition.covered = covered
+        partition.data_at = time.monotonic()
         lane.queue_up(partition, pieces)
         if pieces:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
-        if partition.queued_bytes > lane.tuning.partition_queue:
+        if not self._busy and covered < partition.end and len(self._members) > QUIET_FROM:
+            self._move(partition, busy=True)
+        elif partition.queued_bytes > lane.tuning.partition_queue:
             self._paused.add(partition)
             self._session.forget(partition.source)
         else:
             self._want(partition)
+
+    def _move(self, partition: Partition, *, busy: bool) -> None:
+        partition.busy = busy
+        self.remove(partition)
+        self._lane.routes.place(partition)
+
+    def _settle_down(self) -> None:
+        """Busy partitions that had nothing new for a while go back to the quiet ones."""
+        now = time.monotonic()
+        if self._busy and now - self._looked > QUIET_AFTER:
+            self._looked = now
+            for partition in self.members():
+                if partition.caught_up and now - partition.data_at > QUIET_AFTER:
+                    self._move(partition, busy=False)
 
     def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
         lane = self._lane

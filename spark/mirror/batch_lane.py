@@ -100,6 +100,8 @@ class Partition:
     first_acked: bool = False
     failure: tuple[int, str] | None = None
     ready: bool = False
+    busy: bool = False
+    data_at: float = 0.0
     stalled_since: float = 0.0
     read_from: tuple[int, float] = (-1, 0.0)
     largest: int = 1 << 31

@@ -30,7 +30,7 @@ class Session:
         lane.routes = self
         self._control = control
         self._held = held
-        self._fetchers: dict[int, Fetcher] = {}
+        self._fetchers: dict[tuple[int, bool], Fetcher] = {}
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,9 +94,10 @@ class Session:
         if node < 0:
             self.look_again(partition, "no leader")
             return
-        fetcher = self._fetchers.get(node)
+        fetcher = self._fetchers.get((node, partition.busy))
         if fetcher is None:
-            fetcher = self._fetchers[node] = Fetcher(self.lane, node, self._fetchers)
+            fetcher = Fetcher(self.lane, node, partition.busy, self._fetchers)
+            self._fetchers[node, partition.busy] = fetcher
             self._spawn(fetcher.run(), self._readers)
         fetcher.add(partition)
 
