@@ -17,9 +17,7 @@ class MissingReference(LookupError):  # noqa: N818 - says what happened
         self.why = why
 
 
-def resolve(
-    settings: Mapping[str, str], environ: Mapping[str, str], read_text: Callable[[str], str]
-) -> dict[str, str]:
+def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: Callable[[str], str]) -> dict[str, str]:
     """``settings`` with every reference replaced. A file's value loses its trailing line break.
 
     Raises MissingReference for an unset variable or an unreadable file.
