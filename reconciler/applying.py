@@ -6,7 +6,7 @@ Border: asks nothing of the world but through the ports, decides nothing about w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol, assert_never
 
@@ -26,6 +26,15 @@ from reconciler.ports import ClusterAdmin, MirrorRunner
 from reconciler.topic_configs import same
 
 INTERRUPTED = "not begun: the run was interrupted"
+STEP = 1_000
+"""The most changes that are begun together. Whether to go on is asked before each step."""
+
+Gate = Callable[[], str]
+"""Asked before each step: why no further one may begin, or empty to go on."""
+
+
+def open_gate() -> str:
+    return ""
 
 
 class Progress(Protocol):
@@ -64,16 +73,20 @@ def apply(
     runner: MirrorRunner,
     handovers: Mapping[str, str],
     progress: Progress,
+    gate: Gate = open_gate,
 ) -> tuple[Outcome, ...]:
     """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
 
-    Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption the rest is skipped and
-    what was under way is looked up on the cluster.
+    Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption, or when the gate
+    closes, the rest is skipped; what was under way when interrupted is looked up on the cluster.
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress)
     try:
         for batch in _batches(plan.changes):
+            if closed := gate():
+                run.ended(f"not begun: {closed}")
+                break
             run.batch(batch)
     except KeyboardInterrupt:
         run.interrupted()
@@ -98,7 +111,9 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
         return planned.stage, "", planned.id
 
     for _, batch in groupby(changes, key=together):
-        yield list(batch)
+        alike = list(batch)
+        for start in range(0, len(alike), STEP):
+            yield alike[start : start + STEP]
 
 
 class _Run:
@@ -137,9 +152,13 @@ class _Run:
         for planned in self.under_way:
             if planned.id not in self.outcomes:
                 self._record(self._looked_up(planned))
+        self.ended(INTERRUPTED)
+
+    def ended(self, why: str) -> None:
+        """What has no outcome yet was not begun."""
         for planned in self.plan.changes:
             if planned.id not in self.outcomes:
-                self._record(Outcome(planned.id, Result.SKIPPED, INTERRUPTED))
+                self._record(Outcome(planned.id, Result.SKIPPED, why))
 
     def _skipped(self, planned: Planned) -> bool:
         missing = [need for need in planned.needs if not self._done(need)]

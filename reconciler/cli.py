@@ -13,11 +13,12 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import applying, planfile, rendering
+from reconciler import applying, controller, planfile, rendering
 from reconciler.edges.files import write_text
 from reconciler.edges.lock import environment_lock
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.handover import handovers
+from reconciler.narrowing import Autonomy
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
@@ -102,9 +103,7 @@ def apply(
         applying.refuse_if_blocked(made)
         if made.changes and not yes:
             _confirm(session, made)
-        outcomes = applying.apply(
-            made, session.clusters, session.runner, handovers(session.topology), _Said(made)
-        )
+        outcomes = applying.apply(made, session.clusters, session.runner, handovers(session.topology), _Said(made))
         code = applying.exit_code(outcomes)
         if code is ExitCode.DONE and made.changes:
             _verify(session)
@@ -222,6 +221,21 @@ def verify(
         write_text(out, verify_json(found) if out.suffix == ".json" else text)
     show(text)
     raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def run(
+    env: Env,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="from one look to the next")] = "60s",
+    autonomy: Annotated[
+        Autonomy, typer.Option("--autonomy", help="none only looks; safe: low-risk changes of remote topics; all")
+    ] = Autonomy.NONE,
+    metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
+    metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
+) -> None:
+    """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
+    address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
+    controller.run(env, controller.pace(interval, autonomy), address)
 
 
 @mirror_app.command("start")

@@ -37,12 +37,18 @@ _KINDS: Mapping[str, type[Change]] = {
     "stop_mirror": StopMirror,
 }
 _KIND_OF = {made: kind for kind, made in _KINDS.items()}
+KINDS = tuple(_KINDS)
 _DERIVED = ("digest", "kind", "verdict", "exit_code", "summary")
 _AGAIN = "Make a new one with plan --out, and do not edit it."
 
 
 class PlanfileError(ReconcilerError):
     """A saved plan that cannot be trusted or read."""
+
+
+def kind_of(change: Change) -> str:
+    """The word of the schema: ``create_topic``."""
+    return _KIND_OF[type(change)]
 
 
 def dumps(plan: Plan) -> str:

@@ -68,6 +68,7 @@ class Session:
             name: StatusRecords(wish, topology.environment, principal) for name, wish in topology.clusters.items()
         }
         self.strays: Mapping[str, LiveMirror] = {}
+        self.seen: LiveState | None = None
         self.runner = SparkRunner(self.state, topology.mirrors, self.status)
 
     def close(self) -> None:
@@ -86,7 +87,8 @@ class Session:
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
         self.strays = self._strays()
-        return observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays))
+        self.seen = observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays))
+        return self.seen
 
     def plan(self, seen: Revision | None = None) -> Plan:
         seen = seen or revision(self.folder)

@@ -1,0 +1,158 @@
+"""``run``: the loop of ``running`` put on one environment folder, with its lock, signals, log and metrics.
+
+Border: no arguments and no exit codes; those are ``cli``.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from reconciler import applying, running
+from reconciler.edges.lock import environment_lock
+from reconciler.edges.metrics import Metrics, MetricsServer
+from reconciler.errors import ReconcilerError
+from reconciler.handover import handovers
+from reconciler.narrowing import Autonomy
+from reconciler.plans import Outcome, Plan
+from reconciler.rendering.rounds import round_figures, round_lines
+from reconciler.running import Pace, Round
+from reconciler.sizes import duration_ms
+from reconciler.topology import Principal, Topology
+from reconciler.wiring import Session, read_topology
+
+STOPPING = "a stop was wished"
+LEAST_INTERVAL_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAddress:
+    host: str
+    port: int
+
+
+def pace(interval: str, autonomy: Autonomy) -> Pace:
+    """Raises ReconcilerError for an interval that is none, or shorter than a second."""
+    try:
+        milliseconds = duration_ms(interval)
+    except ValueError as error:
+        raise ReconcilerError(f"--interval is {interval}", "It is not a time", f"Please {error}.") from None
+    if milliseconds < LEAST_INTERVAL_MS:
+        why = "Each round reads every cluster"
+        raise ReconcilerError(f"--interval is {interval}, at least 1s is needed", why, "Write 1s or more.")
+    return Pace(milliseconds / 1000, autonomy)
+
+
+def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None) -> int:
+    """Turns until SIGTERM or SIGINT; the number of rounds. Raises ReconcilerError before the first round only."""
+    log = _logger(folder.resolve().name)
+    metrics = Metrics()
+    with ExitStack() as stack:
+        environment = stack.enter_context(LiveEnvironment.opened(folder))
+        stack.enter_context(environment_lock(environment.session.state, "run"))
+        if metrics_at is not None:
+            server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
+            log.info("metrics", host=metrics_at.host, port=server.port)
+        stop = stack.enter_context(stopped_by_signals())
+        environment.stop = stop
+
+        def tell(found: Round) -> None:
+            metrics.take(round_figures(found, environment.session.seen))
+            for level, event, fields in round_lines(found):
+                getattr(log, level)(event, **fields)
+
+        log.info("started", interval_seconds=pace.interval, autonomy=pace.autonomy.value)
+        rounds = running.run(environment, SystemClock(stop), pace, tell)
+        log.info("stopped", rounds=rounds)
+        return rounds
+
+
+class SystemClock:
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop = stop
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait(self, seconds: float) -> bool:
+        return self.stop.wait(seconds)
+
+
+class LiveEnvironment:
+    """``running.Environment`` over a ``Session``, which is opened anew when the folder wishes something else."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.stop = threading.Event()
+        self._read: Topology | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path) -> Iterator[LiveEnvironment]:
+        """Raises TopologyError before anything is connected."""
+        environment = cls(Session(folder, read_topology(folder), Principal.APPLY))
+        try:
+            yield environment
+        finally:
+            environment.session.close()
+
+    def changed(self) -> bool:
+        self._read = read_topology(self.session.folder)
+        return self._read != self.session.topology
+
+    def take_over(self) -> bool:
+        found = read_topology(self.session.folder)
+        if found != self._read:
+            return False
+        self.session.close()
+        self.session = Session(self.session.folder, found, Principal.APPLY)
+        return True
+
+    def plan(self) -> Plan:
+        return self.session.plan()
+
+    def carry_out(self, plan: Plan) -> Sequence[Outcome]:
+        told = handovers(self.session.topology)
+        return applying.apply(
+            plan, self.session.clusters, self.session.runner, told, applying.Silent(), gate=self._closed
+        )
+
+    def _closed(self) -> str:
+        return STOPPING if self.stop.is_set() else ""
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM and SIGINT. Only the main thread can hear signals."""
+    stop = threading.Event()
+
+    def wish(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, wish) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _logger(environment: str) -> Any:
+    """JSON lines on stderr."""
+    processors: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+    logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=processors)
+    return logger.bind(environment=environment)

@@ -1,0 +1,89 @@
+"""Prometheus metrics of ``run``, served over HTTP. Knows figures, not where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from reconciler.errors import ReconcilerError
+from reconciler.figures import Figures
+
+
+class Metrics:
+    """``registry`` is its own: nothing of the process or of other libraries is mixed in."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.rounds = self._counter("rounds", "Rounds, by how they ended.", "result")
+        self.success = self._gauge("last_success_timestamp_seconds", "When a round last looked at everything.")
+        self.seconds = self._gauge("round_seconds", "How long the last round took.")
+        self.pending = self._gauge("changes_pending", "Changes still to do after the last round.", "kind")
+        self.corrections = self._counter("corrections", "Changes carried out.", "kind")
+        self.failures = self._counter("changes_failed", "Changes that failed.")
+        self.refused = self._gauge("changes_refused", "Wishes that cannot be granted.")
+        self.unknown = self._gauge("unknown_clusters", "Clusters that could not be read.")
+        self.contested = self._gauge("contested_fields", "Fields someone else sets back; left alone.")
+        self.kept = self._gauge("topology_kept", "1 while the folder cannot be used and its last good state counts.")
+        self.lag_records = self._gauge("mirror_lag_records", "Records behind, as the mirror job reports.", "flow")
+        self.lag_seconds = self._gauge("mirror_lag_seconds", "Seconds behind, as the mirror job reports.", "flow")
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, namespace="reconciler", registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, namespace="reconciler", registry=self.registry)
+
+    def take(self, figures: Figures) -> None:
+        """A failed round leaves the last known counts as they are; its age is told by ``last_success``."""
+        self.seconds.set(figures.seconds)
+        self.kept.set(figures.topology_kept)
+        self.rounds.labels("failed" if figures.succeeded_at is None else "succeeded").inc()
+        if figures.succeeded_at is None:
+            return
+        self.success.set(figures.succeeded_at)
+        for kind, count in figures.done.items():
+            self.corrections.labels(kind).inc(count)
+        self.failures.inc(figures.failed)
+        self.refused.set(figures.refused)
+        self.unknown.set(figures.unknown_clusters)
+        self.contested.set(figures.contested)
+        _replace(self.pending, figures.pending)
+        _replace(self.lag_records, figures.lag_records)
+        _replace(self.lag_seconds, figures.lag_seconds)
+
+
+def _replace(gauge: Gauge, values: Mapping[str, float]) -> None:
+    """A flow that is gone has no lag, rather than its last one for ever."""
+    gauge.clear()
+    for label, value in values.items():
+        gauge.labels(label).set(value)
+
+
+class MetricsServer:
+    """Serves on a thread of its own until it is closed. Raises ReconcilerError when the port is taken."""
+
+    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+        try:
+            self._server, self._thread = start_http_server(port, host, metrics.registry)
+        except (OSError, OverflowError) as error:
+            raise ReconcilerError(
+                f"metrics cannot be served on {host}:{port}: {getattr(error, 'strerror', None) or error}",
+                "A run whose state nobody can see was not asked for, so nothing was begun.",
+                "Choose another --metrics-port or --metrics-host.",
+            ) from None
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_port)
+
+    def __enter__(self) -> MetricsServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

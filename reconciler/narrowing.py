@@ -1,0 +1,103 @@
+"""A plan cut down to what may be carried out now; what is held back is told with its reason.
+
+Border: removes changes from a plan, and those that need them; adds and reorders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, Risk, Role, TopicChange
+from reconciler.plans import Plan, Planned
+
+
+class Autonomy(StrEnum):
+    """What a run may do with nobody looking."""
+
+    NONE = "none"
+    SAFE = "safe"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A planned change that is not carried out by this run."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """``plan`` has no unknown and no refused any more: everything in it may be carried out."""
+
+    plan: Plan
+    held: tuple[Held, ...] = ()
+
+
+def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
+    """``reasons``: id of a change -> why it is held back. What needs a held change is held with it."""
+    held: dict[str, str] = {}
+    kept: list[Planned] = []
+    for planned in plan.changes:
+        missing = [need for need in planned.needs if need in held]
+        why = reasons.get(planned.id) or (f"it needs {missing[0]}, which is held back" if missing else "")
+        if why:
+            held[planned.id] = why
+        else:
+            kept.append(planned)
+    return Narrowed(replace(plan, changes=tuple(kept)), tuple(Held(name, why) for name, why in held.items()))
+
+
+def known_part(plan: Plan) -> Narrowed:
+    """What may go ahead although something is unknown or refused.
+
+    Changes that rest on a failed read were never planned. Held back besides: changes of a topic or mirror that has a
+    refusal, and, while anything is unknown, growth of declared topics: a silent cluster may carry their remote topics.
+    """
+    refused = {_subject(one.subject): one.reason.text for one in plan.refused}
+    reasons: dict[str, str] = {}
+    for planned in plan.changes:
+        if text := refused.get(_touched(planned)):
+            reasons[planned.id] = f"refused: {text}"
+        elif plan.unknown and _is_irreversible(planned):
+            reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
+    return without(replace(plan, refused=(), unknown=()), reasons)
+
+
+def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
+    """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, never a mirror."""
+    match autonomy:
+        case Autonomy.ALL:
+            return Narrowed(plan)
+        case Autonomy.NONE:
+            return without(plan, {planned.id: "autonomy none only looks" for planned in plan.changes})
+        case Autonomy.SAFE:
+            wait = "autonomy safe leaves it to apply"
+            return without(plan, {planned.id: wait for planned in plan.changes if not is_safe(planned)})
+        case _:
+            assert_never(autonomy)
+
+
+def is_safe(planned: Planned) -> bool:
+    change = planned.change
+    if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
+        return False
+    return change.role is Role.REMOTE and planned.risk == Risk.LOW
+
+
+def _is_irreversible(planned: Planned) -> bool:
+    return isinstance(planned.change, AddPartitions) and planned.change.role is Role.DECLARED
+
+
+def _touched(planned: Planned) -> str:
+    change = planned.change
+    return str(change.ref) if isinstance(change, TopicChange) else f"mirror {change.mirror}"
+
+
+def _subject(text: str) -> str:
+    """``east/orders partitions`` is about the topic east/orders."""
+    return text if text.startswith(("mirror ", "cluster ", "flow ")) else text.split(" ")[0]

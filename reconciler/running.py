@@ -1,0 +1,135 @@
+"""The same engine in a loop: look, plan, do what the autonomy level allows, tell, wait.
+
+Border: the world is an ``Environment`` and a ``Clock``; nothing here reads files or clusters, or knows the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from reconciler.corrections import Corrections, corrected, looked, uncontested
+from reconciler.errors import LockHeld, ReconcilerError
+from reconciler.narrowing import Autonomy, Held, Narrowed, known_part, within
+from reconciler.plans import Outcome, Plan
+
+SETTLE_SECONDS = 1.0
+"""An edit of several files is under way for a moment; only what reads the same twice is taken over."""
+
+
+class Environment(Protocol):
+    """One environment with its clusters. Raises ReconcilerError; LockHeld when the lock is no longer ours."""
+
+    def changed(self) -> bool:
+        """Whether the folder now wishes something else. Raises TopologyError when it cannot be read."""
+        ...
+
+    def take_over(self) -> bool:
+        """Takes what the last ``changed`` read, when the folder still reads the same. False: it does not."""
+        ...
+
+    def plan(self) -> Plan: ...
+
+    def carry_out(self, plan: Plan) -> Sequence[Outcome]:
+        """Ends early, with the rest skipped, when a stop is wished: the step under way is finished first."""
+        ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """True when a stop is wished, perhaps before ``seconds`` are over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one turn of the loop saw and did.
+
+    ``kept``: why the last good topology still counts. ``error``: why nothing could be planned or done.
+    """
+
+    number: int
+    began: float
+    seconds: float
+    plan: Plan | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    held: tuple[Held, ...] = ()
+    contested: frozenset[str] = frozenset()
+    taken_over: bool = False
+    kept: str = ""
+    error: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing happened that a person should look at."""
+        planned = self.plan is not None and not (self.plan.changes or self.plan.unknown or self.plan.refused)
+        return planned and not (self.outcomes or self.kept or self.error or self.taken_over)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    interval: float = 60.0
+    autonomy: Autonomy = Autonomy.NONE
+    history: Corrections = field(default_factory=Corrections)
+
+
+def run(environment: Environment, clock: Clock, pace: Pace, tell: Callable[[Round], None]) -> int:
+    """Turns until a stop is wished; the number of rounds. A round that fails is told, and the next one tries again.
+
+    Raises LockHeld when another run took the lock over.
+    """
+    history, number = pace.history, 0
+    while True:
+        number += 1
+        began = clock.now()
+        found, history = turn(environment, clock, replace(pace, history=history))
+        seconds = max(0.0, clock.now() - began)
+        tell(replace(found, number=number, began=began, seconds=seconds))
+        if clock.wait(max(0.0, pace.interval - seconds)):
+            return number
+
+
+def turn(environment: Environment, clock: Clock, pace: Pace) -> tuple[Round, Corrections]:
+    """One round, and what is known of corrections after it."""
+    blank = Round(0, 0.0, 0.0, contested=pace.history.contested)
+    blank = _refreshed(blank, environment, clock)
+    try:
+        plan = environment.plan()
+        history = looked(pace.history, plan, clock.now())
+        blank = replace(blank, plan=plan, contested=history.contested)
+        allowed = _allowed(plan, pace.autonomy, history)
+        outcomes = tuple(environment.carry_out(allowed.plan)) if allowed.plan.changes else ()
+    except LockHeld:
+        raise
+    except ReconcilerError as error:
+        return replace(blank, error=str(error)), pace.history
+    return (
+        replace(blank, outcomes=outcomes, held=allowed.held),
+        corrected(history, allowed.plan, outcomes, clock.now()),
+    )
+
+
+def _refreshed(blank: Round, environment: Environment, clock: Clock) -> Round:
+    """Takes over what the folder wishes now, or says why the last good topology is kept."""
+    try:
+        if not environment.changed():
+            return blank
+        if clock.wait(SETTLE_SECONDS):
+            return replace(blank, kept="a stop was wished while the folder was read")
+        if environment.take_over():
+            return replace(blank, taken_over=True)
+    except ReconcilerError as error:
+        return replace(blank, kept=f"the folder cannot be used, the last good topology counts: {error}")
+    return replace(blank, kept="the folder is being edited, the last good topology counts until it stands still")
+
+
+def _allowed(plan: Plan, autonomy: Autonomy, history: Corrections) -> Narrowed:
+    known = known_part(plan)
+    allowed = within(known.plan, autonomy)
+    agreed = uncontested(allowed.plan, history)
+    return Narrowed(agreed.plan, (*known.held, *allowed.held, *agreed.held))
