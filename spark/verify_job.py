@@ -7,6 +7,7 @@ Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragr
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import threading
@@ -55,14 +56,14 @@ def main(arguments: list[str]) -> int:
     try:
         session = _session(settings)
     except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
-        return _failed(f"Spark did not start: {_first_line(error)}")
+        return _failed(f"Spark did not start: {_in_words(error)}")
     try:
         result = _prove(session, flows, request)
         draft = given.run_dir / "result.json.new"
         draft.write_text(json.dumps(result), encoding="utf-8")
         draft.replace(given.run_dir / "result.json")
     except Exception as error:  # noqa: BLE001
-        return _failed(f"the comparison broke off: {_first_line(error)}")
+        return _failed(f"the comparison broke off: {_in_words(error)}")
     finally:
         session.stop()
     return 0
@@ -156,9 +157,11 @@ def _tell(text: str) -> None:
     sys.stdout.flush()
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _in_words(error: Exception) -> str:
+    """The last line before the JVM's stack: of an error in a Python worker that is what it says itself."""
+    said = list(itertools.takewhile(lambda line: not line.startswith("at "), map(str.strip, str(error).splitlines())))
+    lines = [line for line in said if line and not line.startswith("SQLSTATE")]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _failed(text: str) -> int:

@@ -48,7 +48,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     (folder.path / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
     bundle(folder.path / "bundle.zip")
     progress(f"mirror {run.mirror.name}: Spark is starting")
-    with (folder.path / "job.log").open("wb") as log:
+    with (folder.path / "job.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
             _command(run, folder.path),
             stdin=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
             env={**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
         )
         try:
-            _follow(process.stdout, run.mirror.name, progress)
+            _follow(process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
             process.wait()
         finally:
             _end(process)
@@ -94,10 +94,14 @@ def _command(run: VerifyRun, folder: Path) -> list[str]:
     return [*words, "--run-dir", str(folder)]
 
 
-def _follow(output: IO[str] | None, mirror: str, progress: Say) -> None:
+def _follow(output: IO[str] | None, log: IO[str], progress: Say) -> None:
+    """spark-submit puts both outputs of a Python job on its standard output; what is no progress belongs to the log."""
     for line in output or ():
         if line.startswith(_SAID):
-            progress(f"mirror {mirror}: {line.removeprefix(_SAID).rstrip()}")
+            progress(line.removeprefix(_SAID).rstrip())
+        else:
+            log.write(line)
+            log.flush()
 
 
 def _end(process: subprocess.Popen[str]) -> None:

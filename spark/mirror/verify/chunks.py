@@ -32,10 +32,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How far one partition was read. ``older_*``: records before the first common one, on that side only.
-    ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it could not be read."""
+    """How far one partition was read. ``*_start``: where it was begun. ``older_*``: records before the first common
+    one, on that side only. ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it
+    could not be read."""
 
     index: int
+    source_start: int = 0
+    target_start: int = 0
     older_source: int = 0
     older_target: int = 0
     source_end: int = 0
@@ -60,7 +63,7 @@ def compare(plan: PartitionRange, open_side: Streams) -> Iterator[Chunk | Compar
     for chunk in _chunks(plan.index, SOURCE, expected):
         source_end = max(source_end, chunk.last_offset + 1)
         yield chunk
-    yield Compared(plan.index, older_source, older_target, source_end)
+    yield Compared(plan.index, plan.source.start, plan.target.start, older_source, older_target, source_end)
 
 
 def _expected(source: Iterable[Record], position: int, copied: int) -> Iterator[Record]:

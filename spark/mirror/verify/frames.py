@@ -43,6 +43,7 @@ class Comparison:
     def __init__(self, session: Any, plans: Sequence[PartitionRange]) -> None:
         self._session = session
         self._plans = {plan.index: plan for plan in plans}
+        self._read: Mapping[int, Compared] = {}
         self._ordered = _rows(session, [p for p in plans if not p.compacted], chunks_of)
         self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
         chunks = self._ordered.filter(lambda row: isinstance(row, Chunk)).map(astuple)
@@ -54,7 +55,8 @@ class Comparison:
         for name, rows in (("chunks", self._ordered), ("surviving records", self._states)):
             self._session.sparkContext.setJobDescription(f"verify: reading both sides into {name}")
             found += rows.filter(lambda row: isinstance(row, Compared)).collect()
-        return {one.index: one for one in found}
+        self._read = {one.index: one for one in found}
+        return self._read
 
     def counts(self) -> Mapping[int, Counts]:
         """By index; a partition without any record is not among them."""
@@ -113,9 +115,16 @@ class Comparison:
         if not compacted:
             return {}
         rows = self._states.filter(lambda row: isinstance(row, Entry)).map(astuple)
-        cuts = [(index, plan.source.cut, plan.target.cut) for index, plan in compacted.items()]
+        cuts = [(index, *self._cut(plan)) for index, plan in compacted.items()]
         found = state_counts(self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS))
         return {index: _with_suspect(counts, compacted[index]) for index, counts in found.items()}
+
+    def _cut(self, plan: PartitionRange) -> tuple[bool, bool]:
+        read = self._read.get(plan.index, Compared(plan.index))
+        return (
+            plan.source.cut or read.source_start > plan.source.start,
+            plan.target.cut or read.target_start > plan.target.start,
+        )
 
 
 def _with_suspect(counts: StateCounts, plan: PartitionRange) -> Counts:

@@ -31,7 +31,7 @@ def records(span: Span, *, timestamps: bool = True, to_end: bool = False) -> Ite
     """Every committed record of ``span`` in order. Without ``timestamps`` all of them are 0. ``to_end``: on to the end
     that the partition has when it is reached.
 
-    Raises UnreadableError. What retention removed before the first read is left out; what it removes later is an error.
+    Raises UnreadableError, also when the log begins after ``span.start`` by now.
     """
     if span.start >= span.end and not to_end:
         return
@@ -49,6 +49,18 @@ def records(span: Span, *, timestamps: bool = True, to_end: bool = False) -> Ite
         consumer.close()
 
 
+def log_start(span: Span) -> int:
+    """Where the log begins now. Raises UnreadableError."""
+    consumer = _consumer(span)
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(span.topic, span.partition), timeout=_WATERMARKS_S)
+    except KafkaException as error:
+        raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
+    finally:
+        consumer.close()
+    return int(low)
+
+
 def _consumer(span: Span) -> Consumer:
     try:
         return clients.partition_reader(span.endpoint, span.isolation)
@@ -61,7 +73,9 @@ def _consumer(span: Span) -> Consumer:
 def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[int, Message]]:
     place = TopicPartition(span.topic, span.partition)
     low, _ = consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)
-    consumer.assign([TopicPartition(span.topic, span.partition, max(low, span.start))])
+    if low > span.start:
+        raise _unreadable(span, f"it begins at {low} now", KafkaError.OFFSET_OUT_OF_RANGE)
+    consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
     heard = time.monotonic()
     while True:
         found = consumer.consume(_AT_ONCE, 0.5)

@@ -35,8 +35,8 @@ def partition(plan: PartitionRange, read: Compared | None, counts: Counts, locat
         "older_at_target": older[1],
         "lag": max(0, plan.until - max(plan.position, read.source_end if read else 0)),
         "position": plan.position,
-        "source": _range(plan.source),
-        "target": _range(plan.target),
+        "source": _range(plan.source, read.source_start if read else 0),
+        "target": _range(plan.target, read.target_start if read else 0),
         "timestamps": plan.timestamps,
         "difference": _difference(difference),
         "reason": reason,
@@ -55,17 +55,9 @@ def unread(one: Unread) -> dict[str, Any]:
     }
 
 
-def document(
-    environment: str, mirror: str, application: str, partitions: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def document(application: str, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ordered = sorted(partitions, key=lambda p: (p["flow"], p["source_topic"], p["partition"]))
-    return {
-        "format_version": FORMAT_VERSION,
-        "environment": environment,
-        "mirror": mirror,
-        "application_id": application,
-        "partitions": ordered,
-    }
+    return {"format_version": FORMAT_VERSION, "application_id": application, "partitions": ordered}
 
 
 def _state(
@@ -75,17 +67,15 @@ def _state(
         return "unknown", "the Spark task that read it gave nothing back", _AGAIN
     if read.error:
         return "unknown", read.error, read.todo
+    if counts.suspect is None and plan.source.start < plan.position <= read.source_start:
+        return "unknown", "everything was removed from the source before it was read", _AGAIN
     if counts.suspect is None:
         return "equal", "", ""
     if located is None or located.error:
         return "unknown", located.error if located else "its difference was not looked for", _AGAIN
     if located.difference is None:
         kind = "keys" if plan.compacted else "records"
-        return (
-            "unknown",
-            f"a first reading found different {kind}, a second one did not: they changed meanwhile",
-            _AGAIN,
-        )
+        return "unknown", f"a first reading found different {kind}, a second one did not", _AGAIN
     return "different", "", ""
 
 
@@ -93,8 +83,8 @@ def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:
     return {"flow": flow, "source_topic": source, "target_topic": target, "partition": number}
 
 
-def _range(span: Span) -> dict[str, Any]:
-    return {"cluster": span.endpoint.cluster, "start": span.start, "end": span.end}
+def _range(span: Span, start: int) -> dict[str, Any]:
+    return {"cluster": span.endpoint.cluster, "start": max(start, span.start), "end": span.end}
 
 
 def _difference(found: Difference | None) -> dict[str, Any] | None:

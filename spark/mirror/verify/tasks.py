@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from mirror.verify.chunks import Chunk, Compared, compare
 from mirror.verify.differences import Difference, first_difference
-from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
-from mirror.verify.reading import UnreadableError, records
+from mirror.verify.ranges import SOURCE, TARGET, PartitionRange, Span
+from mirror.verify.reading import UnreadableError, log_start, records
 from mirror.verify.records import Record, within
 from mirror.verify.states import Entry, confirmed, entries, last_of
 
@@ -53,16 +53,18 @@ class Located:
 
 def chunks_of(plan: PartitionRange) -> Iterator[Chunk | Compared]:
     try:
-        yield from compare(plan, lambda side: _open(plan, side))
+        now = _as_it_is_now(plan)
+        yield from compare(now, lambda side: _open(now, side))
     except UnreadableError as error:
         yield Compared(plan.index, error=str(error), todo=error.todo)
 
 
 def entries_of(plan: PartitionRange) -> Iterator[Entry | Compared]:
     try:
-        for side, span in ((SOURCE, plan.source), (TARGET, plan.target)):
-            yield from entries(plan, side, records(span, timestamps=plan.timestamps))
-        yield Compared(plan.index, source_end=plan.position)
+        now = _as_it_is_now(plan)
+        for side, span in ((SOURCE, now.source), (TARGET, now.target)):
+            yield from entries(now, side, records(span, timestamps=now.timestamps))
+        yield Compared(now.index, now.source.start, now.target.start, source_end=now.position)
     except UnreadableError as error:
         yield Compared(plan.index, error=str(error), todo=error.todo)
 
@@ -73,6 +75,18 @@ def locate(suspect: Suspect) -> Located:
         return Located(suspect.plan.index, find(suspect))
     except UnreadableError as error:
         return Located(suspect.plan.index, error=str(error), todo=error.todo)
+
+
+def _as_it_is_now(plan: PartitionRange) -> PartitionRange:
+    """Retention may have moved the beginning of a log since the bounds were read: that side is then cut there."""
+
+    def now(span: Span) -> Span:
+        if span.start >= span.end:
+            return span
+        low = log_start(span)
+        return replace(span, start=min(low, span.end), cut=True) if low > span.start else span
+
+    return replace(plan, source=now(plan.source), target=now(plan.target))
 
 
 def _open(plan: PartitionRange, side: str, start: int | None = None) -> Iterator[Record]:
@@ -96,7 +110,7 @@ def _in_order(suspect: Suspect) -> Difference | None:
 
 def _in_state(suspect: Suspect) -> Difference | None:
     """The source is read to where it ends now: a key written since then is not a difference."""
-    plan, keys = suspect.plan, frozenset(suspect.keys)
+    plan, keys = _as_it_is_now(suspect.plan), frozenset(suspect.keys)
     source = last_of(keys, records(plan.source, timestamps=plan.timestamps, to_end=True))
     target = last_of(keys, records(plan.target, timestamps=plan.timestamps))
     return confirmed(plan, suspect.keys, source, target)

@@ -1,0 +1,219 @@
+"""``reconciler verify`` as a user runs it, on Spark and real brokers: two runs, one over every fault, one over equal
+sides while the mirror copies."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from sandbox.handles import Sandbox
+from tests.spark.records import digest, total, write_awkward, write_transactions
+from tests.spark.verify_runs import (
+    ROOT,
+    Ended,
+    HandMadeFlow,
+    Load,
+    RunningLane,
+    by_topic,
+    loaded,
+    numbered,
+    reconciler,
+    until,
+    write,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+SECRET = "a value that no report may show"
+COMPACT = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+LAZY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+
+
+def environment(folder: Path, plain: Sandbox, flows: dict[str, str]) -> Path:
+    folder.mkdir()
+    lines = ["clusters:"]
+    for name, handle in plain.clusters.items():
+        lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]}}")
+    lines.append("flows:")
+    for name, pattern in flows.items():
+        lines.append(f"  {name}: {{source: east, target: west, topics: ['{pattern}'], replication_factor: 1}}")
+    lines += ["mirrors:", "  west: {master: 'local[2]', parallelism: 2}", ""]
+    (folder / "topology.yaml").write_text("\n".join(lines))
+    return folder
+
+
+@dataclass(frozen=True)
+class Run:
+    ended: Ended
+    told: dict[str, Any]
+    unit: str
+
+    def of(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        return by_topic(self.told)[f"{self.unit}-{topic}", partition]
+
+
+@pytest.fixture(scope="module")
+def faults(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A flow whose target was spoilt in every way, verified once."""
+    unit = f"f{uuid.uuid4().hex[:6]}"
+    flow = HandMadeFlow(f"{unit}-flow", plain["east"], plain["west"])
+    good = numbered(6_000)
+
+    def one(name: str, theirs: list[Any], ours: list[Any] = good, position: int | None = None) -> None:
+        flow.fill(flow.topics(f"{unit}-{name}"), ours, theirs, position)
+
+    one("equal", good)
+    one("altered", [*good[:5_000], (b"k5000", SECRET.encode(), good[5_000][2], good[5_000][3]), *good[5_001:]])
+    one("missing", good[:7] + good[8:])
+    one("cut", good[:-3])
+    one("swapped", [*good[:41], good[42], good[41], *good[43:]])
+    one("extra", [*good, (b"new", SECRET.encode(), (), 1)])
+    empty = (b"k10", b"", good[10][2], good[10][3])
+    one("null", [*good[:10], empty, *good[11:100]], [*good[:10], (b"k10", None, *empty[2:]), *good[11:100]])
+    one("never", [], good[:10], position=-1)
+    one("behind", good[:50], good[:200], position=50)
+    keyed = flow.topics(f"{unit}-keyed", source=LAZY, target=LAZY)
+    ours = [(b"k%d" % (i % 20), b"v%d" % i, (), 1_700_000_000_000 + i) for i in range(100)]
+    flow.fill(keyed, ours, [*ours[:90], (b"k10", b"other", (), 1_700_000_000_000), *ours[91:]])
+    env = environment(tmp_path_factory.mktemp("faults") / "env", plain, {flow.name: f"{unit}-.*"})
+    out = env.parent / "found.json"
+    ended = reconciler("verify", env, "--out", out)
+    assert out.exists(), ended.out + ended.err
+    return Run(ended, loaded(out), unit)
+
+
+def test_differences_are_found_and_nothing_else(faults: Run) -> None:
+    assert faults.ended.code == 2
+    jsonschema.validate(faults.told, loaded(ROOT / "schemas" / "verify.schema.json"))
+    states = {one["source_topic"].removeprefix(f"{faults.unit}-"): one["state"] for one in faults.told["partitions"]}
+    different = dict.fromkeys(("altered", "missing", "cut", "swapped", "extra", "null", "keyed"), "different")
+    assert states == {**different, "equal": "equal", "behind": "equal", "never": "unknown"}
+    assert faults.told["exit_code"] == 2
+    assert faults.ended.out.startswith("Different: 7 of 10 partitions, 1 unknown")
+
+
+@pytest.mark.parametrize(
+    ("topic", "what", "record", "offsets"),
+    [
+        ("altered", ["value"], 5_000, (5_000, 5_000)),
+        ("missing", ["missing"], 7, (7, 7)),
+        ("cut", ["missing"], 5_997, (5_997, None)),
+        ("swapped", ["swapped"], 41, (41, 41)),
+        ("extra", ["extra"], 6_000, (None, 6_000)),
+        ("null", ["value"], 10, (10, 10)),
+    ],
+)
+def test_the_first_difference_has_its_name_and_both_offsets(
+    faults: Run, topic: str, what: list[str], record: int, offsets: tuple[int | None, int | None]
+) -> None:
+    found = faults.of(topic)["difference"]
+    assert (found["what"], found["record"]) == (what, record)
+    assert (found["source_offset"], found["target_offset"]) == offsets
+
+
+def test_null_is_not_empty(faults: Run) -> None:
+    found = faults.of("null")["difference"]
+    assert (found["source"]["value"]["length"], found["target"]["value"]["length"]) == (None, 0)
+
+
+def test_a_key_whose_last_record_differs_is_told(faults: Run) -> None:
+    found = faults.of("keyed")
+    assert (found["compared"], found["equal"], found["differing"]) == ("keys", 19, 1)
+    assert found["difference"]["what"] == ["value", "timestamp"]
+    assert (found["difference"]["source_offset"], found["difference"]["target_offset"]) == (90, 90)
+
+
+def test_lag_is_not_compared_and_a_flow_never_started_is_not_equal(faults: Run) -> None:
+    behind, never = faults.of("behind"), faults.of("never")
+    assert (behind["equal"], behind["lag"]) == (50, 150)
+    assert "no position" in never["reason"]
+    assert "mirror start" in never["todo"]
+
+
+def test_no_value_is_shown(faults: Run) -> None:
+    assert SECRET not in faults.ended.out + faults.ended.err + str(faults.told)
+    assert str(len(SECRET)) + " bytes" in faults.ended.out
+
+
+@pytest.fixture(scope="module")
+def live(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Topics mirrored by a lane that goes on copying while they are verified; the chunk table goes to Parquet."""
+    unit = f"l{uuid.uuid4().hex[:6]}"
+    flow = HandMadeFlow(f"{unit}-flow", plain["east"], plain["west"])
+    east = plain["east"]
+    counts = {"transactions": 2, "awkward": 3, "compacted": 1, "load": 2, "retained": 1}
+    configs = {"compacted": (COMPACT, LAZY)}
+    for name, partitions in counts.items():
+        flow.topics(f"{unit}-{name}", partitions, *configs.get(name, (None, None)))
+    write_transactions(east, f"{unit}-transactions", 2, 9, f"{unit}-writer")
+    write_awkward(east, f"{unit}-awkward", 3, 1_500)
+    write(east, f"{unit}-retained", numbered(500))
+    states = [(b"k%d" % (i % 30), b"v%d" % i, (), 1_700_000_000_000 + i) for i in range(600)]
+    gone = [(b"k%d" % i, None, (), 1_700_000_001_000 + i) for i in range(5)]
+    write(east, f"{unit}-compacted", [*states, *gone])
+    lane = RunningLane(flow, {f"{unit}-{name}": partitions for name, partitions in counts.items()}).start()
+    load = Load(east, f"{unit}-load", 2)
+    try:
+        until("the mirror copies", lambda: lane.latest and lane.latest.transactions > 3)
+        until("605 records mirrored", lambda: total(digest(plain["west"], f"east.{unit}-compacted")) == 605)
+        admin, place = AdminClient(east.client()), TopicPartition(f"{unit}-retained", 0, 120)
+        admin.delete_records([place])[place].result(20)
+        write(east, f"{unit}-compacted", [(b"last", b"%d" % i, (), 1_700_000_002_000 + i) for i in range(3)])
+        until("the source is compacted", lambda: total(digest(east, f"{unit}-compacted")) < 100)
+        env = environment(tmp_path_factory.mktemp("live") / "env", plain, {flow.name: f"{unit}-.*"})
+        before = load.count
+        ended = reconciler("verify", env, flow.name, "--format", "json", "--parquet", env.parent / "table")
+        assert load.count > before, "the load had ended"
+        (env.parent / "found.json").write_text(ended.out)
+        yield Run(ended, loaded(env.parent / "found.json"), unit)
+    finally:
+        load.stop()
+        lane.stop()
+
+
+def test_a_running_mirror_is_proved_equal(live: Run) -> None:
+    assert live.ended.code == 0, live.ended.out + live.ended.err
+    jsonschema.validate(live.told, loaded(ROOT / "schemas" / "verify.schema.json"))
+    assert {one["state"] for one in live.told["partitions"]} == {"equal"}
+    assert len(live.told["partitions"]) == 9
+    assert live.told["verdict"].startswith("Equal: 9 partitions")
+    assert sum(live.of("load", partition)["equal"] for partition in (0, 1)) > 0
+    assert sum(live.of("awkward", partition)["equal"] for partition in range(3)) == 1_500
+
+
+def test_control_markers_and_aborted_records_do_not_count(live: Run) -> None:
+    found = [live.of("transactions", partition) for partition in (0, 1)]
+    assert sum(one["equal"] for one in found) == 120
+    assert all(one["source"]["end"] > one["equal"] for one in found)
+
+
+def test_a_topic_compacted_on_one_side_only_is_equal(live: Run) -> None:
+    found = live.of("compacted")
+    assert (found["compared"], found["differing"]) == ("keys", 0)
+    assert found["equal"] >= 26
+
+
+def test_what_retention_removed_at_the_source_is_counted_as_older(live: Run) -> None:
+    found = live.of("retained")
+    assert (found["equal"], found["older_at_target"], found["older_at_source"]) == (380, 120, 0)
+
+
+def test_progress_is_told_apart_from_the_answer(live: Run) -> None:
+    assert "Spark is starting" in live.ended.err
+    assert "partitions to compare" in live.ended.err
+
+
+def test_the_chunk_table_is_parquet(live: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
+    [folder] = tmp_path_factory.getbasetemp().glob("live0/table/chunks")
+    files = list(folder.glob("*.parquet"))
+    assert files
+    assert all(file.read_bytes()[:4] == b"PAR1" for file in files)
+    assert (folder / "_SUCCESS").exists()

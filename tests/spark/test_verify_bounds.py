@@ -1,0 +1,192 @@
+"""Bounds and tasks of verify on real brokers, without Spark: what is read, what is refused, and why."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from mirror.verify import bounds
+from mirror.verify.bounds import bounds_of
+from mirror.verify.chunks import Chunk, Compared
+from mirror.verify.judging import TopicTraits
+from mirror.verify.ranges import PartitionRange, Unread, Window
+from mirror.verify.tasks import Suspect, chunks_of, entries_of, locate
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.spark.records import producer
+from tests.spark.verify_runs import HandMadeFlow, numbered, write
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def flow(plain: Sandbox) -> HandMadeFlow:
+    return HandMadeFlow(f"b{uuid.uuid4().hex[:6]}", plain["east"], plain["west"])
+
+
+def topic_of(flow: HandMadeFlow, **configs: Any) -> str:
+    return flow.topics(f"{flow.name}-t", **configs)
+
+
+def one_range(flow: HandMadeFlow, window: Window = Window(), **changes: Any) -> PartitionRange:  # noqa: B008
+    found = bounds_of(flow.settings(f"{flow.name}-.*", **changes), window, {})
+    assert not found.unread, found.unread
+    [only] = found.ranges
+    return only
+
+
+def one_unread(flow: HandMadeFlow, traits: dict[str, TopicTraits] | None = None, window: Window = Window()) -> Unread:  # noqa: B008
+    found = bounds_of(flow.settings(f"{flow.name}-.*"), window, traits or {})
+    assert not found.ranges
+    [only] = found.unread
+    assert only.todo
+    return only
+
+
+def compared(plan: PartitionRange) -> tuple[bool, int, Compared]:
+    """(equal, source records, how far)"""
+    rows = list(chunks_of(plan))
+    [end] = [row for row in rows if isinstance(row, Compared)]
+    sides = {
+        side: [(row.number, row.digest, row.records) for row in rows if isinstance(row, Chunk) and row.side == side]
+        for side in ("source", "target")
+    }
+    return sides["source"] == sides["target"], sum(records for _, _, records in sides["source"]), end
+
+
+def remove(handle: ClusterHandle, topic: str, before: int) -> None:
+    admin, place = AdminClient(handle.client()), TopicPartition(topic, 0, before)
+    admin.delete_records([place])[place].result(20)
+
+
+@contextmanager
+def open_transaction(handle: ClusterHandle, topic: str) -> Iterator[None]:
+    maker = producer(handle, transactional_id=uuid.uuid4().hex)
+    maker.init_transactions(30)
+    maker.begin_transaction()
+    maker.produce(topic, b"undecided", partition=0)
+    maker.flush()
+    yield
+    maker.abort_transaction(30)
+
+
+def test_a_window_cuts_both_sides_by_time(flow: HandMadeFlow) -> None:
+    good = numbered(300)
+    flow.fill(topic_of(flow), good, good[:250], position=250)
+    base = good[0][3]
+    equal, count, _ = compared(one_range(flow, Window(base + 100, base + 200)))
+    assert (equal, count) == (True, 100)
+    equal, count, end = compared(one_range(flow, Window(base + 240)))
+    assert (equal, count, end.source_end) == (True, 10, 250)
+
+
+def test_a_missing_first_record_of_a_window_is_a_difference(flow: HandMadeFlow) -> None:
+    good = numbered(300)
+    flow.fill(topic_of(flow), good, good[:100] + good[101:])
+    assert not compared(one_range(flow, Window(good[100][3])))[0]
+
+
+def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow) -> None:
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(200), numbered(200))
+    plan = one_range(flow)
+    remove(flow.source, topic, 50)
+    equal, count, end = compared(plan)
+    assert (equal, count, end.older_target, end.source_start) == (True, 150, 50, 50)
+    told = locate(Suspect(plan, 0, 10, 10))
+    assert told.difference is None
+    assert "removed" in told.error
+
+
+def test_a_flow_that_began_at_latest_has_older_records_at_the_source(flow: HandMadeFlow) -> None:
+    good = numbered(100)
+    flow.fill(topic_of(flow), good, good[60:])
+    equal, count, end = compared(one_range(flow, start_kind="latest"))
+    assert (equal, count, end.older_source) == (True, 40, 60)
+    assert not compared(one_range(flow))[0], "a flow from earliest must have them all"
+
+
+def test_an_open_transaction_at_the_target_makes_it_unknown(
+    flow: HandMadeFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(10), numbered(10))
+    monkeypatch.setattr(bounds.OffsetReader.undecided, "__defaults__", (0.5,))
+    with open_transaction(flow.target, f"east.{topic}"):
+        assert "open transaction" in one_unread(flow).reason
+    assert compared(one_range(flow))[:2] == (True, 10)
+
+
+def test_an_open_transaction_at_the_source_is_not_waited_for(flow: HandMadeFlow) -> None:
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(10), numbered(10))
+    with open_transaction(flow.source, topic):
+        assert compared(one_range(flow))[:2] == (True, 10)
+
+
+def test_what_the_position_says_wrong_is_told(flow: HandMadeFlow) -> None:
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(10), numbered(10), position=-1)
+    assert "no position" in one_unread(flow).reason
+    flow.set_position(topic, 10, identity="AAAAAAAAAAAAAAAAAAAAAA")
+    assert "created again" in one_unread(flow).reason
+    flow.set_position(topic, 11)
+    assert "is 11" in one_unread(flow).reason
+    remove(flow.source, topic, 8)
+    flow.set_position(topic, 5)
+    assert "3 offsets were removed" in one_unread(flow).reason
+
+
+def test_a_missing_target_topic_and_unknown_configs_are_told(flow: HandMadeFlow) -> None:
+    assert "matches no topic" in one_unread(flow).reason
+    topic = topic_of(flow)
+    flow.fill(topic, numbered(3), numbered(3))
+    hidden = {"west": TopicTraits(unknown=frozenset({f"east.{topic}"}))}
+    assert "configs" in one_unread(flow, hidden).reason
+    admin = AdminClient(flow.target.client())
+    admin.delete_topics([f"east.{topic}"])[f"east.{topic}"].result(20)
+    assert "does not exist at west" in one_unread(flow).reason
+
+
+def test_a_target_with_times_of_its_own_is_compared_without_them(flow: HandMadeFlow) -> None:
+    topic = topic_of(flow, target={"message.timestamp.type": "LogAppendTime"})
+    flow.fill(topic, numbered(20), numbered(20))
+    traits = {"west": TopicTraits(append_time=frozenset({f"east.{topic}"}))}
+    [plan] = bounds_of(flow.settings(f"{flow.name}-.*"), Window(), traits).ranges
+    assert compared(plan)[:2] == (True, 20)
+    assert not compared(replace(plan, timestamps=True))[0]
+    assert "LogAppendTime" in one_unread(flow, traits, Window(1)).reason
+
+
+def test_an_unreachable_cluster_makes_the_flow_unknown(flow: HandMadeFlow) -> None:
+    settings = flow.settings(f"{flow.name}-.*")
+    gone = replace(settings, source=replace(settings.source, bootstrap_servers=("127.0.0.1:1",)))
+    found = bounds_of(gone, Window(), {})
+    assert not found.ranges
+    assert "127.0.0.1:1" in found.unread[0].reason
+
+
+def test_a_partition_that_cannot_be_read_says_so_in_its_row(flow: HandMadeFlow) -> None:
+    flow.fill(topic_of(flow), numbered(5), numbered(5))
+    plan = one_range(flow)
+    strange = replace(plan, target=replace(plan.target, topic="not-there"))
+    [row] = [row for row in chunks_of(strange) if isinstance(row, Compared)]
+    assert "not-there" in row.error
+    assert row.todo
+    [row] = [row for row in entries_of(strange) if isinstance(row, Compared)]
+    assert "not-there" in row.error
+
+
+def test_records_behind_the_position_at_the_target_come_from_the_source(flow: HandMadeFlow) -> None:
+    """What a running mirror leaves: data copied, position not yet committed. A stranger's record is seen there too."""
+    topic, good = topic_of(flow), numbered(30)
+    flow.fill(topic, good, good[:25], position=20)
+    assert compared(one_range(flow))[:2] == (True, 25)
+    write(flow.target, f"east.{topic}", [(b"stranger", b"", (), 1)])
+    assert not compared(one_range(flow))[0]
