@@ -1,0 +1,212 @@
+"""A connection against a broker that misbehaves: whatever comes back, it is an error or the right answer."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from mirror.wire.buffers import BufferPool
+from mirror.wire.connection import POOLED_FROM, Connection
+from mirror.wire.dialing import connect
+from mirror.wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
+from mirror.wire.protocol import ApiVersionsRequest
+from mirror.wire.settings import ConnectionSettings, SaslSettings
+
+T = TypeVar("T")
+Answer = Callable[[int, bytes], bytes]
+QUICK = ConnectionSettings(connect_timeout=2, request_timeout=1)
+
+
+def versions_answer(correlation: int, error: int = 0) -> bytes:
+    """ApiVersions 3: the header stays without tags (KIP-511)."""
+    keys = b"".join(struct.pack(">hhhb", key, 0, 13, 0) for key in (0, 1, 3, 17, 18, 36))
+    body = struct.pack(">h", error) + bytes([7]) + keys + struct.pack(">ib", 0, 0)
+    return struct.pack(">i", correlation) + body
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+async def _with_broker(answer: Answer, use: Callable[[tuple[str, int]], Awaitable[T]]) -> T:
+    """``answer`` is given the api key and the frame after ApiVersions, and returns raw bytes."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                request = await reader.readexactly(size)
+                key, _, correlation = struct.unpack_from(">hhi", request)
+                writer.write(framed(versions_answer(correlation)) if key == 18 else answer(key, request))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    def started(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.create_task(serve(reader, writer)))
+
+    server = await asyncio.start_server(started, "127.0.0.1", 0)
+    try:
+        host, port = server.sockets[0].getsockname()[:2]
+        return await use((host, port))
+    finally:
+        server.close()
+        for handler in handlers:
+            handler.cancel()
+
+
+def talk(answer: Answer, use: Callable[[Connection], Awaitable[T]], settings: ConnectionSettings = QUICK) -> T:
+    async def connected(address: tuple[str, int]) -> T:
+        connection = await connect(address, settings, BufferPool())
+        try:
+            return await use(connection)
+        finally:
+            connection.close()
+
+    return asyncio.run(_with_broker(answer, connected))
+
+
+def correlation_of(request: bytes) -> int:
+    return int(struct.unpack_from(">i", request, 4)[0])
+
+
+def echo(_: int, request: bytes) -> bytes:
+    return framed(struct.pack(">i", correlation_of(request)) + request)
+
+
+def test_answers_come_back_in_order_of_pipelined_requests() -> None:
+    async def use(connection: Connection) -> list[bytes]:
+        sent = [connection.send((0, 8, False), [b"request %d" % i, b"!" * i]) for i in range(50)]
+        return [bytes((await future).body) for future in sent]
+
+    bodies = talk(echo, use)
+    assert [body.rpartition(b"request ")[2] for body in bodies] == [b"%d" % i + b"!" * i for i in range(50)]
+
+
+@pytest.mark.parametrize("size", [0, 1, POOLED_FROM, 3_000_000])
+def test_big_requests_and_answers_arrive_whole(size: int) -> None:
+    payload = bytes(range(256)) * (size // 256 + 1)
+
+    async def use(connection: Connection) -> bytes:
+        frame = await connection.send((0, 8, False), [payload[i : i + 70_000] for i in range(0, len(payload), 70_000)])
+        return bytes(frame.body)
+
+    assert talk(echo, use).endswith(payload)
+
+
+def test_a_pooled_buffer_is_given_back_once() -> None:
+    async def use(connection: Connection) -> None:
+        frame = await connection.send((0, 8, False), [b"x" * POOLED_FROM])
+        assert frame.buffer is not None
+        frame.buffer.hold()
+        frame.buffer.release()
+        frame.buffer.release()
+        with pytest.raises(AssertionError):
+            frame.buffer.release()
+
+    talk(echo, use)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda key, request: framed(struct.pack(">i", correlation_of(request) + 1) + b"x"),
+        lambda key, request: struct.pack(">i", -5),
+        lambda key, request: struct.pack(">i", 2**31 - 1),
+        lambda key, request: struct.pack(">i", 3) + b"abc",
+        lambda key, request: framed(struct.pack(">i", correlation_of(request))) * 2 + b"",
+    ],
+    ids=["foreign correlation id", "negative size", "absurd size", "too short", "one answer too many"],
+)
+def test_a_broken_answer_ends_the_connection(answer: Answer) -> None:
+    async def use(connection: Connection) -> Exception | None:
+        for _ in range(2):
+            try:
+                await connection.send((0, 8, False), [b"a"])
+            except Exception as error:  # noqa: BLE001 - the test looks at it
+                return error
+        return None
+
+    error = talk(answer, use)
+    assert error is not None
+    assert "broker 127.0.0.1" in str(error) or "closed" in str(error)
+
+
+def test_a_broker_that_hangs_up_in_the_middle_of_an_answer() -> None:
+    async def use(address: tuple[str, int]) -> None:
+        connection = await connect(address, QUICK, BufferPool())
+        first, second = (connection.send((0, 8, False), [b"a"]) for _ in range(2))
+        connection._loop.call_later(0.2, connection._sock.shutdown, 2)
+        for future in (first, second):
+            with pytest.raises(ConnectionLostError):
+                await future
+        with pytest.raises(ConnectionLostError):
+            await connection.send((0, 8, False), [b"a"])
+
+    asyncio.run(_with_broker(lambda key, request: struct.pack(">i", 100) + b"half", use))
+
+
+def test_silence_is_not_waited_for_ever() -> None:
+    async def use(connection: Connection) -> None:
+        with pytest.raises(ConnectionLostError, match="in time"):
+            await connection.send((0, 8, False), [b"a"], 0.3)
+
+    talk(lambda key, request: b"", use)
+
+
+def test_a_throttled_connection_keeps_silent() -> None:
+    async def use(connection: Connection) -> float:
+        connection.throttle(300)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await connection.call(ApiVersionsRequest(client_software_name="t", client_software_version="1", version=3))
+        return loop.time() - began
+
+    assert talk(echo, use) >= 0.29
+
+
+def test_versions_that_do_not_meet_are_told() -> None:
+    async def use(connection: Connection) -> None:
+        connection.versions[1] = (0, 9)
+        with pytest.raises(UnsupportedBrokerError, match="Fetch 0 to 9"):
+            connection.negotiated(1, 11, 13, "Fetch")
+
+    talk(echo, use)
+
+
+def test_a_mechanism_the_broker_does_not_offer() -> None:
+    def answer(key: int, request: bytes) -> bytes:
+        assert key == 17
+        offered = struct.pack(">ihi", correlation_of(request), 33, 1) + struct.pack(">h", 5) + b"PLAIN"
+        return framed(offered)
+
+    async def use(_: Connection) -> None: ...
+
+    settings = ConnectionSettings(sasl=SaslSettings("SCRAM-SHA-512", "u", "p"), connect_timeout=2)
+    with pytest.raises(AuthenticationFailedError, match="it offers PLAIN"):
+        talk(answer, use, settings)
+
+
+def test_nobody_listens() -> None:
+    async def use() -> None:
+        with pytest.raises(ConnectionLostError, match="no connection to"):
+            await connect(("127.0.0.1", 1), QUICK, BufferPool())
+
+    asyncio.run(use())
+
+
+def test_buffers_are_used_again_and_counted() -> None:
+    pool = BufferPool(keep=1 << 20)
+    first = pool.take(300_000)
+    assert len(first.data) >= 300_000
+    assert pool.held == len(first.data) < 400_000
+    first.release()
+    assert pool.held == 0
+    assert pool.take(290_000) is first
+    big = pool.take(5 << 20)
+    big.release()
+    assert pool.take(5 << 20) is not big
