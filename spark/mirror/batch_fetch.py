@@ -88,8 +88,13 @@ class Fetcher:
             lane.room.clear()
             await lane.room.wait()
 
+    def _queue_limit(self) -> int:
+        """What one partition may hold: more where few share the memory."""
+        tuning = self._lane.tuning
+        return max(tuning.partition_queue, tuning.memory // (2 * max(1, len(self._members))))
+
     def _resume(self) -> None:
-        limit = self._lane.tuning.partition_queue // 2
+        limit = self._queue_limit() // 2
         for partition in [p for p in self._paused if p.queued_bytes <= limit]:
             self._paused.discard(partition)
             self._want(partition)
@@ -105,7 +110,7 @@ class Fetcher:
                 partition.spec.partition,
                 partition.covered,
                 leader.epoch if leader else -1,
-                lane.tuning.partition_bytes,
+                max(lane.tuning.partition_bytes, lane.tuning.fetch_bytes // max(1, len(self._members))),
             )
         )
 
@@ -177,7 +182,7 @@ class Fetcher:
             lane.cover(partition)
         if not self._busy and covered < partition.end and len(self._members) > QUIET_FROM:
             self._move(partition, busy=True)
-        elif partition.queued_bytes > lane.tuning.partition_queue:
+        elif partition.queued_bytes > self._queue_limit():
             self._paused.add(partition)
             self._session.forget(partition.source)
         else:

@@ -25,7 +25,10 @@ from mirror.wire.transactions import Identity
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane."""
+    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane.
+
+    ``requests_in_flight`` per broker is enough nearby; a far broker gets up to ``most_in_flight``.
+    """
 
     memory: int = 96 << 20
     fetch_bytes: int = 16 << 20
@@ -34,7 +37,8 @@ class Tuning:
     fetch_wait_ms: int = 500
     request_bytes: int = 4 << 20
     requests_in_flight: int = 4
-    batches_in_flight: int = 4
+    most_in_flight: int = 96
+    bytes_in_flight: int = 48 << 20
     commit_interval: float = 0.010
     transaction_age: float = 0.4
     transaction_bytes: int = 128 << 20

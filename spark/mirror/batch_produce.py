@@ -32,6 +32,7 @@ from mirror.wire.errors import (
 )
 from mirror.wire.producing import Produced
 
+PER_REQUEST = 0.004
 RETRY_PAUSE, UNREACHABLE_PAUSE, CONCURRENT_PAUSE = 0.1, 0.5, 0.005
 PRODUCE_TIMEOUT_MS = 15_000
 _LOST = -1000
@@ -47,6 +48,8 @@ class Sender:
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._requests = 0
+        self._bytes = 0
+        self._latency = 0.0
 
     def offer(self, partition: Partition) -> None:
         """``partition`` has something to send to this broker."""
@@ -81,11 +84,20 @@ class Sender:
             self._send_all(connection)
 
     def _send_all(self, connection: Connection) -> None:
-        while self._ready and self._requests < self._lane.tuning.requests_in_flight:
+        while self._ready and self._requests < self._window() and self._bytes < self._lane.tuning.bytes_in_flight:
             batch = self._next_request()
             if not batch:
                 return
             self._send(connection, batch)
+
+    def _window(self) -> int:
+        """Requests in flight, also per partition: a request each PER_REQUEST seconds keeps a far broker busy.
+
+        Beyond five the target cannot recognise all repeats; it then answers OUT_OF_ORDER_SEQUENCE and the session
+        begins again, so nothing is doubled.
+        """
+        tuning = self._lane.tuning
+        return max(tuning.requests_in_flight, min(tuning.most_in_flight, int(self._latency / PER_REQUEST)))
 
     def _unreachable(self) -> None:
         """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
@@ -118,7 +130,7 @@ class Sender:
 
     def _may_send(self, partition: Partition) -> bool:
         lane = self._lane
-        if partition.failure is not None or partition.outstanding >= lane.tuning.batches_in_flight:
+        if partition.failure is not None or partition.outstanding >= self._window():
             return False
         if partition.outstanding and not partition.first_acked and not lane.identity.version_2:
             return False  # an old broker takes any first sequence of a producer it does not know
@@ -166,22 +178,25 @@ class Sender:
         raws = {key: piece.raw for key, (_, piece) in chosen.items()}
         body = producing.pack(version, identity.transactional_id, raws, PRODUCE_TIMEOUT_MS)
         self._requests += 1
+        self._bytes += sum(map(len, raws.values()))
         flexible = version != producing.CLASSIC
         future = connection.send((protocol.PRODUCE, version, flexible), body, PRODUCE_TIMEOUT_MS / 1000 + 5)
-        future.add_done_callback(partial(self._answered, connection, version, chosen))
+        future.add_done_callback(partial(self._answered, connection, time.monotonic(), chosen))
 
     def _answered(
         self,
         connection: Connection,
-        version: int,
+        sent_at: float,
         chosen: dict[tuple[str, int], tuple[Partition, Piece]],
         future: asyncio.Future[Frame],
     ) -> None:
         self._requests -= 1
+        self._bytes -= sum(len(piece.raw) for _, piece in chosen.values())
         if future.cancelled() or self._lane.failed.done():
             return
         try:
-            answers = self._read(connection, version, future, set(chosen))
+            answers = self._read(connection, future, set(chosen))
+            self._measure(time.monotonic() - sent_at)
         except WireError as error:
             answers = [Produced(topic, partition, _LOST, -1, str(error)) for topic, partition in chosen]
         for answer in answers:
@@ -191,11 +206,11 @@ class Sender:
         self.pump()
 
     def _read(
-        self, connection: Connection, version: int, future: asyncio.Future[Frame], sent: set[tuple[str, int]]
+        self, connection: Connection, future: asyncio.Future[Frame], sent: set[tuple[str, int]]
     ) -> list[Produced]:
         frame = future.result()
         try:
-            throttle, answers = producing.unpack(version, frame.body)
+            throttle, answers = producing.unpack(self._lane.identity.produce_version, frame.body)
             if len(answers) != len(sent) or {(a.topic, a.partition) for a in answers} != sent:
                 raise MalformedResponseError("a Produce response names other partitions than the request")
         except MalformedResponseError as error:
@@ -206,6 +221,10 @@ class Sender:
                 frame.buffer.release()
         connection.throttle(throttle)
         return answers
+
+    def _measure(self, latency: float) -> None:
+        """The quickest of late: what the way takes, without what waits in the broker."""
+        self._latency = min(latency, self._latency * 1.02) if self._latency else latency
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
         if answer.error in (0, DUPLICATE_SEQUENCE):
