@@ -14,6 +14,7 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -270,6 +271,8 @@ class _Run:
 def landed(change: TopicChange, cluster: LiveCluster) -> bool:
     """Whether the cluster already is as the change wants it."""
     topic = cluster.topics.get(change.ref.name)
+    if isinstance(change, DeleteTopic):
+        return topic is None or topic.topic_id != change.topic_id
     if topic is None:
         return False
     match change:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,7 @@ from reconciler.topology import (
     Naming,
     Principal,
     Start,
+    Tombstone,
     Topic,
     TopicDefaults,
 )
@@ -185,6 +186,27 @@ def build_mirror(reading: Reading) -> Mirror:
         status_interval_ms=_interval(reading, "status_interval", 2_000),
         where=reading.place.where,
     )
+
+
+def build_tombstone(reading: Reading) -> Tombstone:
+    return Tombstone(
+        cluster=reading.value("cluster", default=""),
+        topic=reading.value("topic", default=""),
+        topic_id=reading.value("topic_id", default=""),
+        reason=reading.value("reason", default=""),
+        expires=_day(reading, "expires"),
+        where=reading.place.where,
+    )
+
+
+def _day(reading: Reading, name: str) -> str:
+    text = str(reading.value(name, default=""))
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        why = "No calendar has this day"
+        reading.wrong((name,), Wrong("bad-date", f"{name} is {text}", why, "Write a day such as 2026-01-31"))
+        return ""
 
 
 def _label(_: str, node: Node) -> str:

@@ -18,6 +18,7 @@ class Action(StrEnum):
     UPDATE = "~"
     RESTART = "!"
     STOP = "-"
+    DELETE = "-"
 
 
 class Risk(StrEnum):
@@ -27,11 +28,12 @@ class Risk(StrEnum):
 
 
 class Stage(StrEnum):
-    """The order over all clusters. Target topics exist before anything flows; the mirror comes last."""
+    """The order over all clusters. Target topics exist before anything flows; removals come last."""
 
     TARGET_TOPICS = "target topics"
     SOURCE_TOPICS = "source topics"
     MIRROR = "mirror"
+    REMOVALS = "removals"
 
 
 class Role(StrEnum):
@@ -96,6 +98,18 @@ class AlterConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Only from a tombstone, and only the topic with this id. ``partitions`` as seen, ``expires`` as declared."""
+
+    ref: TopicRef
+    topic_id: str
+    partitions: int
+    expires: str
+    reason: Reason
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StartMirror:
     """``because`` tells which field of which flow decided, one line each."""
 
@@ -121,7 +135,7 @@ class StopMirror:
     reason: Reason
 
 
-TopicChange = CreateTopic | AddPartitions | AlterConfigs
+TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
 MirrorChange = StartMirror | RestartMirror | StopMirror
 Change = TopicChange | MirrorChange
 

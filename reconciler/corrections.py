@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, RestartMirror, StartMirror, StopMirror
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateTopic,
+    DeleteTopic,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+)
 from reconciler.narrowing import Held, Narrowed, without
 from reconciler.plans import Outcome, Plan, Planned, Result
 
@@ -40,7 +48,7 @@ def fields_of(planned: Planned) -> tuple[Field, ...]:
             return (f"{planned.id} = {change.after}",)
         case StartMirror() | RestartMirror():
             return (f"{planned.id} = {change.fingerprint}",)
-        case CreateTopic() | StopMirror():
+        case CreateTopic() | StopMirror() | DeleteTopic():
             return (planned.id,)
         case _:
             assert_never(change)
@@ -82,8 +90,8 @@ def uncontested(plan: Plan, history: Corrections) -> Narrowed:
 
 def quarrel(history: Corrections, disputed: Iterable[Field]) -> str:
     return (
-        f"{', '.join(disputed)}: corrected {history.limit} times within {history.window / 60:.0f} min and set back each time: someone else"
-        " disagrees. It is left alone until it is as wished, or git wishes another value"
+        f"{', '.join(disputed)}: corrected {history.limit} times within {history.window / 60:.0f} min and set back"
+        " each time: someone else disagrees. It is left alone until it is as wished, or git wishes another value"
     )
 
 

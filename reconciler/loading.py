@@ -9,30 +9,41 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.building import Reading, build_cluster, build_flow, build_mirror, build_topic, judge_values
+from reconciler.building import (
+    Reading,
+    build_cluster,
+    build_flow,
+    build_mirror,
+    build_tombstone,
+    build_topic,
+    judge_values,
+)
 from reconciler.checking import check
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.places import Place, Places
 from reconciler.shape import SECTIONS, check_shape
-from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
-from reconciler.yaml_nodes import Document
+from reconciler.tombstones import check_tombstones
+from reconciler.topology import Cluster, Flow, Mirror, Tombstone, Topic, Topology, by_name
+from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
-Noun = TypeVar("Noun", Cluster, Topic, Flow, Mirror)
+Noun = TypeVar("Noun", Cluster, Topic, Flow, Mirror, Tombstone)
 
 
-def load(texts: Mapping[str, str], environment: str) -> Topology:
+def load(texts: Mapping[str, str], environment: str, today: date | None = None) -> Topology:
     """The checked topology of one environment.
 
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
+    ``today`` decides which tombstones have expired; without it, it is this day (UTC).
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
     with _no_collection():
-        return _load(texts, environment)
+        return _load(texts, environment, today or datetime.now(UTC).date())
 
 
 @contextmanager
@@ -47,7 +58,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load(texts: Mapping[str, str], environment: str) -> Topology:
+def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
     documents = [read(file, texts[file]) for file in sorted(texts)]
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
@@ -61,8 +72,10 @@ def _load(texts: Mapping[str, str], environment: str) -> Topology:
     topics = builder.build("topics", build_topic)
     flows = builder.build("flows", build_flow)
     mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
-    topology = Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors))
+    stones = tuple(builder.build("deletions", build_tombstone))
+    topology = Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors), stones)
     problems += check(topology, places)
+    problems += check_tombstones(topology, places, today)
     if problems:
         raise TopologyError(tuple(problems))
     return topology
@@ -87,11 +100,10 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
         if not isinstance(document.root, YamlMapping):
             complete = False
             continue
-        for section, word in SECTIONS.items():
+        for section, word in (*SECTIONS.items(), ("deletions", "the deletion of")):
             part = document.root.entries.get(section)
-            if part is None or not isinstance(part.value, YamlMapping):
-                continue
-            for name, entry in part.value.entries.items():
+            read_as = _listed if section == "deletions" else _named
+            for name, entry in read_as(part.value if part else None):
                 place = Place(document, entry)
                 first = entries.setdefault((section, name), place)
                 if first is not place:
@@ -105,6 +117,22 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
                         )
                     )
     return Places(MappingProxyType(entries), complete), problems
+
+
+def _named(part: Node | None) -> Iterator[tuple[str, Entry]]:
+    if isinstance(part, YamlMapping):
+        yield from part.entries.items()
+
+
+def _listed(part: Node | None) -> Iterator[tuple[str, Entry]]:
+    """Tombstones, each under the name of its cluster and topic: ``east/orders``."""
+    if isinstance(part, Sequence):
+        for item in part.items:
+            fields = item.entries if isinstance(item, YamlMapping) else {}
+            words = [fields[key].value for key in ("cluster", "topic") if key in fields]
+            name = "/".join(word.text for word in words if isinstance(word, Scalar))
+            name = name if "/" in name else f"line {item.line}"
+            yield name, Entry(name, item, item.line, item.column)
 
 
 class _Builder:

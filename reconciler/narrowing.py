@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, Risk, Role, TopicChange
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Risk, Role, TopicChange
 from reconciler.plans import Plan, Planned
 
 
@@ -56,15 +56,19 @@ def known_part(plan: Plan) -> Narrowed:
     """What may go ahead although something is unknown or refused.
 
     Changes that rest on a failed read were never planned. Held back besides: changes of a topic or mirror that has a
-    refusal, and, while anything is unknown, growth of declared topics: a silent cluster may carry their remote topics.
+    refusal; while anything is unknown, growth of declared topics, because a silent cluster may carry their remote
+    topics; and removals, which need a plan without unknown and refused.
     """
+    doubt = [one.subject for one in plan.unknown] or [one.subject for one in plan.refused]
     refused = {_subject(one.subject): one.reason.text for one in plan.refused}
     reasons: dict[str, str] = {}
     for planned in plan.changes:
         if text := refused.get(_touched(planned)):
             reasons[planned.id] = f"refused: {text}"
-        elif plan.unknown and _is_irreversible(planned):
+        elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
+        elif doubt and isinstance(planned.change, DeleteTopic):
+            reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     return without(replace(plan, refused=(), unknown=()), reasons)
 
 
@@ -89,7 +93,7 @@ def is_safe(planned: Planned) -> bool:
     return change.role is Role.REMOTE and planned.risk == Risk.LOW
 
 
-def _is_irreversible(planned: Planned) -> bool:
+def _is_growth(planned: Planned) -> bool:
     return isinstance(planned.change, AddPartitions) and planned.change.role is Role.DECLARED
 
 

@@ -6,7 +6,16 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 
-from reconciler.changes import AddPartitions, AlterConfigs, Change, CreateTopic, RestartMirror, StartMirror, StopMirror
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    RestartMirror,
+    StartMirror,
+    StopMirror,
+)
 from reconciler.errors import Unknown
 from reconciler.handover import canonical_json
 from reconciler.live import LiveMirror, LiveState, LiveTopic
@@ -23,7 +32,7 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
     found: set[str] = set()
     for change in changes:
         match change:
-            case CreateTopic() | AddPartitions() | AlterConfigs():
+            case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
                 touched = {change.ref} | ({sources[change.ref]} if change.ref in sources else set())
                 found |= {f"topic {ref}" for ref in touched} | {f"cluster {ref.cluster}" for ref in touched}
             case StartMirror() | RestartMirror() | StopMirror():

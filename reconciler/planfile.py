@@ -19,6 +19,7 @@ from reconciler.changes import (
     AlterConfigs,
     Change,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -35,6 +36,7 @@ _KINDS: Mapping[str, type[Change]] = {
     "start_mirror": StartMirror,
     "restart_mirror": RestartMirror,
     "stop_mirror": StopMirror,
+    "delete_topic": DeleteTopic,
 }
 _KIND_OF = {made: kind for kind, made in _KINDS.items()}
 KINDS = tuple(_KINDS)

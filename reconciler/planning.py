@@ -1,7 +1,7 @@
 """Findings -> one ordered plan over all clusters, frozen together with the ground it stands on.
 
-The order: target topics, deepest hop first; then source topics; then mirror jobs. So nothing can flow before the
-place it flows to exists.
+The order: target topics, deepest hop first; then source topics; then mirror jobs; then removals. So nothing can flow
+before the place it flows to exists, and nothing is removed that a job of this plan still uses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from reconciler.changes import (
     AlterConfigs,
     Change,
     CreateTopic,
+    DeleteTopic,
     Reason,
     Refused,
     RestartMirror,
@@ -36,7 +37,7 @@ from reconciler.topology import Mirror, TopicRef, Topology
 from replication.names import STATUS_TOPIC
 
 _STAGES = tuple(Stage)
-_KINDS = (CreateTopic, AddPartitions, AlterConfigs, StopMirror, RestartMirror, StartMirror)
+_KINDS = (CreateTopic, AddPartitions, AlterConfigs, StopMirror, RestartMirror, StartMirror, DeleteTopic)
 
 
 def plan(
@@ -80,6 +81,8 @@ def change_id(change: Change) -> str:
             return f"restart:{change.mirror}"
         case StopMirror():
             return f"stop:{change.mirror}"
+        case DeleteTopic():
+            return f"delete:{change.ref}"
         case _:
             assert_never(change)
 
@@ -90,6 +93,8 @@ def stage_of(change: Change) -> Stage:
             return Stage.SOURCE_TOPICS if change.role is Role.DECLARED and change.depth == 0 else Stage.TARGET_TOPICS
         case StartMirror() | RestartMirror() | StopMirror():
             return Stage.MIRROR
+        case DeleteTopic():
+            return Stage.REMOVALS
         case _:
             assert_never(change)
 
@@ -146,6 +151,8 @@ def _place(change: Change) -> tuple[int, int, str, int, str]:
             return stage, -hop, change.ref.cluster, kind, change.ref.name
         case StartMirror() | RestartMirror() | StopMirror():
             return stage, 0, "", kind, change.mirror
+        case DeleteTopic():
+            return stage, 0, change.ref.cluster, kind, change.ref.name
         case _:
             assert_never(change)
 
@@ -158,6 +165,7 @@ class _Links:
     grown: Mapping[TopicRef, str]
     remotes: Mapping[TopicRef, tuple[TopicRef, ...]]
     places: Mapping[str, tuple[TopicRef, ...]]
+    jobs: tuple[str, ...]
 
 
 def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Links:
@@ -174,7 +182,8 @@ def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Link
             continue  # each would wait for the other
         remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
     places = {name: tuple(sorted(_written(mirror, routing, topology))) for name, mirror in topology.mirrors.items()}
-    return _Links(made, grown, remotes, places)
+    jobs = tuple(change_id(change) for change in ordered if isinstance(change, RestartMirror | StopMirror))
+    return _Links(made, grown, remotes, places, jobs)
 
 
 def _written(mirror: Mirror, routing: Routing, topology: Topology) -> set[TopicRef]:
@@ -190,6 +199,9 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case StartMirror() | RestartMirror():
             wanted = [one for ref in links.places[change.mirror] for one in links.made.get(ref, ())]
             why = "the job writes to these topics"
+        case DeleteTopic():
+            wanted = list(links.jobs)
+            why = "a job with an older definition may still use the topic"
         case CreateTopic() | AlterConfigs() | StopMirror():
             return (), ""
         case _:

@@ -11,6 +11,7 @@ from reconciler.changes import (
     Change,
     ConfigChange,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     Risk,
     StartMirror,
@@ -23,6 +24,7 @@ from reconciler.topology import TopicRef, Topology
 
 REVERSIBLE = "reversible"
 DATA_LOSS = "irreversible: records that expire are gone"
+GONE = "irreversible: its records and its id are gone"
 GROWTH = "irreversible: Kafka cannot remove partitions"
 _RETENTION = ("retention.ms", "retention.bytes")
 _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
@@ -52,8 +54,15 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             return Assessment(Risk.MEDIUM, "copying pauses while the job restarts; no record is lost or doubled")
         case StopMirror():
             return Assessment(Risk.MEDIUM, "its flows are no longer copied; positions stay for a later start")
+        case DeleteTopic():
+            return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case _:
             assert_never(change)
+
+
+def _what_goes(change: DeleteTopic) -> str:
+    partitions = f"{change.partitions} partition{'s' if change.partitions != 1 else ''}"
+    return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
 
 
 def _growth(change: AddPartitions, topology: Topology, live: LiveState) -> Assessment:

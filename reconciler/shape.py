@@ -19,7 +19,8 @@ from reconciler.places import Step, locate, nearest, suggestion
 from reconciler.yaml_nodes import Document
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
-NOT_CARRIED_OUT = ("access", "deletions", "rollout")
+NOT_CARRIED_OUT = ("access", "rollout")
+_WORDS = {**SECTIONS, "deletions": "deletion of"}
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "nothing",
@@ -61,11 +62,17 @@ def subject(path: Sequence[Step]) -> str:
             return "the file"
         case [section]:
             return str(section)
+        case [section, int() as index, *rest]:
+            head, tail = f"{section}[{index}]", _tail(rest)
+            return f"{head}: {tail}" if tail else head
         case [section, name, *rest]:
-            head = f"{SECTIONS.get(str(section), str(section))} {name}"
-            tail = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in rest).lstrip(".")
+            head, tail = f"{_WORDS.get(str(section), str(section))} {name}", _tail(rest)
             return f"{head}: {tail}" if tail else head
     raise AssertionError(path)
+
+
+def _tail(path: Sequence[Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def _is_secret(path: Sequence[Step]) -> bool:
@@ -176,7 +183,7 @@ def _bad_name(document: Document, path: list[Step], error: ValidationError) -> P
 
 
 def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
-    wanted = str(schema.get("title", "another value")) if path[1:] else "a mapping"
+    wanted = str(schema.get("title", "another value")) if path[1:] or path == ["deletions"] else "a mapping"
     where = document.where(_at(document, path))
     name = subject(path)
     if error.instance is None:

@@ -12,6 +12,7 @@ from reconciler.changes import (
     AlterConfigs,
     Change,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     Risk,
     StartMirror,
@@ -30,6 +31,7 @@ class Summary:
     created: int
     grown: int
     configured: int
+    removed: int
     starts: tuple[str, ...]
     restarts: tuple[str, ...]
     stops: tuple[str, ...]
@@ -47,6 +49,7 @@ def summarize(plan: Plan) -> Summary:
         created=sum(isinstance(change, CreateTopic) for change in changes),
         grown=sum(isinstance(change, AddPartitions) for change in changes),
         configured=sum(isinstance(change, AlterConfigs) for change in changes),
+        removed=sum(isinstance(change, DeleteTopic) for change in changes),
         starts=tuple(change.mirror for change in changes if isinstance(change, StartMirror)),
         restarts=tuple(change.mirror for change in changes if isinstance(change, RestartMirror)),
         stops=tuple(change.mirror for change in changes if isinstance(change, StopMirror)),
@@ -101,6 +104,8 @@ def action(change: Change) -> Action:
             return Action.RESTART
         case StopMirror():
             return Action.STOP
+        case DeleteTopic():
+            return Action.DELETE
         case _:
             assert_never(change)
 
@@ -120,4 +125,6 @@ def _kinds(found: Summary) -> list[str]:
     ):
         if names:
             kinds.append(f"{mark}{counted(len(names), f'mirror {word}')} ({', '.join(names)})")
+    if found.removed:
+        kinds.append(f"-{counted(found.removed, 'topic')}")
     return kinds

@@ -29,7 +29,6 @@ def _no_principals() -> Mapping[Principal, Mapping[str, str]]:
     return MappingProxyType({})
 
 
-
 @dataclass(frozen=True, slots=True, order=True)
 class TopicRef:
     """``cluster/name``: the key of a topic everywhere."""
@@ -167,6 +166,25 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The only way a topic is deleted: written, dated, and bound to the one topic that has ``topic_id``.
+
+    ``expires``: the last day (UTC, ISO 8601) on which it counts.
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str
+    reason: str
+    expires: str
+    where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def ref(self) -> TopicRef:
+        return TopicRef(self.cluster, self.topic)
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """One environment folder. Mappings are keyed by name, in the order of the files."""
 
@@ -175,6 +193,7 @@ class Topology:
     topics: Mapping[str, Topic]
     flows: Mapping[str, Flow]
     mirrors: Mapping[str, Mirror]
+    deletions: tuple[Tombstone, ...] = ()
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.live import (
     Broker,
@@ -174,6 +174,8 @@ class FakeCluster:
     def _is_already_so(self, change: TopicChange) -> bool:
         """A change that was done before, by a run that was cut off, is done."""
         found = self.topics.get(change.ref.name)
+        if isinstance(change, DeleteTopic):
+            return found is None
         if found is None or change.ref.name in self.hidden or change.ref.name in self._refuse:
             return False
         match change:
@@ -186,7 +188,7 @@ class FakeCluster:
                 )
             case AddPartitions():
                 return found.topic_id == change.topic_id and len(found.assignment) == change.after
-            case AlterConfigs():
+            case AlterConfigs() | DeleteTopic():
                 return False
 
     def _check(self, change: TopicChange) -> None:
@@ -206,6 +208,8 @@ class FakeCluster:
                 self._existing(change.ref.name, change.topic_id)
                 for one in change.configs:
                     self._check_config(one.key, one.after)
+            case DeleteTopic():
+                self._existing(change.ref.name, change.topic_id)
 
     def _check_create(self, change: CreateTopic) -> None:
         name = change.ref.name
@@ -272,6 +276,8 @@ class FakeCluster:
                         overrides.pop(one.key, None)
                     else:
                         overrides[one.key] = one.after
+            case DeleteTopic():
+                del self.topics[change.ref.name]
 
     def _assign(self, partitions: int, factor: int, start: int) -> list[tuple[int, ...]]:
         ids = [broker.id for broker in self.brokers]

@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.changes import Ignored, Reason, Refused, Role, Unmanaged
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.mirrors import compare_mirrors
+from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
@@ -27,11 +28,12 @@ Previous = Mapping[str, Mapping[str, Any]]
 def diff(topology: Topology, live: LiveState, previous: Previous | None = None) -> tuple[Findings, Routing]:
     """``previous``: mirror name -> the hand-over its running job was started with, where it is still known."""
     clusters = merged(_cluster(topology, live, name) for name in sorted(topology.clusters))
-    usable = _usable(topology, live)
+    present = _usable(topology, live)
+    usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
     wished = wishes(topology, usable, routing)
     around = _surroundings(topology, usable, wished)
-    topics = merged(_topic(usable, wished[ref], around[ref.cluster]) for ref in sorted(wished))
+    topics = merged(_topic(present, wished[ref], around[ref.cluster]) for ref in sorted(wished))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
         (
@@ -40,6 +42,7 @@ def diff(topology: Topology, live: LiveState, previous: Previous | None = None) 
             topics,
             Findings(unmanaged=tuple(_unmanaged(topology, usable, wished, routing.contested))),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
+            *compare_tombstones(topology, present, wished),
             Findings(ignored=tuple(_not_carried_out(topology)), notes=tuple(_declared_remotes(wished))),
         )
     )
@@ -72,6 +75,7 @@ def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
     flows = {flow.name for flow in topology.flows.values() if cluster in (flow.source, flow.target)}
     topics = sorted(str(TopicRef(cluster, t.name)) for t in topology.topics.values() if cluster in t.clusters)
     mirrors = sorted(f"mirror {m.name}" for m in topology.mirrors.values() if flows.intersection(m.flows))
+    topics += sorted(f"tombstone of {stone.ref}" for stone in topology.deletions if stone.cluster == cluster)
     return (*topics, *(f"flow {name}" for name in sorted(flows)), *mirrors)
 
 

@@ -11,6 +11,7 @@ from reconciler.changes import (
     Change,
     ConfigChange,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -22,7 +23,7 @@ from reconciler.topic_configs import human
 def subject(change: Change) -> str:
     """Within its cluster: a topic's name; a mirror by word and name."""
     match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs():
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
             return change.ref.name
         case StartMirror() | RestartMirror() | StopMirror():
             return f"mirror {change.mirror}"
@@ -46,6 +47,8 @@ def headline(change: Change, alone: bool = True) -> str:
             return f"restart once{why}"
         case StopMirror():
             return f"stop{why}"
+        case DeleteTopic():
+            return f"DELETE, {counted(change.partitions, 'partition')}{why}"
         case _:
             assert_never(change)
 
@@ -66,7 +69,7 @@ def signature(change: Change) -> object:
             return "grow", change.before, change.after, change.reason.code
         case AlterConfigs():
             return "configs", _values(change.configs), change.reason.code
-        case StartMirror() | RestartMirror() | StopMirror():
+        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic():
             return change
         case _:
             assert_never(change)
@@ -84,6 +87,8 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield from first.because
             before = f"{first.before} -> " if isinstance(first, RestartMirror) else ""
             yield f"fingerprint {before}{first.fingerprint}"
+        case DeleteTopic():
+            yield f"topic id {first.topic_id}; the tombstone counts until {first.expires}"
         case AddPartitions() | StopMirror():
             return
         case _:

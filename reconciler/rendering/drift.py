@@ -11,6 +11,7 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     CreateTopic,
+    DeleteTopic,
     RestartMirror,
     Role,
     StartMirror,
@@ -111,5 +112,8 @@ def _of(planned: Planned) -> Iterator[Difference]:
             yield difference(f"mirror {change.mirror}", "mirror-definition", wished, found)
         case StopMirror():
             yield difference(f"mirror {change.mirror}", "mirror-not-declared", "no such mirror", "running")
+        case DeleteTopic():
+            found = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
+            yield difference(str(change.ref), "tombstone-not-carried-out", "no topic", found)
         case _:
             assert_never(change)

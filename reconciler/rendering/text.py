@@ -18,6 +18,7 @@ _STAGE_WHY = {
     Stage.TARGET_TOPICS: "before anything flows to them",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
+    Stage.REMOVALS: "when nothing of this plan uses them any more; only what has a tombstone is ever deleted",
 }
 
 

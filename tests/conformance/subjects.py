@@ -9,7 +9,16 @@ from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
-from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role, TopicChange
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    ConfigChange,
+    CreateTopic,
+    DeleteTopic,
+    Reason,
+    Role,
+    TopicChange,
+)
 from reconciler.live import LiveTopic
 from reconciler.plans import Outcome, Planned
 from reconciler.ports import ClusterAdmin
@@ -99,6 +108,10 @@ class Subject:
     def alter(self, topic: LiveTopic, **configs: str | None) -> AlterConfigs:
         ref = TopicRef(self.admin.name, topic.name)
         return AlterConfigs(ref, topic.topic_id, wishes(configs), Role.DECLARED, BECAUSE)
+
+    def delete(self, topic: LiveTopic) -> DeleteTopic:
+        ref = TopicRef(self.admin.name, topic.name)
+        return DeleteTopic(ref, topic.topic_id, len(topic.partitions), "2099-12-31", BECAUSE)
 
     def _ref(self, name: str) -> TopicRef:
         return TopicRef(self.admin.name, self.named(name))

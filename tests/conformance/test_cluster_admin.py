@@ -205,3 +205,35 @@ def test_validation_finds_what_the_broker_would_refuse_and_changes_nothing(subje
     assert set(refused) == {str(change.ref) for change in bad}
     assert subject.known("orders") == topic
     assert subject.topic("new") is None
+
+
+def test_a_deleted_topic_is_gone_when_it_is_said_to_be(subject: Subject) -> None:
+    subject.perform(subject.create("old", 3), subject.create("other", 1))
+    (outcome,) = subject.perform(subject.delete(subject.known("old")))
+    assert outcome.result is Result.DONE
+    assert subject.topic("old") is None
+    assert subject.topic("other") is not None
+
+
+def test_a_deletion_that_was_cut_off_can_be_done_again(subject: Subject) -> None:
+    subject.perform(subject.create("old"))
+    delete = subject.delete(subject.known("old"))
+    subject.stranger.delete(subject.named("old"))
+    assert results(subject.perform(delete)) == ["done"]
+
+
+def test_a_topic_with_another_id_is_not_deleted(subject: Subject) -> None:
+    subject.perform(subject.create("old"))
+    delete = subject.delete(subject.known("old"))
+    subject.stranger.delete(subject.named("old"))
+    subject.stranger.make(subject.named("old"), 2)
+    (outcome,) = subject.perform(delete)
+    assert outcome.result is Result.FAILED
+    assert delete.topic_id in outcome.error
+    assert subject.topic("old") is not None
+
+
+def test_a_deletion_asks_nothing_of_validation(subject: Subject) -> None:
+    subject.perform(subject.create("old"))
+    assert subject.admin.validate([subject.delete(subject.known("old"))]) == {}
+    assert subject.topic("old") is not None

@@ -199,10 +199,9 @@ topics:
 
 def test_sections_that_are_not_carried_out_may_be_there_but_empty() -> None:
     _load(c=CLUSTERS, a="access: []\ndeletions: []\nrollout: {}\n", b="access:\ndeletions:\nrollout:\n")
-    assert _places(c=CLUSTERS, a="access: [x]\ndeletions: {a: b}\nrollout: {waves: []}\n") == [
+    assert _places(c=CLUSTERS, a="access: [x]\nrollout: {waves: []}\n") == [
         ("not-carried-out", "a.yaml:1", "access"),
-        ("not-carried-out", "a.yaml:2", "deletions"),
-        ("not-carried-out", "a.yaml:3", "rollout"),
+        ("not-carried-out", "a.yaml:2", "rollout"),
     ]
 
 

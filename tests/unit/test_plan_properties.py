@@ -102,7 +102,7 @@ def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
         assert one.id not in seen
         seen.add(one.id)
     stages = [one.stage for one in planned.changes]
-    assert stages == sorted(stages, key=["target topics", "source topics", "mirror"].index)
+    assert stages == sorted(stages, key=["target topics", "source topics", "mirror", "removals"].index)
 
 
 @thorough

@@ -17,6 +17,7 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     CreateTopic,
+    DeleteTopic,
     Ignored,
     Reason,
     Refused,
@@ -30,7 +31,7 @@ from reconciler.live import JobState, LiveMirror
 from reconciler.planfile import PlanfileError
 from reconciler.planning import plan
 from reconciler.plans import Plan
-from reconciler.topology import Topology
+from reconciler.topology import Tombstone, Topology
 from tests.builders import flow, topic, topology, world
 from tests.worlds import LiveParts, live_parts, topologies
 
@@ -58,6 +59,8 @@ def saved() -> Plan:
     seen = world("east", "west", "north")
     seen.clusters["east"].put("orders", 2)
     seen.clusters["west"].put("stray", 2)
+    old = seen.clusters["west"].put("old", 2)
+    wished = replace(wished, deletions=(Tombstone("west", "old", old.topic_id, "moved", "2099-01-31"),))
     seen.apply(topology(flow("east", "west", "orders")))
     live = seen.look(wished)
     other = LiveMirror("gone", JobState.RUNNING, "local-9", "0123456789abcdef")
@@ -82,7 +85,7 @@ def edited(path: tuple[Any, ...], value: object) -> dict[str, Any]:
 def test_every_kind_of_change_and_list_comes_back() -> None:
     plan = saved()
     kinds = {type(one.change) for one in plan.changes}
-    assert kinds == {CreateTopic, AddPartitions, AlterConfigs, StartMirror, RestartMirror, StopMirror}
+    assert kinds == {CreateTopic, AddPartitions, AlterConfigs, StartMirror, RestartMirror, StopMirror, DeleteTopic}
     assert plan.unmanaged
     assert planfile.loads(planfile.dumps(plan)) == plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
-from reconciler.changes import TopicChange
+from reconciler.changes import DeleteTopic, TopicChange
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
@@ -32,7 +32,8 @@ class KafkaCluster:
         return read_cluster(self._connected(), topics)
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
-        items = [Item(f"{number}", change) for number, change in enumerate(changes)]
+        askable = (change for change in changes if not isinstance(change, DeleteTopic))  # Kafka cannot validate these
+        items = [Item(f"{number}", change) for number, change in enumerate(askable)]
         return validate(self._connected(), items) if items else {}
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, TopicChange
+from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
 from reconciler.errors import Unknown
 from reconciler.live import LiveTopic
 from reconciler.topic_configs import same
@@ -13,6 +13,8 @@ from reconciler.topic_configs import same
 
 def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
     """None when ``topic`` is as ``change`` wants it, else how it differs, in words that follow the topic's name."""
+    if isinstance(change, DeleteTopic):
+        return _still_there(change, topic)
     if topic is None:
         return "does not exist"
     match change:
@@ -30,10 +32,10 @@ def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
             assert_never(change)
 
 
-def obstacle(change: AddPartitions | AlterConfigs, topic: LiveTopic | None) -> str | None:
+def obstacle(change: AddPartitions | AlterConfigs | DeleteTopic, topic: LiveTopic | None) -> str | None:
     """Why the change must not be sent: the topic is gone, another one, or larger than the change would make it."""
     if topic is None:
-        return "no longer exists"
+        return None if isinstance(change, DeleteTopic) else "no longer exists"
     if recreated := _identity(change.topic_id, topic):
         return recreated
     if isinstance(change, AddPartitions) and len(topic.partitions) > change.after:
@@ -48,12 +50,23 @@ def leaderless(change: TopicChange, topic: LiveTopic) -> str | None:
             made = topic.partitions
         case AddPartitions():
             made = topic.partitions[change.before :]
-        case AlterConfigs():
+        case AlterConfigs() | DeleteTopic():
             made = ()
         case _:
             assert_never(change)
     without = [str(part.index) for part in made if part.leader < 0]
     return f"has no leader for partition {', '.join(without[:10])}" if without else None
+
+
+def _still_there(change: DeleteTopic, topic: LiveTopic | None) -> str | None:
+    if topic is None:
+        return None
+    if topic.topic_id == change.topic_id:
+        return "still exists"
+    return (
+        f"was deleted, but somebody made it again at once, with topic id {topic.topic_id}: look for a client that"
+        " still uses it and for auto.create.topics.enable"
+    )
 
 
 def _identity(topic_id: str, topic: LiveTopic) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
 from reconciler.plans import Planned
 
 RECORDS_PER_REQUEST = 5_000
@@ -31,7 +31,7 @@ def topic_items(changes: Sequence[Planned]) -> tuple[Item, ...]:
     items = []
     for planned in changes:
         change = planned.change
-        if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
+        if not isinstance(change, TopicChange):
             raise ValueError(f"{planned.id} is no change of a topic")
         items.append(Item(planned.id, change))
     return tuple(items)
@@ -47,6 +47,8 @@ def records_of(change: TopicChange) -> int:
             return max(1, change.after - change.before)
         case AlterConfigs():
             return max(1, len(change.configs))
+        case DeleteTopic():
+            return 1 + max(1, change.partitions)
         case _:
             assert_never(change)
 
@@ -60,6 +62,8 @@ def rank_of(change: TopicChange) -> int:
             return 1
         case AlterConfigs():
             return 2
+        case DeleteTopic():
+            return 3
         case _:
             assert_never(change)
 

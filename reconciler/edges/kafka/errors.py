@@ -90,6 +90,10 @@ def alter_configs(topic: str) -> Asked:
     return Asked(f"alter the configs of topic {topic}", "AlterConfigs", f"--topic {topic}")
 
 
+def delete_topic(topic: str) -> Asked:
+    return Asked(f"delete topic {topic}", "Delete", f"--topic {topic}")
+
+
 def read_topic(topic: str) -> Asked:
     return Asked(f"read the records of topic {topic}", "Read", f"--topic {topic}")
 
@@ -139,6 +143,8 @@ def _todo_for(code: int) -> str:
             return "Partitions can only grow. Set a larger number, or make a new topic."
         case 17:
             return "Use letters, digits, '.', '_' and '-', at most 249 of them, and no '.'/'_' twin of another topic."
+        case 73:
+            return "The brokers have delete.topic.enable=false. Remove the tombstone, or ask the cluster's owner."
         case 35:
             return "The brokers are too old: Kafka 2.3 or newer is needed."
         case _:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import REQUEST_SECONDS, Connection
@@ -33,6 +33,8 @@ def asked(change: TopicChange) -> errors.Asked:
             return errors.add_partitions(change.ref.name)
         case AlterConfigs():
             return errors.alter_configs(change.ref.name)
+        case DeleteTopic():
+            return errors.delete_topic(change.ref.name)
         case _:
             assert_never(change)
 
@@ -61,6 +63,10 @@ def send(connection: Connection, batch: Sequence[Item], validate_only: bool) -> 
 
 
 def _futures(connection: Connection, changes: Sequence[TopicChange], validate_only: bool) -> Mapping[str, Future[Any]]:
+    deletes = [change.ref.name for change in changes if isinstance(change, DeleteTopic)]
+    if deletes:
+        bounds = {"request_timeout": REQUEST_SECONDS, "operation_timeout": OPERATION_SECONDS}
+        return dict(connection.admin.delete_topics(deletes, **bounds))
     limits = {"request_timeout": REQUEST_SECONDS, "validate_only": validate_only}
     creates = [change for change in changes if isinstance(change, CreateTopic)]
     grows = [change for change in changes if isinstance(change, AddPartitions)]

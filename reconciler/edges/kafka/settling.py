@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from reconciler.changes import DeleteTopic
 from reconciler.edges.kafka.agreement import disagreement, leaderless
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import Connection
@@ -50,11 +51,18 @@ def _await(
     while True:
         live = read_cluster(connection, [item.change.ref.name for item in items], broker)
         differing = _differences(items, live.topics)
-        moving = [i for i in items if i.id in differing and not (i.id in existed and i.change.ref.name in live.topics)]
+        moving = [i for i in items if i.id in differing and not _final(i, existed, live.topics.get(i.change.ref.name))]
         if not moving or time.monotonic() > until:
             return differing
         time.sleep(pause)
         pause = min(pause * 2, 1.0)
+
+
+def _final(item: Item, existed: frozenset[str], topic: LiveTopic | None) -> bool:
+    """Whether waiting changes nothing: the topic was there before, or was made again after it was deleted."""
+    if topic is None:
+        return False
+    return item.id in existed or (isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id)
 
 
 def _differences(items: Sequence[Item], live: Mapping[str, LiveTopic]) -> Failures:

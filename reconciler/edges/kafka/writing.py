@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from reconciler.changes import CreateTopic
+from reconciler.changes import CreateTopic, DeleteTopic
 from reconciler.edges.kafka.agreement import disagreement, obstacle
 from reconciler.edges.kafka.batches import Item, cut, topic_items
 from reconciler.edges.kafka.connection import Connection
@@ -79,7 +79,12 @@ def _perform_batch(connection: Connection, batch: Sequence[Item]) -> Failures:
 def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
     failures, waiting = _before(connection, items)
     answers = _send_patiently(connection, waiting, validate_only=False)
-    doubtful = {item_id: error for item_id, error in answers.items() if error and error.kind in _DOUBTFUL}
+    deleted = {item.id for item in waiting if isinstance(item.change, DeleteTopic)}
+    doubtful = {
+        item_id: error
+        for item_id, error in answers.items()
+        if error and (error.kind in _DOUBTFUL or (error.kind == "missing" and item_id in deleted))
+    }
     failures |= {item_id: str(error) for item_id, error in answers.items() if error and item_id not in doubtful}
     sent = [item for item in waiting if item.id not in failures]
     existed = frozenset(item_id for item_id, error in doubtful.items() if error.kind == "exists")
