@@ -39,10 +39,10 @@ def verify_text(found: Verification, style: Style | None = None) -> str:
     for flow, group in groupby(sorted(found.partitions, key=_place), key=lambda one: one.flow):
         partitions = list(group)
         lines += ["", f"flow {flow}", *_table(partitions, chosen)]
-    for one in found.of(Equality.DIFFERENT):
+    for one in sorted(found.of(Equality.DIFFERENT), key=_place):
         lines += ["", *_difference(one, chosen)]
-    for one in found.of(Equality.UNKNOWN):
-        lines += ["", f"{chosen.paint('~', 'unknown')}: {one.reason}", f"  {one.todo}"]
+    for one in sorted(found.of(Equality.UNKNOWN), key=_place):
+        lines += ["", f"{chosen.paint('~', 'unknown')}: {_row(one)[0]}: {one.reason}", f"  {one.todo}"]
     return "\n".join(lines) + "\n"
 
 
@@ -155,15 +155,15 @@ def _fields(found: FirstDifference) -> Iterator[str]:
         if name == "timestamp":
             yield f"timestamp: {ours} ms at the source, {theirs} ms at the target"
         else:
-            unit = "headers" if name == "headers" else "bytes"
+            unit = "header" if name == "headers" else "byte"
             yield f"{name}: {_part(ours, unit)} at the source, {_part(theirs, unit)} at the target"
 
 
 def _record(shown: ShownRecord) -> str:
-    parts = [f"key {_part(shown.key, 'bytes')}", f"value {_part(shown.value, 'bytes')}"]
-    return ", ".join([*parts, _part(shown.headers, "headers"), f"timestamp {shown.timestamp} ms"])
+    parts = [f"key {_part(shown.key, 'byte')}", f"value {_part(shown.value, 'byte')}"]
+    return ", ".join([*parts, _part(shown.headers, "header"), f"timestamp {shown.timestamp} ms"])
 
 
 def _part(part: Part, unit: str) -> str:
     """Never the content: it may be nobody's business who reads the report."""
-    return "null" if part.length is None else f"{part.length} {unit} [{part.digest[:12]}]"
+    return "null" if part.length is None else f"{counted(part.length, unit)} [{part.digest[:12]}]"
