@@ -73,7 +73,7 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: Request) -> dic
     from mirror.verify.frames import Comparison  # Spark is imported only once the hand-over is known to be good
 
     ranges, unread = _bounds(flows, request)
-    _tell(f"{len(ranges)} partitions to compare, {len(unread)} cannot be read")
+    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unread)}")
     compared = Comparison(session, ranges)
     try:
         with _progress(session):
@@ -161,7 +161,7 @@ def _in_words(error: Exception) -> str:
     """The last line before the JVM's stack: of an error in a Python worker that is what it says itself."""
     said = list(itertools.takewhile(lambda line: not line.startswith("at "), map(str.strip, str(error).splitlines())))
     lines = [line for line in said if line and not line.startswith("SQLSTATE")]
-    return lines[-1] if lines else type(error).__name__
+    return lines[-1].removeprefix(": ") if lines else type(error).__name__
 
 
 def _failed(text: str) -> int:

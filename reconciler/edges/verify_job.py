@@ -23,6 +23,7 @@ from reconciler.errors import RunnerError
 from reconciler.topology import Mirror
 
 _SAID = "verify: "
+_FAILED = "The comparison cannot run: "
 _LEAVE_S = 10.0
 Say = Callable[[str], None]
 
@@ -61,17 +62,28 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
         try:
             _follow(process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
             process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
         finally:
             _end(process)
     answer = folder.read("result.json")
     if process.returncode != 0 or not answer:
         raise RunnerError(
             f"the verify job of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
-            f"Nothing is known about its flows. Its log ends with:\n{folder.log_tail()}",
+            f"Nothing is known about its flows. {_cause(folder)}",
             f"Mend the cause and verify again. The whole log: {folder.path / 'job.log'}",
         )
     shutil.rmtree(folder.path, ignore_errors=True)
     return answer
+
+
+def _cause(folder: RunFolder) -> str:
+    """What the job said itself; else the end of its log without the frames of Java's stacks."""
+    lines = [line for line in folder.log_tail(lines=400).splitlines() if not line.lstrip().startswith("at ")]
+    said = [line for line in lines if line.startswith(_FAILED)]
+    return said[-1] if said else "\n".join(["Its log ends with:", *lines[-12:]])
 
 
 def _master(run: VerifyRun) -> str:

@@ -55,6 +55,7 @@ class Run:
     ended: Ended
     told: dict[str, Any]
     unit: str
+    env: Path
 
     def of(self, topic: str, partition: int = 0) -> dict[str, Any]:
         return by_topic(self.told)[f"{self.unit}-{topic}", partition]
@@ -87,7 +88,7 @@ def faults(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = env.parent / "found.json"
     ended = reconciler("verify", env, "--out", out)
     assert out.exists(), ended.out + ended.err
-    return Run(ended, loaded(out), unit)
+    return Run(ended, loaded(out), unit, env)
 
 
 def test_differences_are_found_and_nothing_else(faults: Run) -> None:
@@ -143,6 +144,18 @@ def test_no_value_is_shown(faults: Run) -> None:
     assert str(len(SECRET)) + " bytes" in faults.ended.out
 
 
+def test_a_master_that_is_none_is_told_in_words(faults: Run) -> None:
+    ended = reconciler("verify", faults.env, "--master", "local[none")
+    assert ended.code == 1
+    assert "Could not parse Master URL: 'local[none'" in ended.err
+    assert "\tat " not in ended.err
+
+
+def test_nothing_is_left_behind_of_a_job_that_answered(faults: Run) -> None:
+    west = faults.env.parent / ".reconciler" / faults.env.name / "west"
+    assert not list(west.glob("verify-*/result.json"))
+
+
 @pytest.fixture(scope="module")
 def live(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Topics mirrored by a lane that goes on copying while they are verified; the chunk table goes to Parquet."""
@@ -173,7 +186,7 @@ def live(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         ended = reconciler("verify", env, flow.name, "--format", "json", "--parquet", env.parent / "table")
         assert load.count > before, "the load had ended"
         (env.parent / "found.json").write_text(ended.out)
-        yield Run(ended, loaded(env.parent / "found.json"), unit)
+        yield Run(ended, loaded(env.parent / "found.json"), unit, env)
     finally:
         load.stop()
         lane.stop()
@@ -208,11 +221,11 @@ def test_what_retention_removed_at_the_source_is_counted_as_older(live: Run) -> 
 
 def test_progress_is_told_apart_from_the_answer(live: Run) -> None:
     assert "Spark is starting" in live.ended.err
-    assert "partitions to compare" in live.ended.err
+    assert "partitions to compare: 9" in live.ended.err
 
 
-def test_the_chunk_table_is_parquet(live: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
-    [folder] = tmp_path_factory.getbasetemp().glob("live0/table/chunks")
+def test_the_chunk_table_is_parquet(live: Run) -> None:
+    folder = live.env.parent / "table" / "chunks"
     files = list(folder.glob("*.parquet"))
     assert files
     assert all(file.read_bytes()[:4] == b"PAR1" for file in files)
