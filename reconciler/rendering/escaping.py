@@ -1,0 +1,56 @@
+"""Text from clusters and files made safe for the page it is put on: it can be read there, and do nothing else.
+
+Names of topics obey Kafka's rules, but errors, reasons and labels hold whatever somebody wrote.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+# Anything that could start a construct of GitHub's Markdown, as an entity: entities are text and never structure.
+_MARKDOWN = re.compile(r"[\\`*_\[\]<&|~$]")
+# GitHub looks for these in the finished page, after entities are text again; an empty space between stops it.
+_LINKED = re.compile(r"@(?=\w)|#(?=\d)|://|(?<=\bwww)\.|(?<=\bGH)-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE)
+_ZERO_WIDTH = "\u200b"
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    """One line in which no character hides: control, format and bidirectional characters become their escapes."""
+    return "".join(
+        " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
+        for char in text
+    )
+
+
+def markdown(text: str) -> str:
+    """Plain text within a line of GitHub's Markdown, a table cell or a summary: no markup, mention or link."""
+    apart = _LINKED.sub(lambda found: _parted(found.group()), visible(text))
+    return _MARKDOWN.sub(lambda found: f"&#{ord(found.group())};", apart)
+
+
+def code(text: str) -> str:
+    """A code span, also in a table cell. HTML instead of backticks: a span of backticks cannot hold every text."""
+    return f"<code>{markdown(text)}</code>"
+
+
+def fence(text: str, language: str = "") -> str:
+    """A fenced block that ``text`` cannot end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def page(text: str) -> str:
+    """Text or an attribute's value of an HTML page."""
+    return html.escape(visible(text), quote=True)
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
+def _parted(found: str) -> str:
+    return found + _ZERO_WIDTH if found != "://" else f":{_ZERO_WIDTH}//"

@@ -1,0 +1,171 @@
+"""A plan as an outline: stages, clusters, and entries in which equal changes are folded; every renderer dresses it.
+
+Border: words and grouping only; no layout, no escaping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from reconciler.changes import AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, TopicChange
+from reconciler.plans import Basis, Plan, Planned, SeenCluster
+from reconciler.rendering.changes import described, headline, signature, subject
+from reconciler.summary import action, counted
+from reconciler.topic_configs import human
+
+FOLD = 3
+STAGE_WHY = {
+    Stage.TARGET_TOPICS: "before anything flows to them",
+    Stage.SOURCE_TOPICS: "once their remote topics are ready",
+    Stage.MIRROR: "after the topics they write to",
+    Stage.REMOVALS: "when nothing of this plan uses them any more; only what has a tombstone is ever deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One config in words. ``before`` is empty for a topic that is new; ``by`` is empty where origins differ."""
+
+    key: str
+    before: str
+    before_source: str
+    after: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values."""
+
+    sign: str
+    names: tuple[str, ...]
+    headline: str
+    why: str
+    lines: tuple[str, ...]
+    values: tuple[Value, ...]
+    risk: Risk
+    risk_text: str
+    reversibility: str
+    needs: tuple[str, ...]
+    needs_why: str
+
+    @property
+    def irreversible(self) -> bool:
+        return self.reversibility.startswith("irreversible")
+
+    @property
+    def title(self) -> str:
+        """What stands in for the names where there are several."""
+        return self.names[0] if len(self.names) == 1 else f"{counted(len(self.names), 'topic')}, each"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``cluster`` is empty for changes of no one cluster, such as those of mirrors."""
+
+    cluster: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage of the plan, numbered from 1. ``count`` is of single changes."""
+
+    number: int
+    title: str
+    why: str
+    count: int
+    places: tuple[Place, ...]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(entry for place in self.places for entry in place.entries)
+
+
+def outline(plan: Plan) -> tuple[Step, ...]:
+    found = []
+    for number, (stage, planned) in enumerate(groupby(plan.changes, key=lambda one: one.stage), start=1):
+        together = list(planned)
+        places = tuple(Place(where, entries(list(some))) for where, some in groupby(together, key=_cluster))
+        found.append(Step(number, stage, STAGE_WHY[Stage(stage)], len(together), places))
+    return tuple(found)
+
+
+def entries(planned: Sequence[Planned]) -> tuple[Entry, ...]:
+    """Equal changes on many topics become one entry."""
+    alike: dict[object, list[Planned]] = {}
+    for one in planned:
+        alike.setdefault((signature(one.change), one.risk, one.needs_why), []).append(one)
+    return tuple(_all_entries(alike.values()))
+
+
+def ground(basis: Basis) -> str:
+    """What was planned, of which state of git."""
+    revision = f", commit {basis.revision[:12]}" if basis.revision else ""
+    dirty = " with uncommitted changes" if basis.dirty else ""
+    return f"environment {basis.environment}{revision}{dirty}, topology {basis.topology_digest[:12]}"
+
+
+def seen(cluster: SeenCluster) -> str:
+    if cluster.cluster_id is None:
+        return "could not be read"
+    counts = f"{counted(cluster.brokers, 'broker')}, {counted(cluster.topics, 'topic')} visible"
+    return f"cluster id {cluster.cluster_id}, {counts}"
+
+
+def risk_words(entry: Entry) -> str:
+    """``HIGH risk: why (reversibility)``, or nothing to say."""
+    if entry.risk == Risk.LOW and not entry.risk_text:
+        return ""
+    label = f"{entry.risk.upper()} risk" if entry.risk == Risk.HIGH else f"{entry.risk} risk"
+    return f"{label}: {entry.risk_text} ({entry.reversibility})"
+
+
+def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[Entry]:
+    for members in groups:
+        if len(members) >= FOLD:
+            yield _entry(members)
+        else:
+            yield from (_entry([one]) for one in members)
+
+
+def _entry(members: Sequence[Planned]) -> Entry:
+    first, single = members[0], len(members) == 1
+    reasons = list(dict.fromkeys(one.change.reason.text for one in members))
+    return Entry(
+        sign=action(first.change).value,
+        names=tuple(subject(one.change) for one in members),
+        headline=headline(first.change, alone=single),
+        why="" if single else reasons[0] if len(reasons) == 1 else f"{reasons[0]}, and so on",
+        lines=tuple(described([one.change for one in members])),
+        values=_values(members),
+        risk=Risk(first.risk),
+        risk_text=first.risk_why,
+        reversibility=first.reversibility,
+        needs=tuple(dict.fromkeys(need for one in members for need in one.needs)),
+        needs_why=first.needs_why,
+    )
+
+
+def _values(members: Sequence[Planned]) -> tuple[Value, ...]:
+    change = members[0].change
+    if not isinstance(change, CreateTopic | AlterConfigs):
+        return ()
+    found = []
+    for index, one in enumerate(change.configs):
+        origins = {other.change.configs[index].origin for other in members if isinstance(other.change, type(change))}
+        found.append(_value(one, one.origin if len(origins) == 1 else ""))
+    return tuple(found)
+
+
+def _value(change: ConfigChange, by: str) -> Value:
+    fresh = change.before is None and not change.before_source
+    before = "" if fresh else human(change.key, change.before)
+    after = "remove the override" if change.after is None else human(change.key, change.after)
+    return Value(change.key, before, change.before_source, after, by)
+
+
+def _cluster(planned: Planned) -> str:
+    return planned.change.ref.cluster if isinstance(planned.change, TopicChange) else ""

@@ -1,0 +1,72 @@
+"""What a plan will not do, and whatever else is told beside its changes, as titled lists for any renderer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from reconciler.plans import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """``text`` with lines under it. ``sign`` marks what is added, changed or removed; mostly empty."""
+
+    text: str
+    more: tuple[str, ...] = ()
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """``urgent``: a reader must see it before agreeing. ``count`` is told even when items are left out."""
+
+    title: str
+    why: str
+    items: tuple[Item, ...]
+    urgent: bool = False
+    count: int | None = None
+
+    @property
+    def heading(self) -> str:
+        count = len(self.items) if self.count is None else self.count
+        return f"{self.title} ({count}){': ' if self.why else ''}{self.why}"
+
+
+def left_sections(plan: Plan) -> tuple[Section, ...]:
+    """Blocked, unknown, unmanaged, ignored, notes: each only when there is something in it; nothing is folded."""
+    found = (_refused(plan), _unknown(plan), _unmanaged(plan), _ignored(plan), _notes(plan))
+    return tuple(section for section in found if section.items)
+
+
+def _refused(plan: Plan) -> Section:
+    items = tuple(Item(one.reason.text, (f"{one.todo}  [{one.reason.code}]",)) for one in plan.refused)
+    return Section("Blocked", "nothing is applied until these are resolved", items, urgent=True)
+
+
+def _unknown(plan: Plan) -> Section:
+    items = []
+    for one in plan.unknown:
+        left = f"not decided: {', '.join(one.detail)}" if one.detail else ""
+        items.append(Item(f"{one.subject}: {one.error}", tuple(line for line in (one.todo, left) if line)))
+    return Section("Unknown", "could not be read, so nothing is concluded from it", tuple(items), urgent=True)
+
+
+def _unmanaged(plan: Plan) -> Section:
+    items = [
+        Item(f"{cluster}/{one.ref.name}, {one.partitions} partition{'s' if one.partitions != 1 else ''}")
+        for cluster, found in groupby(plan.unmanaged, key=lambda one: one.ref.cluster)
+        for one in found
+    ]
+    return Section("Unmanaged", "neither declared nor made by a flow, never touched", tuple(items))
+
+
+def _ignored(plan: Plan) -> Section:
+    items = []
+    for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
+        items.append(Item(rule, tuple(f"{one.subject}: {one.text}" for one in found)))
+    return Section("Ignored", "left as it is, by rule", tuple(items), count=len(plan.ignored))
+
+
+def _notes(plan: Plan) -> Section:
+    return Section("Notes", "", tuple(Item(note) for note in plan.notes))

@@ -1,0 +1,235 @@
+"""Plans as Markdown and HTML: kept as files, fit for where they are shown, and harmless whatever they hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from reconciler import planfile
+from reconciler.changes import AlterConfigs, ConfigChange, Ignored, Reason, Refused, Risk, Role, Unmanaged
+from reconciler.errors import Unknown
+from reconciler.plans import Basis, Outcome, Plan, Planned, Result, SeenCluster
+from reconciler.rendering import (
+    Handoff,
+    drift_html,
+    drift_markdown,
+    marker,
+    outcomes_html,
+    outcomes_markdown,
+    plan_html,
+    plan_markdown,
+)
+from reconciler.rendering.html_style import CSS, SCRIPT
+from reconciler.rendering.markdown import GITHUB_LIMIT
+from reconciler.topology import TopicRef
+from tests.golden.test_plans import PLANS, agrees
+
+HANDOFF = Handoff("reconciler apply environments/sandbox --plan plan.json", "plan.html of this run")
+NASTY = "a|b `x` ``` <img src=x onerror=alert(1)> @octocat #12 </details> --> **b** https://e.vil\n# h\u202e"
+
+
+def large(topics: int, alike: bool = False) -> Plan:
+    """Changes of which no two can be told as one, unless ``alike``."""
+    changes = []
+    for number in range(topics):
+        ref = TopicRef("east", f"orders-{number:05}")
+        value = "60000" if alike else str(60_000 + number)
+        config = ConfigChange("retention.ms", "604800000", "topic", value, "declared")
+        reason = Reason("config-differs", "declared in topics.yaml")
+        change = AlterConfigs(ref, f"id-{number}", (config,), Role.DECLARED, reason)
+        risk = Risk.HIGH if number % 7 == 0 else Risk.LOW
+        changes.append(Planned(f"configs:{ref}", change, "source topics", risk, "records go", "irreversible: gone"))
+    clusters = (SeenCluster("east", "id-of-east", 3, topics),)
+    return Plan(Basis("prod", "0" * 64, clusters=clusters), tuple(changes))
+
+
+def nasty() -> Plan:
+    plan = PLANS["edited"]()
+    return replace(
+        plan,
+        basis=replace(plan.basis, environment=NASTY),
+        refused=(Refused(NASTY, Reason("code", NASTY), NASTY),),
+        unknown=(Unknown(NASTY, NASTY, NASTY, (NASTY,)),),
+        unmanaged=(Unmanaged(TopicRef("east", NASTY), 1),),
+        ignored=(Ignored(NASTY, NASTY, NASTY),),
+        notes=(NASTY,),
+    )
+
+
+def undressed(text: str) -> str:
+    """Without style and script, which are files of their own."""
+    return text.replace(CSS, "/* style */").replace(SCRIPT, "/* script */")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_pages(name: str) -> None:
+    plan = PLANS[name]()
+    agrees(f"{name}.plan.md", plan_markdown(plan, HANDOFF))
+    agrees(f"{name}.plan.html", undressed(plan_html(plan, HANDOFF)))
+    agrees(f"{name}.drift.md", drift_markdown(plan))
+    agrees(f"{name}.drift.html", undressed(drift_html(plan)))
+
+
+def test_outcome_pages() -> None:
+    plan = PLANS["first"]()
+    ids = [one.id for one in plan.changes]
+    outcomes = [Outcome(ids[0], Result.DONE, "", 0.5), Outcome(ids[1], Result.FAILED, "the broker said no\nAsk it.")]
+    outcomes += [Outcome(one, Result.SKIPPED, "needs what failed") for one in ids[2:]]
+    agrees("partly.outcome.md", outcomes_markdown(plan, outcomes))
+    agrees("partly.outcome.html", undressed(outcomes_html(plan, outcomes)))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("render", [plan_markdown, plan_html])
+def test_everything_the_plan_holds_is_on_the_page(name: str, render: object) -> None:
+    plan = PLANS[name]()
+    text = words(plan_html(plan)) if render is plan_html else unescaped(plan_markdown(plan))
+    for planned in plan.changes:
+        assert planned.change.reason.text in text or "why:" in text
+        assert planned.risk_why in text
+        assert planned.needs_why in text
+        if planned.risk_why:
+            assert planned.reversibility in text
+    for refused in plan.refused:
+        assert refused.reason.text in text
+        assert refused.todo in text
+        assert refused.reason.code in text
+    for unknown in plan.unknown:
+        assert unknown.error in text
+        assert all(one in text for one in (unknown.todo, *unknown.detail))
+    assert all(str(one.ref) in text for one in plan.unmanaged)
+    assert all(one.rule in text and one.text in text for one in plan.ignored)
+    assert all(note in text for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        pytest.param(large(20), "", id="all"),
+        pytest.param(large(420), "values before and after are left out", id="no values"),
+        pytest.param(large(1_000), "by name only", id="names"),
+        pytest.param(large(10_000, alike=True), "values before and after are left out", id="alike"),
+    ],
+)
+def test_a_comment_fits_by_telling_less_and_says_so(plan: Plan, said: str) -> None:
+    text = plan_markdown(plan, HANDOFF)
+    assert len(text.encode("utf-16-le")) // 2 <= GITHUB_LIMIT
+    assert said in text
+    assert ("too long" in text) == bool(said)
+    assert "HIGH risk" in text
+    assert HANDOFF.apply in text
+    if said:
+        assert HANDOFF.artifact in text
+
+
+def test_the_last_step_tells_counts_and_points_to_the_artifact() -> None:
+    text = plan_markdown(large(500), HANDOFF, limit=2_000)
+    assert len(text) <= 2_000
+    assert "only counts are told" in text
+    assert "HIGH risk (72)" in text
+    assert "500 changes" in text
+    assert HANDOFF.artifact in text
+    assert "orders-00000" not in text
+
+
+def test_less_detail_is_never_longer() -> None:
+    plan = large(300)
+    lengths = [len(plan_markdown(plan, HANDOFF, limit)) for limit in (10**7, 60_000, 20_000, 1)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) > 2
+
+
+def test_the_hidden_line_names_environment_digest_and_command() -> None:
+    plan = PLANS["edited"]()
+    first = plan_markdown(plan, HANDOFF).splitlines()[0]
+    assert first.startswith(marker("plan", "sandbox"))
+    assert not first.startswith(marker("plan", "sand"))
+    found = json.loads(first.removeprefix("<!-- reconciler-plan ").removesuffix(" -->"))
+    assert found == {"environment": "sandbox", "digest": planfile.digest(plan), "apply": HANDOFF.apply}
+
+
+@pytest.mark.parametrize("name", ["troubled", "unchanged"])
+def test_no_command_where_there_is_nothing_to_apply(name: str) -> None:
+    assert "Apply exactly this" not in plan_markdown(PLANS[name](), HANDOFF)
+    assert "Apply exactly this" not in plan_html(PLANS[name](), HANDOFF)
+
+
+def test_markdown_cannot_be_broken_out_of() -> None:
+    hidden, _, text = plan_markdown(nasty(), HANDOFF).partition("\n")
+    assert hidden.count("-->") == 1
+    assert "<img" not in text
+    assert not re.search(r"@octocat|#12\b|https://|\*\*b\*\*|`x`|```[^s\n]", text)
+    assert text.count("<details>") == text.count("</details>")
+    assert not re.search(r"^# h", text, re.MULTILINE)
+    assert "\u202e" not in text
+    assert "\\u202e" in unescaped(text)
+
+
+FOREIGN = {"img", "iframe", "object", "embed", "link", "form", "svg", "video", "audio", "base", "b"}
+
+
+class Elements(HTMLParser):
+    """Tags with attributes, and the text between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def elements(text: str) -> Elements:
+    found = Elements()
+    found.feed(text)
+    found.close()
+    assert found.open == []
+    return found
+
+
+def words(text: str) -> str:
+    return "".join(elements(text).text)
+
+
+def unescaped(text: str) -> str:
+    return re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), text).replace("\u200b", "")
+
+
+@pytest.mark.parametrize("plan", [PLANS["edited"](), PLANS["troubled"](), nasty()])
+def test_html_is_whole_asks_nothing_of_others_and_holds_no_foreign_markup(plan: Plan) -> None:
+    text = plan_html(plan, HANDOFF)
+    found = elements(text)
+    assert {tag for tag, _ in found.tags}.isdisjoint(FOREIGN)
+    assert [tag for tag, _ in found.tags].count("script") == 1
+    for _, attributes in found.tags:
+        assert not attributes.keys() & {"src", "onerror", "onclick", "srcset", "style"}
+        assert (attributes.get("href") or "#").startswith("#")
+    assert not re.search(r"url\(|@import", text)
+    policy = next(a["content"] for tag, a in found.tags if tag == "meta" and "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "prefers-color-scheme:dark" in text
+    assert "width=device-width" in text
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    found = elements(plan_html(PLANS["troubled"]()))
+    names = {attributes.get("id") for _, attributes in found.tags}
+    links = [attributes["href"] for tag, attributes in found.tags if tag == "a"]
+    assert links
+    assert all(link and link[1:] in names for link in links)
