@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 
 from mirror import positions
-from mirror.batch_lane import Lane, Partition
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition
 from mirror.wire.cluster import Key
 from mirror.wire.transactions import Committed
 

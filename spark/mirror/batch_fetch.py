@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterable, Sized
 from uuid import UUID
 
-from mirror.batch_lane import Lane, Partition, Phase
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition, Phase
 from mirror.batch_pieces import pieces_of
-from mirror.wire import fetching, protocol
+from mirror.wire import fetch_answers, fetching, protocol
 from mirror.wire.batches import CorruptBatchError
 from mirror.wire.buffers import Buffer
 from mirror.wire.cluster import NO_ID
 from mirror.wire.connection import Connection
 from mirror.wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
-from mirror.wire.fetching import Fetched, FetchedPartition, FetchLimits, FetchSession, Want
+from mirror.wire.fetch_answers import Fetched, FetchedPartition
+from mirror.wire.fetching import FetchLimits, FetchSession, Want
 
 FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0
@@ -117,10 +119,10 @@ class Fetcher:
     async def _once(self, connection: Connection) -> None:
         lane, tuning = self._lane, self._lane.tuning
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-        newest = fetching.NAMES if self._by_name else fetching.IDS
-        version = connection.negotiated(protocol.FETCH, fetching.NAMES, newest, "Fetch")
-        if version < fetching.IDS:
-            version = fetching.NAMES
+        newest = fetch_answers.NAMES if self._by_name else fetch_answers.IDS
+        version = connection.negotiated(protocol.FETCH, fetch_answers.NAMES, newest, "Fetch")
+        if version < fetch_answers.IDS:
+            version = fetch_answers.NAMES
         limits = FetchLimits(
             max_wait_ms=_PAUSED_WAIT_MS if self._paused else tuning.fetch_wait_ms,
             min_bytes=1,
@@ -130,9 +132,9 @@ class Fetcher:
         )
         body = fetching.pack(version, self._session, limits)
         patience = tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
-        frame = await connection.send((protocol.FETCH, version, version >= fetching.IDS), [body], patience)
+        frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body], patience)
         try:
-            fetched = fetching.unpack(version, frame.body, self._names)
+            fetched = fetch_answers.unpack(version, frame.body, self._names)
             connection.throttle(fetched.throttle_ms)
             self._take(fetched, frame.buffer)
         except MalformedResponseError as error:

@@ -7,153 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
-from uuid import UUID
 
 from mirror import batch_refusals
-from mirror.lanes import Condition, LaneSpec, PartitionSpec
-from mirror.wire.batches import Batch
-from mirror.wire.buffers import Buffer
-from mirror.wire.cluster import NO_ID, Cluster, Key
+from mirror.batch_partition import Partition, Phase, Piece, Tuning
+from mirror.lanes import Condition, LaneSpec
+from mirror.wire.cluster import Cluster, Key
 from mirror.wire.errors import RETRIABLE, name_of
 from mirror.wire.transactions import Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane.
-
-    ``requests_in_flight`` per broker is enough nearby; a far broker gets up to ``most_in_flight``.
-    """
-
-    memory: int = 96 << 20
-    fetch_bytes: int = 16 << 20
-    partition_bytes: int = 1 << 20
-    partition_queue: int = 6 << 20
-    fetch_wait_ms: int = 500
-    request_bytes: int = 4 << 20
-    requests_in_flight: int = 4
-    most_in_flight: int = 96
-    bytes_in_flight: int = 48 << 20
-    commit_interval: float = 0.010
-    transaction_age: float = 0.4
-    transaction_bytes: int = 128 << 20
-    idle_commit: float = 1.0
-    delivery_timeout: float = 20.0
-    retry_stopped: float = 5.0
-
-
-class Phase(StrEnum):
-    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. LEAVING: no longer ours."""
-
-    STARTING = "starting"
-    COPYING = "copying"
-    STOPPED = "stopped"
-    LEAVING = "leaving"
-
-
-@dataclass(slots=True, eq=False)
-class Piece:
-    """One batch to produce. ``source`` is set while its bytes are the source's own and their checksum is not verified.
-    ``next_offset``: the position once it is acknowledged. ``sequence`` is -1 until it is sealed."""
-
-    raw: memoryview
-    records: int
-    next_offset: int
-    leader_epoch: int
-    timestamp: int
-    source: Batch | None = None
-    buffer: Buffer | None = None
-    sequence: int = -1
-    sent_at: float = 0.0
-
-    def drop(self) -> None:
-        buffer, self.buffer = self.buffer, None
-        if buffer is not None:
-            buffer.release()
-
-
-@dataclass(slots=True, eq=False)
-class Partition:
-    """One source partition on its way.
-
-    committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
-    fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
-    those of them that have to be sent again.
-    """
-
-    spec: PartitionSpec
-    phase: Phase = Phase.STARTING
-    topic_id: UUID = NO_ID
-    committed: int = -1
-    reached: int = -1
-    covered: int = -1
-    end: int = -1
-    leader_epoch: int = -1
-    validated_epoch: int = -1
-    queue: deque[Piece] = field(default_factory=deque)
-    unacked: deque[Piece] = field(default_factory=deque)
-    resend: deque[Piece] = field(default_factory=deque)
-    outstanding: int = 0
-    queued_bytes: int = 0
-    sequence: int = 0
-    first_acked: bool = False
-    failure: tuple[int, str] | None = None
-    ready: bool = False
-    busy: bool = False
-    data_at: float = 0.0
-    stalled_since: float = 0.0
-    read_from: tuple[int, float] = (-1, 0.0)
-    largest: int = 1 << 31
-    gathers: bool = False
-    strikes: int = 0
-    retry_at: float = 0.0
-    records: int = 0
-    bytes: int = 0
-    open_records: int = 0
-    open_bytes: int = 0
-    waiting_since: int | None = None
-    condition: Condition | None = None
-    why: str = ""
-
-    @property
-    def source(self) -> Key:
-        return (self.spec.topic, self.spec.partition)
-
-    @property
-    def target(self) -> Key:
-        return (self.spec.target_topic, self.spec.partition)
-
-    @property
-    def idle(self) -> bool:
-        """Nothing fetched is waiting for an acknowledgement."""
-        return not self.queue and not self.unacked
-
-    @property
-    def caught_up(self) -> bool:
-        return not self.queue and self.covered >= self.end
-
-    def planned(self) -> int:
-        """The position once all that was sent is acknowledged."""
-        return self.covered if not self.queue else self._sent()
-
-    def drop_unsent(self) -> int:
-        """Forgets what was fetched and not sent; returns its bytes. The fetch position falls back accordingly."""
-        dropped = 0
-        for piece in self.queue:
-            dropped += len(piece.raw)
-            piece.drop()
-        self.queue.clear()
-        self.queued_bytes -= dropped
-        self.covered = self._sent()
-        return dropped
-
-    def _sent(self) -> int:
-        return self.unacked[-1].next_offset if self.unacked else self.reached
 
 
 class RestartError(Exception):

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from mirror import logs, positions
 from mirror.batch_commit import END
-from mirror.batch_lane import Lane, RestartError, Tuning
+from mirror.batch_lane import Lane, RestartError
+from mirror.batch_partition import Tuning
 from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed

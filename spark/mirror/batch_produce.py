@@ -11,7 +11,8 @@ import time
 from collections import deque
 from functools import partial
 
-from mirror.batch_lane import Lane, Partition, Piece, RestartError
+from mirror.batch_lane import Lane, RestartError
+from mirror.batch_partition import Partition, Piece
 from mirror.batch_refusals import DEFINITE, refused, unavailable
 from mirror.wire import producing, protocol
 from mirror.wire.batches import CorruptBatchError, next_sequence, seal, verify

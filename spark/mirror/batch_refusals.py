@@ -8,7 +8,7 @@ from mirror.lanes import Condition, LaneSpec
 from mirror.wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 
 if TYPE_CHECKING:
-    from mirror.batch_lane import Partition
+    from mirror.batch_partition import Partition
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})

@@ -10,7 +10,8 @@ from typing import Any
 
 from mirror.batch_commit import Committer
 from mirror.batch_fetch import Fetcher
-from mirror.batch_lane import Lane, Partition, Phase, RestartError
+from mirror.batch_lane import Lane, RestartError
+from mirror.batch_partition import Partition, Phase
 from mirror.batch_produce import RETRY_PAUSE, Sender
 from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter
@@ -82,7 +83,7 @@ class Session:
         group.add(task)
         return task
 
-    # --- routes ---------------------------------------------------------------------------------------------------
+    # routes
 
     def place(self, partition: Partition) -> None:
         if self.lane.stopping:
@@ -150,7 +151,7 @@ class Session:
         self._announced.add(partition)
         self._announce.set()
 
-    # --- tasks ----------------------------------------------------------------------------------------------------
+    # tasks
 
     async def _add_to_transaction(self) -> None:
         while True:
@@ -248,7 +249,7 @@ class Session:
             partition.leader_epoch = partition.validated_epoch = -1
             self._starter.add(partition)
 
-    # --- what it tells --------------------------------------------------------------------------------------------
+    # what it tells
 
     def progress(self) -> LaneProgress:
         lane = self.lane

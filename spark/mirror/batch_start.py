@@ -12,7 +12,8 @@ from uuid import UUID
 
 from mirror import batch_refusals, positions
 from mirror.batch_commit import END
-from mirror.batch_lane import Lane, Partition, Phase
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition, Phase
 from mirror.faults import SupersededError, position_lost, topic_recreated
 from mirror.lanes import Condition
 from mirror.wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
-from mirror.wire import fetching, producing
+from mirror.wire import fetch_answers, fetching, producing
 from mirror.wire.errors import MalformedResponseError
-from mirror.wire.fetching import Fetched, FetchLimits, FetchSession, Want
+from mirror.wire.fetch_answers import Fetched
+from mirror.wire.fetching import FetchLimits, FetchSession, Want
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, committed=True, rack="east-a")
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "payments")}
@@ -29,10 +30,10 @@ def fetch_request(version: int, session: FetchSession) -> Any:
 
 
 def topic_of(entry: Any, version: int) -> str:
-    return entry.topic if version == fetching.NAMES else NAMES[entry.topic_id]
+    return entry.topic if version == fetch_answers.NAMES else NAMES[entry.topic_id]
 
 
-@pytest.mark.parametrize("version", [fetching.NAMES, fetching.IDS])
+@pytest.mark.parametrize("version", [fetch_answers.NAMES, fetch_answers.IDS])
 def test_a_full_fetch_request(version: int) -> None:
     session = FetchSession()
     for partition in range(3):
@@ -55,7 +56,7 @@ def accepted(session: FetchSession) -> None:
     assert session.accept(Fetched(0, 0, 55, ()))
 
 
-@pytest.mark.parametrize("version", [fetching.NAMES, fetching.IDS])
+@pytest.mark.parametrize("version", [fetch_answers.NAMES, fetch_answers.IDS])
 def test_later_requests_carry_differences_only(version: int) -> None:
     session = FetchSession()
     for partition in range(3):
@@ -78,11 +79,11 @@ def test_later_requests_carry_differences_only(version: int) -> None:
 def test_a_partition_that_comes_back_is_not_forgotten_in_the_same_request() -> None:
     session = FetchSession()
     session.want(want("orders", 0))
-    fetch_request(fetching.IDS, session)
+    fetch_request(fetch_answers.IDS, session)
     accepted(session)
     session.forget(("orders", 0))
     session.want(want("orders", 0, 9))
-    request = fetch_request(fetching.IDS, session)
+    request = fetch_request(fetch_answers.IDS, session)
     assert not request.forgotten_topics_data
     assert request.topics[0].partitions[0].fetch_offset == 9
 
@@ -91,11 +92,11 @@ def test_a_partition_that_comes_back_is_not_forgotten_in_the_same_request() -> N
 def test_a_lost_session_sends_everything_again(error: int) -> None:
     session = FetchSession()
     session.want(want("orders", 0))
-    fetch_request(fetching.NAMES, session)
+    fetch_request(fetch_answers.NAMES, session)
     accepted(session)
-    fetch_request(fetching.NAMES, session)
+    fetch_request(fetch_answers.NAMES, session)
     assert not session.accept(Fetched(0, error, 0, ()))
-    request = fetch_request(fetching.NAMES, session)
+    request = fetch_request(fetch_answers.NAMES, session)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert len(request.topics[0].partitions) == 1
 
@@ -103,7 +104,7 @@ def test_a_lost_session_sends_everything_again(error: int) -> None:
 def test_an_answer_to_an_older_offset_is_recognised() -> None:
     session = FetchSession()
     session.want(want("orders", 0, 7))
-    fetch_request(fetching.NAMES, session)
+    fetch_request(fetch_answers.NAMES, session)
     session.want(want("orders", 0, 3))
     assert session.answers(("orders", 0), 7)
     assert not session.answers(("orders", 0), 3)
@@ -134,9 +135,9 @@ def fetch_frame(version: int, records: bytes = b"batch", aborted: tuple[tuple[in
     return bytes(response.encode(header=True))
 
 
-@pytest.mark.parametrize("version", [fetching.NAMES, fetching.IDS])
+@pytest.mark.parametrize("version", [fetch_answers.NAMES, fetch_answers.IDS])
 def test_a_fetch_response(version: int) -> None:
-    fetched = fetching.unpack(version, memoryview(fetch_frame(version)), NAMES)
+    fetched = fetch_answers.unpack(version, memoryview(fetch_frame(version)), NAMES)
     assert (fetched.throttle_ms, fetched.error, fetched.session_id) == (12, 0, 77)
     first, second = fetched.partitions
     assert (first.topic, first.partition, first.high_watermark, first.last_stable) == ("orders", 4, 99, 98)
@@ -145,29 +146,29 @@ def test_a_fetch_response(version: int) -> None:
     assert (second.partition, second.error, bytes(second.records)) == (5, 6, b"")
 
 
-@pytest.mark.parametrize("version", [fetching.NAMES, fetching.IDS])
+@pytest.mark.parametrize("version", [fetch_answers.NAMES, fetch_answers.IDS])
 def test_a_cut_fetch_response_is_an_error_at_every_byte(version: int) -> None:
     frame = fetch_frame(version)
     for size in range(4, len(frame)):
         with pytest.raises(MalformedResponseError):
-            fetching.unpack(version, memoryview(frame[:size]), NAMES)
+            fetch_answers.unpack(version, memoryview(frame[:size]), NAMES)
 
 
-@given(st.sampled_from([fetching.NAMES, fetching.IDS]), st.binary(min_size=4, max_size=200))
+@given(st.sampled_from([fetch_answers.NAMES, fetch_answers.IDS]), st.binary(min_size=4, max_size=200))
 def test_rubbish_is_never_a_fetch_response_that_reads_beyond_itself(version: int, frame: bytes) -> None:
     try:
-        fetched = fetching.unpack(version, memoryview(frame), NAMES)
+        fetched = fetch_answers.unpack(version, memoryview(frame), NAMES)
     except MalformedResponseError:
         return
     assert sum(len(p.records) for p in fetched.partitions) <= len(frame)
 
 
-@given(st.sampled_from([fetching.NAMES, fetching.IDS]), st.data())
+@given(st.sampled_from([fetch_answers.NAMES, fetch_answers.IDS]), st.data())
 def test_a_damaged_fetch_response_is_an_error_or_stays_within_itself(version: int, data: st.DataObject) -> None:
     frame = bytearray(fetch_frame(version))
     frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
-        fetched = fetching.unpack(version, memoryview(frame), NAMES)
+        fetched = fetch_answers.unpack(version, memoryview(frame), NAMES)
     except MalformedResponseError:
         return
     assert sum(len(p.records) for p in fetched.partitions) <= len(frame)

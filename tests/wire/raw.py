@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from mirror.wire import producing, protocol
 from mirror.wire.batches import seal
 from mirror.wire.cluster import Cluster
+from mirror.wire.errors import MOVED
 from mirror.wire.records import Record, encode, varint
 from mirror.wire.settings import connection_settings
 
@@ -41,8 +42,12 @@ async def send(handle: ClusterHandle, topic: str, raw: memoryview, partition: in
         assert leader is not None
         connection = await cluster.connection(leader.node, "produce")
         body = producing.pack(producing.CLASSIC, None, {(topic, partition): raw}, 10_000)
-        frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body)
-        _, answers = producing.unpack(producing.CLASSIC, frame.body)
-        return answers[0].error
+        for _ in range(100):  # a new topic takes a moment to be led
+            frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body)
+            (answer,) = producing.unpack(producing.CLASSIC, frame.body)[1]
+            if answer.error not in MOVED:
+                break
+            await asyncio.sleep(0.1)
+        return answer.error
     finally:
         cluster.close()

@@ -19,14 +19,14 @@ from confluent_kafka import KafkaException, Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 from mirror.wire import producing, protocol
-from mirror.wire.batches import seal
+from mirror.wire.batches import next_sequence, seal
 from mirror.wire.errors import FencedError
 from mirror.wire.records import encode
 from mirror.wire.transactions import Committed, Identity
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.wire.lane_runs import Flow, UntilControl, caught_up
-from tests.wire.raw import cluster_of, record
+from tests.wire.raw import cluster_of, record, send
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 4
@@ -194,6 +194,28 @@ async def _zombie(flow: Flow) -> None:
         body = producing.pack(version, zombie.transactional_id, {(flow.remote, 0): raw}, 10_000)
         frame = await connection.send((protocol.PRODUCE, version, version != producing.CLASSIC), body)
         assert producing.unpack(version, frame.body)[1][0].error in (47, 90)
+    finally:
+        cluster.close()
+
+
+def test_sequences_wrap_as_the_broker_expects(flow: Flow) -> None:
+    assert asyncio.run(_wrap(flow)) == [0, 0, 45]
+    assert len(flow.target_content()[0]) == 8
+
+
+async def _wrap(flow: Flow) -> list[int]:
+    """The sequence passes 2^31 inside a batch; then one that is wrong by one, so that the check is seen to work."""
+    cluster = cluster_of(flow.target)
+    try:
+        producer = Identity(cluster, None, "")
+        await producer.start()
+        sequence, codes = 2**31 - 3, []
+        for count, off in ((5, 0), (3, 0), (1, 1)):
+            raw = memoryview(encode([record(i, b"k", b"v", 1) for i in range(count)], 0))
+            seal(raw, (producer.producer_id, producer.epoch), sequence + off, transactional=False)
+            codes.append(await send(flow.target, flow.remote, raw))
+            sequence = next_sequence(sequence, count)
+        return codes
     finally:
         cluster.close()
 

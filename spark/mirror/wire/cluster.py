@@ -111,7 +111,7 @@ class Cluster:
     async def control(self, node: int | None = None) -> Connection:
         return await self.connection(node, "control")
 
-    # --- metadata -------------------------------------------------------------------------------------------------
+    # metadata
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Reads metadata of ``topics`` into ``self.topics``. Raises ConnectionLostError or BrokerError."""
@@ -176,7 +176,7 @@ class Cluster:
         self._learn(answer.node_id, answer.host, answer.port)
         return int(answer.node_id)
 
-    # --- offsets --------------------------------------------------------------------------------------------------
+    # offsets
 
     async def list_offsets(self, wanted: Mapping[Key, int], *, committed: bool) -> dict[Key, int | BrokerError]:
         """Offset per partition for a timestamp, EARLIEST or LATEST; -1 where no record is that young.

@@ -71,7 +71,7 @@ class Connection:
         self._loop.add_reader(self._sock.fileno(), self._readable)
         self._watch = self._loop.call_later(1.0, self._check_timeout)
 
-    # --- requests -------------------------------------------------------------------------------------------------
+    # requests
 
     def send(
         self, api: tuple[int, int, bool], parts: Sequence[Chunk], patience: float | None = None
@@ -141,7 +141,7 @@ class Connection:
                 future.set_exception(self.closed)
                 future.exception()  # a request nobody waits for any more is no warning
 
-    # --- socket ---------------------------------------------------------------------------------------------------
+    # socket
 
     def _enqueue(self, correlation: int, parts: list[memoryview], patience: float | None) -> asyncio.Future[Frame]:
         future: asyncio.Future[Frame] = self._loop.create_future()
