@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from mirror.wire.buffers import BufferPool
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror.wire.buffers import BufferPool, Spares
 from mirror.wire.connection import POOLED_FROM, Connection
 from mirror.wire.dialing import connect
 from mirror.wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
@@ -200,13 +202,24 @@ def test_nobody_listens() -> None:
 
 
 def test_buffers_are_used_again_and_counted() -> None:
-    pool = BufferPool(keep=1 << 20)
+    spares = Spares(keep=1 << 20)
+    pool, neighbour = BufferPool(spares), BufferPool(spares)
     first = pool.take(300_000)
     assert len(first.data) >= 300_000
     assert pool.held == len(first.data) < 400_000
     first.release()
-    assert pool.held == 0
-    assert pool.take(290_000) is first
-    big = pool.take(5 << 20)
-    big.release()
-    assert pool.take(5 << 20) is not big
+    assert (pool.held, neighbour.held) == (0, 0)
+    assert neighbour.take(290_000).data is first.data
+    assert neighbour.held == len(first.data)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3_000_000), st.booleans()), max_size=60))
+def test_a_buffer_is_never_in_two_hands(steps: list[tuple[int, bool]]) -> None:
+    pool, held = BufferPool(Spares(keep=4 << 20)), []
+    for size, give_back in steps:
+        held.append(pool.take(size))
+        assert len(held[-1].data) >= size
+        assert len({id(buffer.data) for buffer in held}) == len(held)
+        if give_back:
+            held.pop(0).release()
+    assert pool.held == sum(len(buffer.data) for buffer in held)

@@ -2,7 +2,43 @@
 
 from __future__ import annotations
 
+import bisect
+import threading
+
 SMALLEST = 1 << 16
+KEEP = 64 << 20
+
+
+class Spares:
+    """Memory that nobody holds, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes."""
+
+    def __init__(self, keep: int = KEEP) -> None:
+        self._lock = threading.Lock()
+        self._sizes: list[int] = []
+        self._buffers: list[bytearray] = []
+        self._keep = keep
+        self._kept = 0
+
+    def take(self, size: int) -> bytearray | None:
+        """The smallest buffer of at least ``size`` and at most twice that, if there is one."""
+        with self._lock:
+            at = bisect.bisect_left(self._sizes, size)
+            if at == len(self._sizes) or self._sizes[at] > max(2 * size, SMALLEST):
+                return None
+            self._kept -= self._sizes.pop(at)
+            return self._buffers.pop(at)
+
+    def give(self, data: bytearray) -> None:
+        size = len(data)
+        with self._lock:
+            while self._sizes and self._kept + size > self._keep:
+                self._kept -= self._sizes.pop(0)
+                self._buffers.pop(0)
+            if self._kept + size <= self._keep:
+                at = bisect.bisect_left(self._sizes, size)
+                self._sizes.insert(at, size)
+                self._buffers.insert(at, data)
+                self._kept += size
 
 
 class Buffer:
@@ -10,14 +46,10 @@ class Buffer:
 
     __slots__ = ("_holds", "_pool", "data")
 
-    def __init__(self, pool: BufferPool, size: int) -> None:
-        self.data = bytearray(size)
+    def __init__(self, pool: BufferPool, data: bytearray) -> None:
+        self.data = data
         self._pool = pool
         self._holds = 1
-
-    def take(self) -> Buffer:
-        self._holds = 1
-        return self
 
     def hold(self) -> None:
         self._holds += 1
@@ -25,34 +57,30 @@ class Buffer:
     def release(self) -> None:
         self._holds -= 1
         if self._holds == 0:
-            self._pool.give_back(self)
+            self._pool.give_back(self.data)
         elif self._holds < 0:
             raise AssertionError("a receive buffer was released twice")
 
 
 class BufferPool:
-    """Buffers in few sizes, four to a doubling. ``held``: bytes given out. ``keep``: most bytes kept idle."""
+    """What one cluster's connections have in use. ``held``: bytes given out."""
 
-    def __init__(self, keep: int = 48 << 20) -> None:
-        self._idle: dict[int, list[Buffer]] = {}
-        self._keep = keep
-        self._idle_bytes = 0
+    def __init__(self, spares: Spares | None = None) -> None:
+        self._spares = spares or _SPARES
         self.held = 0
 
     def take(self, size: int) -> Buffer:
         """A buffer of at least ``size`` bytes, held once."""
-        step = max(SMALLEST, 1 << max(0, size.bit_length() - 3))
-        rounded = -(-size // step) * step
-        self.held += rounded
-        idle = self._idle.get(rounded)
-        if idle:
-            self._idle_bytes -= rounded
-            return idle.pop().take()
-        return Buffer(self, rounded)
+        data = self._spares.take(size)
+        if data is None:
+            step = max(SMALLEST, 1 << max(0, size.bit_length() - 3))
+            data = bytearray(-(-size // step) * step)
+        self.held += len(data)
+        return Buffer(self, data)
 
-    def give_back(self, buffer: Buffer) -> None:
-        size = len(buffer.data)
-        self.held -= size
-        if self._idle_bytes + size <= self._keep:
-            self._idle_bytes += size
-            self._idle.setdefault(size, []).append(buffer)
+    def give_back(self, data: bytearray) -> None:
+        self.held -= len(data)
+        self._spares.give(data)
+
+
+_SPARES = Spares()
