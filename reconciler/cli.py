@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import applying, controller, planfile, rendering
+from reconciler import adoption, applying, controller, planfile, rendering
 from reconciler.edges.files import write_text
 from reconciler.edges.lock import environment_lock
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
@@ -236,6 +236,24 @@ def run(
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
     controller.run(env, controller.pace(interval, autonomy), address)
+
+
+@app.command()
+def adopt(
+    servers: Annotated[str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="brokers to ask first")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="environment folder, new or with other clusters")
+    ],
+    name: Annotated[str, typer.Option("--name", metavar="CLUSTER", help="the cluster's alias")] = "main",
+    client: Annotated[
+        list[str] | None, typer.Option("--client", metavar="KEY=VALUE", help="librdkafka setting; secrets as ${env:X}")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
+    ] = None,
+) -> None:
+    """Write topology files from a live cluster; says done only when a plan of them is empty."""
+    show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
 
 
 @mirror_app.command("start")

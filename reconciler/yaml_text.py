@@ -33,7 +33,7 @@ WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 
 _LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
 _NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def read(file: str, text: str) -> Document:
@@ -77,7 +77,7 @@ def _events(text: str) -> Iterator[Event]:
 
 
 def _unreadable(file: str, text: str) -> Problem | None:
-    found = _CONTROL.search(text)
+    found = CONTROL.search(text)
     if not found:
         return None
     line = text.count("\n", 0, found.start()) + 1
@@ -148,7 +148,7 @@ class _Builder:
         match event:
             case ScalarEvent():
                 self._refuse_tag(event, line, column)
-                escaped = _CONTROL.search(event.value)
+                escaped = CONTROL.search(event.value)
                 if escaped:
                     self.problems.append(_control_character(Where(self.file, line, column), escaped.group()))
                 node = Scalar(event.value, bool(event.implicit[0]) and not event.style, line, column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -56,6 +57,29 @@ def write_text(path: Path, text: str) -> None:
             "Nothing was changed there.",
             "Check the folder's permissions and the space left.",
         ) from None
+
+
+def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
+    """Makes ``folder`` with these files, whose paths begin with it, or leaves nothing. Raises ReconcilerError."""
+    made: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        made.chmod(0o755)
+        for path, text in texts.items():
+            inside = made / path.relative_to(folder)
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            inside.write_text(text, encoding="utf-8", newline="\n")
+        made.rename(folder)
+    except OSError as error:
+        raise ReconcilerError(
+            f"{folder} cannot be written: {error.strerror or error}",
+            "Nothing was changed there.",
+            "Check the folder's permissions and the space left.",
+        ) from None
+    finally:
+        if made is not None and made.exists():
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:

@@ -1,0 +1,179 @@
+"""A live cluster -> the topics that git takes over from it, and everything that it does not, each with why.
+
+Border: decides what is declared and with which values. Nothing is guessed: what could not be read, or what a
+declaration cannot hold, is left out and told. The words on disk are ``topology_text``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from reconciler.changes import Ignored
+from reconciler.errors import Unknown
+from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.settings import Wrong, topic_config
+from reconciler.topic_configs import THROTTLES, canonical, human, number, same
+from reconciler.topology import Cluster, Topic, TopicRef, Topology
+from reconciler.yaml_nodes import Scalar
+from reconciler.yaml_text import CONTROL
+from replication.policy import DefaultReplicationPolicy
+
+INTERNAL = "internal topic"
+REMOTE = "remote topic"
+EXCLUDED = "excluded"
+ELSEWHERE = "declared already"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedTopic:
+    """``topic.configs`` hold values as they are written, with units; ``comments`` say what of it is not declared."""
+
+    topic: Topic
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """``left_out``: one entry for each topic that is not declared, its ``rule`` one of this module's words."""
+
+    cluster: Cluster
+    topics: tuple[AdoptedTopic, ...]
+    left_out: tuple[Ignored, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins."""
+
+    exclude: tuple[re.Pattern[str], ...] = ()
+    known: Topology | None = None
+
+
+def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
+    """``cluster`` already carries the id that ``live`` told. Topics come in the order of their names."""
+    topics: list[AdoptedTopic] = []
+    left: list[Ignored] = []
+    for name in sorted(live.topics):
+        found = live.topics[name]
+        why = _why_not(cluster.name, found, taking)
+        if why is None:
+            topics.append(_adopted(cluster.name, found))
+        else:
+            left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
+    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)))
+
+
+def _notes(live: LiveCluster) -> Iterator[str]:
+    if not live.sees_all:
+        yield "the principal may not describe every topic: topics it cannot see are not here, and may exist"
+    silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
+    if silent:
+        yield f"the configs of {len(silent)} topics could not be read, so none is declared for them"
+
+
+def _why_not(cluster: str, topic: LiveTopic, taking: Taking) -> tuple[str, str] | None:
+    """Rule and words, or None for a topic that is taken."""
+    name = topic.name
+    if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
+        return INTERNAL, "Kafka, Connect or a mirror looks after it itself"
+    if hit := next((one for one in taking.exclude if one.fullmatch(name)), None):
+        return EXCLUDED, f"matches --exclude {hit.pattern}"
+    if taking.known is None:
+        return None
+    others = taking.known.clusters.keys() - {cluster}
+    if origin := next((one for one in sorted(others) if name.startswith(f"{one}.") and name != f"{one}."), None):
+        return REMOTE, f"named as the remote topic of {origin}/{name.removeprefix(f'{origin}.')}; a flow makes it"
+    if (other := taking.known.topics.get(name)) is not None:
+        return ELSEWHERE, f"{other.where} declares it; {_difference(cluster, other, topic)}"
+    return None
+
+
+def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
+    """What stands between the declaration that is there and this cluster's topic."""
+    apart = []
+    if other.partitions not in (None, len(topic.partitions)):
+        apart.append(f"partitions are {len(topic.partitions)} here and {other.partitions} there")
+    if other.replication_factor not in (None, topic.replication_factor):
+        here = topic.replication_factor or "mixed"
+        apart.append(f"the replication factor is {here} here and {other.replication_factor} there")
+    if isinstance(topic.configs, Unknown):
+        apart.append("its configs could not be read here")
+    else:
+        held = topic.configs
+        for key, value in sorted(other.configs.items()):
+            found = held.get(key)
+            if found is None or not same(key, found.value, value):
+                here = human(key, found.value) if found else "unknown to the brokers"
+                apart.append(f"{key} is {here} here and {human(key, value)} there")
+    return "; ".join(apart) if apart else f"equal here: add {cluster} to its clusters"
+
+
+def _adopted(cluster: str, topic: LiveTopic) -> AdoptedTopic:
+    comments: list[str] = []
+    factor = topic.replication_factor
+    if factor is None:
+        comments.append(f"replication factor differs: {_factors(topic)}; not declared")
+    if isinstance(topic.configs, Unknown):
+        comments.append(f"configs could not be read, none is declared: {topic.configs.error}")
+        configs: Mapping[str, str] = {}
+    else:
+        configs = _configs(topic, topic.configs, comments)
+    return AdoptedTopic(Topic(topic.name, (cluster,), len(topic.partitions), factor, configs), tuple(comments))
+
+
+def _factors(topic: LiveTopic) -> str:
+    by_factor = sorted(topic.partitions, key=lambda part: (len(part.replicas), part.index))
+    return "; ".join(
+        f"{factor} on partition {', '.join(str(part.index) for part in parts)}"
+        for factor, parts in groupby(by_factor, key=lambda part: len(part.replicas))
+    )
+
+
+def _configs(topic: LiveTopic, held: Mapping[str, ConfigValue], comments: list[str]) -> dict[str, str]:
+    """The overrides as they are written. What cannot be declared goes to ``comments``."""
+    taken: dict[str, str] = {}
+    for key, found in sorted(held.items()):
+        if found.source is not Source.TOPIC:
+            continue
+        if key in THROTTLES:
+            comments.append(f"{key} is set: a throttle of whoever moves the replicas, not declared")
+        elif found.sensitive or found.value is None:
+            comments.append(f"{key} is set: the broker hides its value, not declared")
+        elif wrong := _undeclarable(topic, key, found.value):
+            comments.append(f"{key} is {found.value}: {wrong}, not declared")
+        else:
+            taken[key] = written(key, found.value)
+    return taken
+
+
+def _undeclarable(topic: LiveTopic, key: str, value: str) -> str:
+    if CONTROL.search(value):
+        return "it holds characters that may not stand in a topology"
+    judged = topic_config(key, Scalar(value, False, 0, 0))
+    if isinstance(judged, Wrong):
+        return judged.what
+    least = number(value) if key == "min.insync.replicas" else None
+    factor = min((len(part.replicas) for part in topic.partitions), default=None)
+    if least is not None and factor is not None and least > factor:
+        return f"above the replication factor {factor}, so no producer with acks=all can write, and plan would refuse"
+    return ""
+
+
+def written(key: str, value: str) -> str:
+    """A config value as a person would write it: ``7d``, ``1GiB``; as it is where that would not be exact."""
+    short = human(key, value)
+    judged = topic_config(key, Scalar(short, False, 0, 0))
+    exact = isinstance(judged, str) and canonical(key, judged) == canonical(key, value)
+    return short if value and exact else value
+
+
+def counts(left_out: Sequence[Ignored]) -> dict[str, list[str]]:
+    """Names (without the cluster) by rule, in the order of the rules' words."""
+    found: dict[str, list[str]] = {}
+    for one in sorted(left_out, key=lambda one: (one.rule, one.subject)):
+        found.setdefault(one.rule, []).append(one.subject.partition("/")[2])
+    return found

@@ -1,0 +1,159 @@
+"""An adopted cluster as YAML texts, one for each file: stable order, units where exact, comments for what is left out.
+
+Border: nouns in, texts by relative path out. A text is read back by ``loading`` as exactly the values it was made of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reconciler.adopting import AdoptedTopic, Adoption, counts
+from reconciler.topology import Cluster
+
+WIDTH = 120
+ONE_FILE = 60
+"""Up to this many topics stand in one file; more are grouped by what their names begin with."""
+FILE_LIMIT = 400
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_QUANTITY = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|KiB|MiB|GiB|TiB)")
+# YAML 1.1 readers take these for booleans and nothing; 1.2 readers only some
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_SEGMENT = re.compile(r"[._-]")
+
+
+def texts(adoption: Adoption) -> dict[str, str]:
+    """``cluster.yaml``, and ``topics.yaml`` or ``topics/<beginning of the names>.yaml``."""
+    found = {"cluster.yaml": _cluster_text(adoption)}
+    if len(adoption.topics) <= ONE_FILE:
+        files = {"topics.yaml": list(adoption.topics)} if adoption.topics else {}
+    else:
+        files = {f"topics/{name}.yaml": part for name, part in _groups(adoption.topics)}
+    return found | {path: _topics_text(part) for path, part in files.items()}
+
+
+def scalar(text: str) -> str:
+    """Plain where every YAML reader takes it for this very text, else in double quotes."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    if _QUANTITY.fullmatch(text):
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda hit: f"\\U{ord(hit.group()):08x}", quoted)
+
+
+def value(text: str) -> str:
+    """A config or setting: Kafka takes texts, so a number may stand plain when it is written as it is."""
+    return text if _NUMBER.fullmatch(text) else scalar(text)
+
+
+def _cluster_text(adoption: Adoption) -> str:
+    return "\n".join([*_said(adoption), *_cluster(adoption.cluster)]) + "\n"
+
+
+def _said(adoption: Adoption) -> Iterator[str]:
+    yield f"# Adopted from the live cluster {adoption.cluster.cluster_id}: its topics stand beside this file."
+    for note in adoption.notes:
+        yield from _comment(f"Note: {note}.")
+    for rule, names in counts(adoption.left_out).items():
+        yield from _comment(f"Left out, {rule} ({len(names)}): {', '.join(names)}")
+    for why in dict.fromkeys(f"{one.subject}: {one.text}" for one in adoption.left_out if one.rule.startswith("decl")):
+        yield from _comment(why)
+
+
+def _comment(text: str, indent: str = "") -> Iterator[str]:
+    """``text`` may hold anything a broker said: it becomes one line before it is wrapped."""
+    clean = _UNPRINTABLE.sub(" ", text)
+    start = f"{indent}# "
+    wrapped = textwrap.wrap(
+        clean,
+        WIDTH,
+        initial_indent=start,
+        subsequent_indent=f"{start}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from wrapped
+
+
+def _cluster(cluster: Cluster) -> Iterator[str]:
+    yield "clusters:"
+    yield f"  {scalar(cluster.name)}:"
+    yield f"    bootstrap_servers: [{', '.join(scalar_server(one) for one in cluster.bootstrap_servers)}]"
+    if cluster.cluster_id is not None:
+        yield f"    cluster_id: {scalar(cluster.cluster_id)}"
+    if cluster.client:
+        yield "    client:"
+        yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))
+
+
+def scalar_server(server: str) -> str:
+    """``host:port`` is plain in a list; an address in brackets is not."""
+    return json.dumps(server) if server.startswith("[") else server
+
+
+def _topics_text(topics: Iterable[AdoptedTopic]) -> str:
+    lines = ["topics:"]
+    for topic in topics:
+        lines += _topic(topic)
+    return "\n".join(lines) + "\n"
+
+
+def _topic(adopted: AdoptedTopic) -> Iterator[str]:
+    topic = adopted.topic
+    for comment in adopted.comments:
+        yield from _comment(comment, "  ")
+    fields = {"clusters": f"[{', '.join(map(scalar, topic.clusters))}]"}
+    if topic.partitions is not None:
+        fields["partitions"] = str(topic.partitions)
+    if topic.replication_factor is not None:
+        fields["replication_factor"] = str(topic.replication_factor)
+    configs = {scalar(key): value(text) for key, text in topic.configs.items()}
+    short = fields | ({"configs": _flow(configs)} if configs else {})
+    line = f"  {scalar(topic.name)}: {_flow(short)}"
+    if len(line) <= WIDTH:
+        yield line
+        return
+    yield f"  {scalar(topic.name)}:"
+    yield from (f"    {key}: {text}" for key, text in fields.items())
+    if configs:
+        yield "    configs:"
+        yield from (f"      {key}: {text}" for key, text in configs.items())
+
+
+def _flow(fields: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {text}" for key, text in fields.items()) + "}"
+
+
+def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedTopic]]]:
+    """By the first words of the names; groups of one together; what stays too long is cut by number."""
+    groups: dict[str, list[AdoptedTopic]] = {}
+    for name, members in sorted(_by_prefix(topics, 1).items()):
+        groups.setdefault(name if len(members) > 1 else "other", []).extend(members)
+    for name, members in sorted(groups.items()):
+        members.sort(key=lambda one: one.topic.name)
+        if len(members) <= FILE_LIMIT:
+            yield name, members
+            continue
+        for part in range(0, len(members), FILE_LIMIT):
+            yield f"{name}-{part // FILE_LIMIT + 1:03}", members[part : part + FILE_LIMIT]
+
+
+def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[AdoptedTopic]]:
+    """``words`` grows for a group that is too long, as long as that divides it into more than single topics."""
+    found: dict[str, list[AdoptedTopic]] = {}
+    for topic in topics:
+        parts = [part for part in _SEGMENT.split(topic.topic.name.lower()) if part][:words]
+        found.setdefault("-".join(parts)[:80] or "other", []).append(topic)
+    whole: dict[str, list[AdoptedTopic]] = {}
+    for name, members in found.items():
+        longer = _by_prefix(members, words + 1) if len(members) > FILE_LIMIT and words < 4 else {}
+        useful = 1 < len(longer) <= len(members) // 4
+        for inner, part in (longer if useful else {name: members}).items():
+            whole.setdefault(inner, []).extend(part)
+    return whole

@@ -1,0 +1,92 @@
+"""``adopt`` against real brokers: files whose plan is empty, a second cluster beside the first, nothing overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.handles import Sandbox
+from tests.cli.conftest import Ended
+
+Cli = Callable[..., Ended]
+CreateTopic = Callable[..., str]
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*.yaml"))}
+
+
+def adopt(cli: Cli, sandbox: Sandbox, name: str, out: Path, *more: str) -> Ended:
+    servers = sandbox[name].bootstrap_servers
+    return cli("adopt", "--bootstrap-servers", servers, "--name", name, "--out", out, *more)
+
+
+def test_two_clusters_one_after_the_other_and_a_plan_that_is_empty(
+    cli: Cli, tmp_path: Path, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    env = tmp_path / "live"
+    create_topic(plain["east"], f"{unique}-orders", 3, retention_ms="3600000", cleanup_policy="compact,delete")
+    create_topic(plain["east"], f"{unique}.0123", 1, max_message_bytes="2097152")
+    create_topic(plain["east"], f"{unique}-scratch")
+    create_topic(plain["west"], f"east.{unique}-orders", 3)
+    create_topic(plain["west"], f"{unique}-west", 2)
+    first = adopt(cli, plain, "east", env, "--exclude", f"(?!{unique}).*", "--exclude", ".*-scratch")
+    assert first.code == 0, first.words
+    assert "Adopted 2 topics of cluster east" in first.out
+    assert f"{unique}-scratch" in first.out
+    assert cli("plan", env).code == 0, cli("plan", env).words
+    before = texts(env)
+    assert f"{unique}-orders: {{clusters: [east], partitions: 3, replication_factor: 1" in before["east/topics.yaml"]
+    assert "retention.ms: 1h" in before["east/topics.yaml"]
+    assert "max.message.bytes: 2MiB" in before["east/topics.yaml"]
+
+    second = adopt(cli, plain, "west", env, "--exclude", rf"(?!{unique}|east\.).*")
+    assert second.code == 0, second.words
+    assert "remote topic" in second.out
+    assert f"east.{unique}-orders" in second.out
+    planned = cli("plan", env)
+    assert planned.code == 0, planned.words
+    assert f"{unique}-scratch" in cli("plan", env, "--format", "json").out, "what is not declared is listed"
+    after = texts(env)
+    assert {path: after[path] for path in before} == before
+    assert set(after) - set(before) == {"west/cluster.yaml", "west/topics.yaml"}
+    assert [path.name for path in env.iterdir() if path.name.startswith(".")] == []
+
+
+def test_files_and_clusters_that_are_there_are_not_declared_again(cli: Cli, tmp_path: Path, plain: Sandbox) -> None:
+    env = tmp_path / "live"
+    assert adopt(cli, plain, "east", env).code == 0
+    before = texts(env)
+    again = adopt(cli, plain, "east", env)
+    assert (again.code, "is there already" in again.err) == (1, True)
+    servers = plain["east"].bootstrap_servers
+    alias = cli("adopt", "--bootstrap-servers", servers, "--name", "other", "--out", env)
+    assert (alias.code, f"have the id {plain['east'].cluster_id}" in alias.err) == (1, True)
+    assert texts(env) == before
+
+
+def test_a_cluster_that_does_not_answer_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("adopt", "--bootstrap-servers", "127.0.0.1:1", "--out", tmp_path / "live")
+    assert ended.code == 1
+    assert "127.0.0.1:1" in ended.words
+    assert not (tmp_path / "live").exists()
+
+
+def test_with_secrets_as_references(
+    cli: Cli, tmp_path: Path, secure: Sandbox, monkeypatch: pytest.MonkeyPatch, unique: str, create_topic: CreateTopic
+) -> None:
+    east = secure["east"]
+    create_topic(east, f"{unique}-orders")
+    settings = east.client("plan")
+    password = settings.pop("sasl.password")
+    monkeypatch.setenv("ADOPT_PASSWORD", password)
+    words = [f"{key}={text}" for key, text in settings.items() if key != "bootstrap.servers"]
+    given = [word for text in (*words, "sasl.password=${env:ADOPT_PASSWORD}") for word in ("--client", text)]
+    ended = adopt(cli, secure, "east", tmp_path / "live", *given)
+    assert ended.code == 0, ended.words
+    assert password not in ended.words + "".join(texts(tmp_path / "live").values())
+    refused = adopt(cli, secure, "east", tmp_path / "other", "--client", f"sasl.password={password}")
+    assert refused.code == 1
+    assert password not in refused.words

@@ -1,0 +1,256 @@
+"""adopt: whatever a cluster holds, a plan of the files is empty, and what is not declared is told."""
+
+from __future__ import annotations
+
+import re
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import ruamel.yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.adopting import Adoption, Taking, adopt, written
+from reconciler.adoption import adopt_wish, is_empty
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.live import ConfigValue, LiveCluster, LiveState, Source
+from reconciler.loading import load
+from reconciler.planning import plan
+from reconciler.topology import Cluster, Topology
+from reconciler.topology_text import scalar, texts, value
+from tests.builders import cluster, topic, topology
+from tests.fakes import FakeCluster
+
+EAST = Cluster("east", ("a.example:9092", "[::1]:9092"), cluster_id="id-of-east")
+TRAPS = ("on", "off", "yes", "No", "n", "y", "null", "Null", "NULL", "true", "False", "1e3", "0123", "0x1f", "0o17",
+         "1_000", "12", "-1", "1.5", "-", "_", "...", "--", "-.-", "inf", "nan", "e1", "x-", "7d", "1GiB")  # fmt: skip
+
+
+def adopted(live: LiveCluster, *exclude: str, known: Topology | None = None) -> Adoption:
+    return adopt(EAST, live, Taking(tuple(map(re.compile, exclude)), known))
+
+
+def loaded(made: Adoption) -> Topology:
+    return load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
+
+
+def names(made: Adoption) -> set[str]:
+    return {one.topic.name for one in made.topics}
+
+
+def left(made: Adoption) -> dict[str, str]:
+    return {one.subject.removeprefix("east/"): one.rule for one in made.left_out}
+
+
+def comments(made: Adoption) -> str:
+    return "\n".join(line for text in texts(made).values() for line in text.splitlines() if line.lstrip()[0] == "#")
+
+
+def with_configs(live: LiveCluster, name: str, configs: Mapping[str, ConfigValue] | Unknown) -> LiveCluster:
+    changed = replace(live.topics[name], configs=configs)
+    return replace(live, topics={**live.topics, name: changed})
+
+
+VALUES = {
+    "retention.ms": st.integers(-1, 2**63 - 1).map(str),
+    "retention.bytes": st.integers(-1, 2**63 - 1).map(str) | st.sampled_from([str(1 << n) for n in range(63)]),
+    "cleanup.policy": st.sampled_from(["delete", "compact", "compact,delete", "delete,compact"]),
+    "min.cleanable.dirty.ratio": st.sampled_from(["0.5", "1e-3", ".5", "1.0", "0"]),
+    "min.insync.replicas": st.integers(1, 4).map(str),
+    "preallocate": st.sampled_from(["true", "false"]),
+    "leader.replication.throttled.replicas": st.just("0:1,1:1"),
+    "compression.type": st.sampled_from(
+        ["lz4", "producer", "on", "null", "1e3", "", " spaced ", "a: b", "#x", "é\x7f☃"]
+    ),
+}
+TOPICS = st.dictionaries(
+    st.text("aAon01.-_", min_size=1, max_size=8) | st.sampled_from(TRAPS),
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.fixed_dictionaries({}, optional=VALUES)),
+    max_size=90,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TOPICS)
+def test_a_plan_of_what_was_adopted_is_empty(found: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> None:
+    fake = FakeCluster("east", brokers=3)
+    twins: set[str] = set()
+    for name, (partitions, factor, overrides) in found.items():
+        legal = re.fullmatch("[A-Za-z0-9._-]+", name) and name not in (".", "..")
+        if legal and name.replace(".", "_") not in twins:
+            twins.add(name.replace(".", "_"))
+            fake.put(name, partitions, factor).overrides.update(overrides)
+    live = fake.read()
+    made = adopted(live)
+    wished = loaded(made)
+    assert set(wished.topics) == names(made) == set(live.topics) - set(left(made))
+    assert is_empty(plan(wished, LiveState({"east": live}, {})))
+    said = comments(made)
+    for name, topic_ in wished.topics.items():
+        assert topic_.partitions == len(live.topics[name].partitions)
+        for key, text in live.topics[name].overrides.items():
+            assert topic_.configs[key] == text if key in topic_.configs else f"{key} is" in said
+
+
+@given(st.text() | st.sampled_from(TRAPS))
+def test_a_scalar_is_read_back_as_the_text_it_was_by_both_versions_of_yaml(text: str) -> None:
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return
+    assert load_yaml(f"{{a: {scalar(text)}}}", (1, 2)) == {"a": text}
+    assert load_yaml(f"{{a: {scalar(text)}}}", (1, 1)) == {"a": text}
+    assert str(load_yaml(f"{{a: {value(text)}}}", (1, 2))["a"]) == text
+
+
+def load_yaml(text: str, version: tuple[int, int]) -> dict[str, object]:
+    reader = ruamel.yaml.YAML(typ="safe", pure=True)
+    reader.version = version  # type: ignore[assignment]
+    found = reader.load(text)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("key", "live", "text"),
+    [
+        ("retention.ms", "604800000", "7d"),
+        ("retention.ms", "604800001", "604800001ms"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", str(2**63 - 1), str(2**63 - 1)),
+        ("retention.bytes", "1073741824", "1GiB"),
+        ("retention.bytes", "1073741825", "1073741825"),
+        ("compression.type", "", ""),
+    ],
+)
+def test_units_only_where_they_are_exact(key: str, live: str, text: str) -> None:
+    assert written(key, live) == text
+
+
+def test_internal_remote_and_excluded_topics_are_left_out_and_named() -> None:
+    fake = FakeCluster("east")
+    for name in ("orders", "__consumer_offsets", "__mirror_status", "west.orders", "west.", "weste.x", "tmp-1",
+                 "mm2-offset-syncs.west.internal", "west.checkpoints.internal"):  # fmt: skip
+        fake.put(name)
+    known = topology(cluster("west"))
+    made = adopted(fake.read(), "tmp-.*", known=known)
+    assert names(made) == {"orders", "west.", "weste.x"}
+    assert left(made)["west.orders"] == "remote topic"
+    assert left(made)["tmp-1"] == "excluded"
+    assert {name for name, rule in left(made).items() if rule == "internal topic"} == {
+        "__consumer_offsets",
+        "__mirror_status",
+        "mm2-offset-syncs.west.internal",
+        "west.checkpoints.internal",
+    }
+    for name in left(made):
+        assert name in comments(made)
+
+
+def test_a_name_that_another_cluster_declares_is_left_out_with_what_stands_between() -> None:
+    fake = FakeCluster("east")
+    fake.put("same", 3, retention_ms="60000")
+    fake.put("other", 4)
+    known = topology(
+        topic("same", "west", partitions=3, configs={"retention.ms": "60000"}),
+        topic("other", "west", partitions=3, configs={"retention.ms": "60000"}),
+    )
+    words = {one.subject: one.text for one in adopted(fake.read(), known=known).left_out}
+    assert "add east to its clusters" in words["east/same"]
+    assert "partitions are 4 here and 3 there" in words["east/other"]
+    assert "retention.ms is 7d here and 1m there" in words["east/other"]
+
+
+def test_what_cannot_be_declared_is_said_beside_the_topic_and_never_guessed() -> None:
+    fake = FakeCluster("east", brokers=3)
+    fake.put("mixed", 3, 2, retention_ms="60000").assignment[2] = (1, 2, 3)
+    fake.put("closed")
+    fake.put("hidden")
+    fake.put("moving", leader_replication_throttled_replicas="0:1")
+    fake.put("stuck", min_insync_replicas="2")
+    fake.put("odd", compression_type="${env:X}")
+    live = with_configs(fake.read(), "closed", Unknown("configs", "may not be described"))
+    secret = ConfigValue(None, Source.TOPIC, sensitive=True)
+    live = with_configs(live, "hidden", {"vendor.key": secret})
+    made = adopted(live)
+    found = {one.topic.name: one for one in made.topics}
+    assert found["mixed"].topic.replication_factor is None
+    assert found["mixed"].comments == (
+        "replication factor differs: 2 on partition 0, 1; 3 on partition 2; not declared",
+    )
+    for name, word in {
+        "closed": "may not be described",
+        "hidden": "vendor.key is set: the broker hides",
+        "moving": "leader.replication.throttled.replicas is set: a throttle",
+        "stuck": "above the replication factor 1",
+        "odd": "compression.type is ${env:X}",
+    }.items():
+        assert not found[name].topic.configs
+        assert word in found[name].comments[0]
+        assert word in re.sub(r"\n *#  ", "", comments(made))
+    assert is_empty(plan(loaded(made), LiveState({"east": live}, {})))
+
+
+def test_topics_the_principal_cannot_see_are_told_of() -> None:
+    fake = FakeCluster("east")
+    fake.put("secret")
+    fake.hide("secret")
+    assert "may not describe every topic" in comments(adopted(fake.read()))
+
+
+def test_many_topics_are_grouped_by_what_their_names_begin_with() -> None:
+    fake = FakeCluster("east")
+    for number in range(50):
+        fake.put(f"orders.{number}")
+        fake.put(f"Payments_{number}")
+    fake.put("single")
+    fake.put("lone-one")
+    for number in range(900):
+        fake.put(f"flat{number:03}")
+    found = texts(adopted(fake.read()))
+    assert set(found) == {"cluster.yaml", "topics/orders.yaml", "topics/payments.yaml", "topics/other-001.yaml",
+                          "topics/other-002.yaml", "topics/other-003.yaml"}  # fmt: skip
+    assert found == texts(adopted(fake.read())), "the order is stable"
+
+
+def test_ten_thousand_topics() -> None:
+    fake = FakeCluster("east")
+    for number in range(10_000):
+        fake.put(f"team{number % 40}.topic-{number}", retention_ms=str(60_000 * (number % 7 + 1)))
+    live = fake.read()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    found = texts(adopted(live))
+    assert time.process_time() - began < 4
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+    assert len(found) == 41
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"client": ["sasl.password=hunter2"]}, "sasl.password holds a literal value"),
+        ({"client": ["ssl.key.pem=hunter2"]}, "ssl.key.pem"),
+        ({"client": ["hunter2"]}, "--client number 1"),
+        ({"client": ["group.id=hunter2"]}, "group.id"),
+        ({"name": "../up"}, "--name"),
+        ({"name": ""}, "--name"),
+        ({"servers": "nowhere"}, "--bootstrap-servers"),
+        ({"servers": " , "}, "--bootstrap-servers"),
+        ({"exclude": ["("]}, "--exclude"),
+    ],
+)
+def test_words_that_cannot_be_meant_are_refused_without_the_secret(words: dict[str, object], told: str) -> None:
+    given_: dict[str, object] = {"name": "east", "servers": "a:9092", "client": [], "out": Path("e"), "exclude": []}
+    with pytest.raises(ReconcilerError) as caught:
+        adopt_wish(**(given_ | words))  # type: ignore[arg-type]
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_reference_is_kept_as_it_is() -> None:
+    wish = adopt_wish("east", "a:9092,b:9092", ["sasl.password=${env:PW}"], Path("e"), [])
+    made = adopt(replace(wish.cluster, cluster_id="x"), FakeCluster("east").read(), Taking())
+    assert loaded(made).clusters["east"].client == {"sasl.password": "${env:PW}"}
