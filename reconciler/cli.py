@@ -13,14 +13,16 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import adoption, applying, controller, planfile, rendering
+from reconciler import adoption, applying, controller, planfile, rendering, reviewing
 from reconciler.edges.files import write_text
 from reconciler.edges.lock import environment_lock
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy
 from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.rendering.review import drift_in, format_of, render
 from reconciler.rendering.status import status_json, status_text
+from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
@@ -73,17 +75,48 @@ def validate(env: Env) -> None:
     show(f"{env} is valid: " + ", ".join(f"{count} {word}" for count, word in counts))
 
 
+Envs = Annotated[list[Path], typer.Argument(metavar="ENV...", help="environment folders")]
+PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
+WriteOption = Annotated[
+    list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
+]
+BaseOption = Annotated[str | None, typer.Option("--base", metavar="REF", help="tell what the edit since REF means")]
+SinceOption = Annotated[
+    str | None, typer.Option("--changed-since", metavar="REF", help="skip environments untouched since REF")
+]
+
+
 @app.command()
-def plan(env: Env, form: FormatOption = Format.TEXT, out: OutOption = None) -> None:
+def plan(
+    envs: Envs,
+    form: PageOption = Page.TEXT,
+    out: OutOption = None,
+    write: WriteOption = None,
+    base: BaseOption = None,
+    revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
+    changed_since: SinceOption = None,
+    artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
+) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    with open_session(env, Principal.PLAN) as session:
-        made = session.plan()
-    if out is not None:
-        write_text(out, planfile.dumps(made))
-    show(rendering.plan_json(made) if form is Format.JSON else rendering.plan_text(made, style()))
-    if out is not None:
-        say(f"saved to {out}; apply exactly this with: reconciler apply {env} --plan {out}")
-    raise typer.Exit(made.exit_code)
+    reviewing.refuse_mixed(envs, form, (out, *(write or ())))
+    forms = {path: format_of(path.suffix) for path in write or ()}
+    codes = []
+    for env in envs:
+        if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
+            (show if form is Page.TEXT else say)(sentence)
+            continue
+        found = reviewing.review(env, reviewing.Wish(base, revert, offline))
+        handoff = reviewing.handoff(env, out, artifact)
+        if out is not None and found.plan is not None:
+            write_text(out, planfile.dumps(found.plan))
+        for path, other in forms.items():
+            write_text(path, render(found, other, handoff))
+        show(render(found, form, handoff, style()))
+        if out is not None and found.plan is not None:
+            say(f"saved to {out}; apply exactly this with: {handoff.apply}")
+        codes.append(found.exit_code)
+    raise typer.Exit(reviewing.worst(codes))
 
 
 @app.command()
@@ -175,11 +208,11 @@ class _Said:
 
 
 @app.command()
-def drift(env: Env, form: FormatOption = Format.TEXT, out: OutOption = None) -> None:
+def drift(env: Env, form: PageOption = Page.TEXT, out: OutOption = None) -> None:
     """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
     with open_session(env, Principal.PLAN) as session:
         made = session.plan()
-    text = rendering.drift_json(made) if form is Format.JSON else rendering.drift_text(made, style())
+    text = drift_in(made, form, style())
     if out is not None:
         write_text(out, text)
     show(text)

@@ -106,7 +106,7 @@ def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, An
     for path in sorted(old.keys() | new.keys()):
         if path[-1] == "fingerprint" or old.get(path) == new.get(path):
             continue
-        yield f"{subject}: {'.'.join(path)} {_shown(path, old.get(path))} -> {_shown(path, new.get(path))}"
+        yield f"{subject}: {'.'.join(path)} {shown(path, old.get(path))} -> {shown(path, new.get(path))}"
 
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
@@ -117,7 +117,8 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
             yield (*path, key), inner
 
 
-def _shown(path: tuple[str, ...], value: object) -> str:
+def shown(path: tuple[str, ...], value: object) -> str:
+    """A setting's value for people; a literal secret is hidden, a reference to one is not."""
     if value is None:
         return "(not set)"
     if _SECRET.search(path[-1]) and not _REFERENCE.fullmatch(str(value)):

@@ -1,11 +1,20 @@
-"""What git says of an environment folder: the commit, and whether the folder differs from it."""
+"""What git says of an environment folder: its commit, whether it differs from it, and how it was at another commit.
+
+Nothing is checked out: files of another commit are read from git's own store.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 import git
+
+from reconciler.edges.files import read_environment
+from reconciler.errors import ReconcilerError
+
+_LINK = 0o120000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +25,20 @@ class Revision:
     dirty: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; none when it was not there."""
+
+    ref: str
+    commit: str
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Texts by the name that problems are to print."""
+        return {f"{self.ref}:{path}": text for path, text in self.texts.items()}
+
+
 def revision(folder: Path) -> Revision:
     try:
         with git.Repo(folder, search_parent_directories=True) as repo:
@@ -24,3 +47,73 @@ def revision(folder: Path) -> Revision:
             return Revision(repo.head.commit.hexsha, repo.is_dirty(untracked_files=True, path=str(folder.resolve())))
     except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.GitCommandError, ValueError):
         return Revision()
+
+
+def snapshot(folder: Path, ref: str) -> Snapshot:
+    """``ref`` is anything git knows as a commit; ``main...`` is where HEAD left main. Raises ReconcilerError."""
+    try:
+        with git.Repo(folder, search_parent_directories=True) as repo:
+            commit = _commit(repo, ref)
+            return Snapshot(ref, commit.hexsha, dict(_texts(repo, commit, folder)))
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise ReconcilerError(
+            f"{folder} is in no git repository, so there is no {ref} to compare it with",
+            "What an edit means is told against a commit.",
+            "Check the path, or plan without --base and --changed-since.",
+        ) from None
+
+
+def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
+    """Paths below the folder that differ from ``at``, uncommitted and new files included."""
+    now = {}
+    if folder.is_dir() and any(folder.rglob("*.yaml")):
+        root = str(folder)
+        now = {str(Path(path).relative_to(root)): text for path, text in read_environment(folder).items()}
+    return tuple(sorted(path for path in now.keys() | at.texts.keys() if now.get(path) != at.texts.get(path)))
+
+
+def _commit(repo: git.Repo, ref: str) -> git.Commit:
+    try:
+        if not ref.endswith("..."):
+            return repo.commit(ref)
+        found = repo.merge_base(repo.commit(ref.removesuffix("...")), repo.head.commit)
+        if found:
+            return repo.commit(found[0].hexsha)
+    except (git.BadName, git.GitCommandError, ValueError, IndexError, TypeError, KeyError):
+        pass
+    known = ", ".join(sorted(head.name for head in repo.heads)[:8]) or "none"
+    raise ReconcilerError(
+        f"git knows no commit {ref}",
+        f"There is nothing to compare with. Branches here: {known}.",
+        f"Check its name, or get it: git fetch origin {ref.removesuffix('...').removeprefix('origin/')}"
+        " (a shallow clone of a workflow has only one commit; fetch all of them).",
+    )
+
+
+def _texts(repo: git.Repo, commit: git.Commit, folder: Path) -> Iterator[tuple[str, str]]:
+    assert repo.working_tree_dir is not None
+    below = PurePosixPath(folder.resolve().relative_to(Path(repo.working_tree_dir).resolve()).as_posix())
+    tree: git.Tree = commit.tree
+    try:
+        for part in below.parts:
+            tree = tree / part
+    except KeyError:
+        return
+    if tree.type != "tree":
+        return
+    for item in tree.traverse():
+        assert isinstance(item, (git.Blob, git.Tree, git.Submodule))
+        path = PurePosixPath(str(item.path)).relative_to(below)
+        if item.type == "blob" and path.suffix == ".yaml" and not any(part.startswith(".") for part in path.parts):
+            yield str(path), _text(item, f"{commit.hexsha[:12]}:{item.path}")
+
+
+def _text(blob: git.IndexObject, name: str) -> str:
+    if blob.mode == _LINK:
+        raise ReconcilerError(
+            f"{name} is a symbolic link", "Links are not followed in git's store.", "Put the file there."
+        )
+    try:
+        return bytes(blob.data_stream.read()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ReconcilerError(f"{name}: byte {error.start} is not UTF-8", "YAML files are UTF-8 here.", "") from None

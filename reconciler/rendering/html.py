@@ -41,6 +41,13 @@ def plan_html(plan: Plan, handoff: Handoff | None = None, before: Sequence[Secti
     return _page(f"{plan.basis.environment}: plan", body)
 
 
+def offline_html(environment: str, sections: Sequence[Section]) -> str:
+    """What is known without any cluster."""
+    top = f"<h1>{safe(environment)}: {safe(sections[0].why)}</h1>"
+    said = "<p>No cluster was asked: this is the edit alone, not a plan.</p>"
+    return _page(f"{environment}: edit", [top, said, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
+
+
 def drift_html(plan: Plan) -> str:
     found = tuple(
         Item(one.subject, (f"found {one.found}", f"declared {one.wished}"), sign="~") for one in differences(plan)
@@ -147,8 +154,8 @@ def _folded(summary: str, inner: str) -> str:
 
 def _values(values: Sequence[Value]) -> str:
     if all(not one.before for one in values):
-        rows = [(_mono(one.key), _mono(one.after), safe(one.by)) for one in values]
-        return _table(("config", "value", "because of"), rows)
+        fresh = [(_mono(one.key), _mono(one.after), safe(one.by)) for one in values]
+        return _table(("config", "value", "because of"), fresh)
     found = [
         (_mono(one.key), f"{_mono(one.before)} <span class=faint>{safe(one.before_source)}</span>", _mono(one.after))
         for one in values

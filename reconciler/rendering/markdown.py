@@ -78,6 +78,21 @@ def plan_markdown(
     return _fitting(told, limit)
 
 
+def offline_markdown(environment: str, sections: Sequence[Section], limit: int = GITHUB_LIMIT) -> str:
+    """What is known without any cluster, in the same comment a plan would be in."""
+    first, *rest = sections
+
+    def told(detail: Detail) -> Iterator[str]:
+        yield _hidden("plan", environment, {})
+        yield from (f"### {markdown(environment)}: {markdown(_cut(first.why))}", "")
+        yield from ("No cluster was asked: this is the edit alone, not a plan.", "")
+        yield from _less(detail, Handoff())
+        yield from (*_items(first, detail), "") if detail is not Detail.COUNTS else ()
+        yield from _told(rest, detail)
+
+    return _fitting(told, limit)
+
+
 def drift_markdown(plan: Plan, handoff: Handoff | None = None, limit: int = GITHUB_LIMIT) -> str:
     """For the body of an issue or a comment."""
     found = [Item(f"{one.subject}: found {one.found}, declared {one.wished}", sign="~") for one in differences(plan)]

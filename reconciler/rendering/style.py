@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 SHOWN = 8
 _COLOURS = {"+": "32", "~": "33", "!": "35", "-": "31", "bold": "1", "alarm": "1;31", "faint": "2"}
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,78 @@
+"""Two topologies -> what the edit from one to the other means, without asking a cluster.
+
+Border: only declared topics and what flows make of them are known here; live topics that a flow also matches are the
+live plan's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.comparing.fields import changed_fields, whole
+from reconciler.comparing.meanings import meaning
+from reconciler.comparing.mirrors import mirror_impacts
+from reconciler.comparing.travelling import flow_impacts, following
+from reconciler.comparison import Comparison, ItemChange, Sign
+from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
+
+_REMOVED = {
+    "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
+    "flow": "it is no longer copied; what was copied stays",
+    "mirror": "its job is stopped",
+    "cluster": "nothing there is looked at any more",
+}
+
+
+def compare(before: Topology | None, after: Topology) -> Comparison:
+    """``before`` None: the environment was not there, so all of it is new."""
+    base = before or Topology(after.environment, {}, {}, {}, {})
+    items = (
+        *_items("cluster", base.clusters, after.clusters, base, after),
+        *_items("topic", base.topics, after.topics, base, after),
+        *_items("flow", base.flows, after.flows, base, after),
+        *_items("mirror", base.mirrors, after.mirrors, base, after),
+        *_tombstones(base, after),
+    )
+    return Comparison(
+        environment=after.environment,
+        items=items,
+        follows=tuple(following(base, after)),
+        flows=tuple(flow_impacts(base, after)),
+        mirrors=tuple(mirror_impacts(base, after, items)),
+        new=before is None,
+    )
+
+
+def _items(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any], base: Topology, now: Topology
+) -> Iterator[ItemChange]:
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old is None:
+            yield ItemChange(Sign.ADDED, kind, name, _where(new), fields=tuple(whole(new)))
+        elif new is None:
+            yield ItemChange(Sign.REMOVED, kind, name, _where(old), _REMOVED[kind])
+        else:
+            fields = tuple(meaning(one, new, base, now) for one in changed_fields(old, new))
+            if fields:
+                yield ItemChange(Sign.CHANGED, kind, name, _where(new), fields=fields)
+
+
+def _where(noun: Cluster | Topic | Flow | Mirror | None) -> str:
+    return f"{noun.where.file}:{noun.where.line}" if noun is not None and noun.where.line else ""
+
+
+def _tombstones(base: Topology, now: Topology) -> Iterable[ItemChange]:
+    old = {(one.ref, one.topic_id): one for one in base.deletions}
+    new = {(one.ref, one.topic_id): one for one in now.deletions}
+    for key in sorted(old.keys() | new.keys()):
+        one = new.get(key) or old[key]
+        where = f"{one.where.file}:{one.where.line}" if one.where.line else ""
+        if key not in old:
+            means = f"the topic with id {one.topic_id} is deleted with all its records: {one.reason}"
+            yield ItemChange(Sign.ADDED, "deletion", str(one.ref), where, means)
+        elif key not in new:
+            yield ItemChange(Sign.REMOVED, "deletion", str(one.ref), where, "a topic it deleted does not come back")
+        elif fields := tuple(changed_fields(old[key], one)):
+            yield ItemChange(Sign.CHANGED, "deletion", str(one.ref), where, fields=fields)

@@ -1,0 +1,82 @@
+"""What one edited field asks for, as far as the two topologies tell: cost, risk, and whether it can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.changes import ConfigChange, Risk
+from reconciler.comparing.fields import NOT_SET
+from reconciler.comparison import FieldChange
+from reconciler.risks import REVERSIBLE, assess_config
+from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
+
+
+def meaning(
+    field: FieldChange, noun: Cluster | Topic | Flow | Mirror, before: Topology, after: Topology
+) -> FieldChange:
+    """``field`` with its meaning. What an edit does to running jobs is told with the mirrors."""
+    if field.means:
+        return field
+    match noun:
+        case Topic():
+            return _topic(field, noun, before.topics[noun.name])
+        case Cluster():
+            return _cluster(field, noun, after)
+        case Flow() | Mirror():
+            return field
+
+
+def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
+    section, _, key = field.path.partition(".")
+    if section == "configs":
+        return _config(field, key, old.configs.get(key), topic.configs.get(key))
+    if section == "labels":
+        return replace(field, means="for people and rules; nothing changes on a cluster")
+    if section == "clusters":
+        gone = sorted(set(old.clusters) - set(topic.clusters))
+        left = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
+        return replace(field, means=left)
+    if section == "partitions":
+        return _partitions(field, topic, old)
+    if section == "replication_factor" and topic.replication_factor is not None:
+        return replace(field, means="where the topic exists, its replicas have to move")
+    return field
+
+
+def _partitions(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
+    if topic.partitions is None:
+        return replace(field, means="existing topics keep the count they have")
+    if old.partitions is None:
+        return replace(field, means="whether a topic grows depends on the count it has")
+    if topic.partitions < old.partitions:
+        return replace(field, means="refused where the topic exists: Kafka cannot remove partitions", risk=Risk.HIGH)
+    keyed = topic.labels.get("keyed", "").lower() in ("true", "yes") or "compact" in topic.configs.get(
+        "cleanup.policy", ""
+    )
+    means = "keys move to other partitions; Kafka cannot remove partitions again"
+    return replace(field, means=means, risk=Risk.HIGH if keyed else Risk.MEDIUM, irreversible=True)
+
+
+def _config(field: FieldChange, key: str, before: str | None, after: str | None) -> FieldChange:
+    if after is None:
+        return replace(field, means="no longer declared: topics keep the value they have, unless a default sets it")
+    if before is None:
+        return replace(field, means="replaces what the topic has now; the live plan tells from what")
+    found = assess_config(ConfigChange(key, before, "declared", after, "declared"))
+    return replace(field, means=found.why, risk=found.risk, irreversible=found.reversibility != REVERSIBLE)
+
+
+def _cluster(field: FieldChange, cluster: Cluster, after: Topology) -> FieldChange:
+    section, _, rest = field.path.partition(".")
+    if section == "cluster_id":
+        return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
+    if section != "defaults":
+        return field
+    if not rest.startswith("configs."):
+        return replace(field, means="for topics that are yet to be made; existing ones keep what they have")
+    key = rest.removeprefix("configs.")
+    if field.after == NOT_SET:
+        return replace(field, means="topics keep the value they have")
+    here = sum(cluster.name in topic.clusters and key not in topic.configs for topic in after.topics.values())
+    means = f"for {here} declared topic{'s' if here != 1 else ''} there that {'do' if here != 1 else 'does'} not set it"
+    return replace(field, means=f"{means}, and for remote topics whose source does not")

@@ -1,0 +1,85 @@
+"""Which mirror jobs an edit restarts, decided by their fingerprints alone; and which edits near them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.comparing.fields import SAME_SET
+from reconciler.comparing.travelling import declared_routes
+from reconciler.comparison import Fate, ItemChange, MirrorImpact, Sign
+from reconciler.handover import explain_difference, mirror_handover
+from reconciler.topology import Mirror, Topology
+
+_NOT_READ = {
+    ("flow", "labels"): "labels are for people",
+    ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
+    ("flow", "configs"): "configs are synced by the reconciler; the job does not read them",
+    ("flow", "groups"): "the job does not read groups",
+    ("cluster", "region"): "the job does not read it",
+    ("cluster", "cluster_id"): "the job does not read it",
+    ("cluster", "defaults"): "defaults are for topics; the job does not read them",
+    ("cluster", "principals.plan"): "the job speaks as the principal mirror",
+    ("cluster", "principals.apply"): "the job speaks as the principal mirror",
+}
+
+
+def mirror_impacts(before: Topology, after: Topology, items: Sequence[ItemChange]) -> Iterator[MirrorImpact]:
+    for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
+        old, new = before.mirrors.get(name), after.mirrors.get(name)
+        if new is None or not new.flows:
+            if old is not None and old.flows:
+                yield MirrorImpact(name, Fate.STOPS, because=("it is no longer declared, or has no flow left",))
+        elif old is None or not old.flows:
+            told = mirror_handover(after, new)
+            yield MirrorImpact(name, Fate.STARTS, "", str(told["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
+        elif impact := _both(old, new, before, after, items):
+            yield impact
+
+
+def _both(
+    old: Mirror, new: Mirror, before: Topology, after: Topology, items: Sequence[ItemChange]
+) -> MirrorImpact | None:
+    was, now = mirror_handover(before, old), mirror_handover(after, new)
+    prints = str(was["fingerprint"]), str(now["fingerprint"])
+    harmless = tuple(_harmless(new, before, after, items))
+    if prints[0] != prints[1]:
+        because = (*explain_difference(was, now), *_started_with(old, new))
+        return MirrorImpact(new.name, Fate.RESTARTS, *prints, because, harmless)
+    return MirrorImpact(new.name, Fate.KEEPS_RUNNING, *prints, harmless=harmless) if harmless else None
+
+
+def _started_with(old: Mirror, new: Mirror) -> Iterator[str]:
+    """What spark-submit reads and the hand-over file does not hold."""
+    if old.master != new.master:
+        yield f"mirror {new.name}: master {old.master} -> {new.master}"
+    if old.spark_conf != new.spark_conf:
+        keys = sorted(
+            k for k in old.spark_conf.keys() | new.spark_conf.keys() if old.spark_conf.get(k) != new.spark_conf.get(k)
+        )
+        yield f"mirror {new.name}: spark_conf {', '.join(keys)}"
+
+
+def _harmless(mirror: Mirror, before: Topology, after: Topology, items: Sequence[ItemChange]) -> Iterator[str]:
+    flows = set(mirror.flows)
+    clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}
+    near = {"flow": flows, "cluster": clusters}
+    for item in items:
+        if item.sign is not Sign.CHANGED or item.name not in near.get(item.kind, ()):
+            continue
+        for field in item.fields:
+            if why := _why(item.kind, field.path, field.means):
+                yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
+    was = {(route.flow, route.source) for route in declared_routes(before)}
+    fresh = [route for route in declared_routes(after) if route.flow in flows and (route.flow, route.source) not in was]
+    same = {name for name in flows if name in before.flows and before.flows[name] == after.flows[name]}
+    if found := sorted(str(route.source) for route in fresh if route.flow in same):
+        wait = f"{mirror.refresh_interval_ms / 1000:g} s"
+        yield f"new topics {', '.join(found)}: a running job picks up topics that match within {wait}"
+
+
+def _why(kind: str, path: str, means: str) -> str:
+    if means == SAME_SET:
+        return means
+    return next(
+        (why for (of, start), why in _NOT_READ.items() if of == kind and f"{path}.".startswith(f"{start}.")), ""
+    )

@@ -1,0 +1,68 @@
+"""Which declared topics each flow begins or ceases to mirror, over all hops, and how remote topics follow an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.comparing.fields import words
+from reconciler.comparison import FieldChange, FlowImpact, ItemChange, Sign, Travel
+from reconciler.live import LiveCluster, LiveState
+from reconciler.prospects import Wanted
+from reconciler.routing import Route, find_routes
+from reconciler.syncing import SyncedConfigs
+from reconciler.topic_configs import same
+from reconciler.topology import Topology
+
+
+def blank(topology: Topology) -> LiveState:
+    """Clusters as if nothing stood on them: then only what is declared, and what flows make of it, can travel."""
+    return LiveState({name: LiveCluster(name, "", (), {}) for name in topology.clusters}, {})
+
+
+def declared_routes(topology: Topology) -> tuple[Route, ...]:
+    return find_routes(topology, blank(topology)).routes
+
+
+def flow_impacts(before: Topology, after: Topology) -> Iterator[FlowImpact]:
+    was, now = _travels(before), _travels(after)
+    for flow in sorted(was.keys() | now.keys()):
+        old, new = was.get(flow, set()), now.get(flow, set())
+        if old != new:
+            yield FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
+
+
+def following(before: Topology, after: Topology) -> Iterator[ItemChange]:
+    """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
+    was = {route.remote: route for route in declared_routes(before)}
+    for route in declared_routes(after):
+        if (old := was.get(route.remote)) and (fields := tuple(_fields(old, route))):
+            yield ItemChange(Sign.CHANGED, "remote topic", str(route.remote), means=f"flow {route.flow}", fields=fields)
+
+
+def _travels(topology: Topology) -> Mapping[str, set[Travel]]:
+    found: dict[str, set[Travel]] = {}
+    for route in declared_routes(topology):
+        found.setdefault(route.flow, set()).add(Travel(route.source, route.remote))
+    return found
+
+
+def _fields(old: Route, new: Route) -> Iterator[FieldChange]:
+    for name in ("partitions", "replication_factor"):
+        was, now = getattr(old, name), getattr(new, name)
+        if was != now:
+            yield FieldChange(name, words((name,), was), words((name,), now))
+    was_set, now_set = _set(old), _set(new)
+    for key in sorted(was_set.keys() | now_set.keys()):
+        was_value, now_value = was_set.get(key), now_set.get(key)
+        values = was_value.value if was_value else None, now_value.value if now_value else None
+        if not same(key, *values):
+            path = ("configs", key)
+            yield FieldChange(".".join(path), words(path, values[0]), words(path, values[1]), _origin(now_value))
+
+
+def _set(route: Route) -> Mapping[str, Wanted]:
+    return route.configs.set if isinstance(route.configs, SyncedConfigs) else {}
+
+
+def _origin(wanted: Wanted | None) -> str:
+    return wanted.origin if wanted else ""

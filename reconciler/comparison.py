@@ -1,0 +1,110 @@
+"""What an edit of an environment means, before any cluster is asked: the difference of two topologies, frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.changes import Risk
+from reconciler.topology import TopicRef
+
+
+class Sign(StrEnum):
+    ADDED = "+"
+    CHANGED = "~"
+    REMOVED = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """``path`` as in YAML (``configs.retention.ms``); values in words. ``means`` is empty where the values say it all.
+
+    ``irreversible``: going back later does not bring back what was.
+    """
+
+    path: str
+    before: str
+    after: str
+    means: str = ""
+    risk: Risk = Risk.LOW
+    irreversible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    """``kind`` is the YAML's word for one entry: cluster, topic, flow, mirror, deletion, or remote topic."""
+
+    sign: Sign
+    kind: str
+    name: str
+    where: str = ""
+    means: str = ""
+    fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Travel:
+    """One topic on one flow."""
+
+    source: TopicRef
+    remote: TopicRef
+
+    def __str__(self) -> str:
+        return f"{self.source} as {self.remote}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowImpact:
+    """Declared topics, and remote topics made of them, that a flow begins or ceases to mirror."""
+
+    flow: str
+    gained: tuple[Travel, ...] = ()
+    lost: tuple[Travel, ...] = ()
+
+
+class Fate(StrEnum):
+    STARTS = "starts"
+    RESTARTS = "restarts"
+    STOPS = "stops"
+    KEEPS_RUNNING = "keeps running"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorImpact:
+    """``because``: the fields that decided. ``harmless``: edits near it that need no restart, and why. A line each."""
+
+    mirror: str
+    fate: Fate
+    before: str = ""
+    after: str = ""
+    because: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``same_text`` False with nothing else in it: only comments, layout, or the order of things were edited."""
+
+    environment: str
+    items: tuple[ItemChange, ...] = ()
+    follows: tuple[ItemChange, ...] = ()
+    flows: tuple[FlowImpact, ...] = ()
+    mirrors: tuple[MirrorImpact, ...] = ()
+    new: bool = False
+    same_text: bool = True
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            self.items or self.follows or self.flows or any(m.fate is not Fate.KEEPS_RUNNING for m in self.mirrors)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """``base`` is what the user wrote, ``commit`` what it stood for. ``dirty``: the other side is not committed."""
+
+    base: str
+    commit: str
+    dirty: bool = False
+    revert: bool = False

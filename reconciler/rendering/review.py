@@ -1,0 +1,121 @@
+"""A review, which is an edit and perhaps its plan, in the four formats. Without a base it is the plan alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler import planfile
+from reconciler.comparison import Against, Comparison, Sign
+from reconciler.errors import ReconcilerError
+from reconciler.plans import ExitCode, Plan
+from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
+from reconciler.rendering.drift import drift_json, drift_text
+from reconciler.rendering.html import drift_html, offline_html, plan_html
+from reconciler.rendering.markdown import Handoff, drift_markdown, offline_markdown, plan_markdown
+from reconciler.rendering.sections import Item, Section
+from reconciler.rendering.style import Format, Style
+from reconciler.rendering.text import plan_text
+
+_ENDINGS = {".txt": Format.TEXT, ".json": Format.JSON, ".md": Format.MARKDOWN, ".html": Format.HTML}
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked."""
+
+    plan: Plan | None
+    comparison: Comparison | None = None
+    against: Against | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.plan is not None:
+            return self.plan.exit_code
+        return ExitCode.DONE if self.comparison is None or self.comparison.empty else ExitCode.CHANGES
+
+
+def format_of(ending: str) -> Format:
+    """``.md`` is Markdown. Raises ReconcilerError for an ending that says nothing."""
+    if ending not in _ENDINGS:
+        raise ReconcilerError(
+            f"nobody knows what to write to a file that ends in {ending or 'nothing'}",
+            "The ending decides the format.",
+            f"Use one of {', '.join(_ENDINGS)}.",
+        )
+    return _ENDINGS[ending]
+
+
+def render(review: Review, form: Format, handoff: Handoff, style: Style | None = None) -> str:
+    before = _before(review)
+    match form:
+        case Format.TEXT:
+            return _text(review, before, style or Style())
+        case Format.JSON:
+            if review.comparison is not None and review.against is not None:
+                return review_json(review.comparison, review.against, review.plan)
+            assert review.plan is not None
+            return planfile.dumps(review.plan)
+        case Format.MARKDOWN:
+            if review.plan is not None:
+                return plan_markdown(review.plan, handoff, before=before)
+            return offline_markdown(_environment(review), before)
+        case Format.HTML:
+            if review.plan is not None:
+                return plan_html(review.plan, handoff, before=before)
+            return offline_html(_environment(review), before)
+        case _:
+            assert_never(form)
+
+
+def drift_in(plan: Plan, form: Format, style: Style | None = None) -> str:
+    match form:
+        case Format.TEXT:
+            return drift_text(plan, style)
+        case Format.JSON:
+            return drift_json(plan)
+        case Format.MARKDOWN:
+            return drift_markdown(plan)
+        case Format.HTML:
+            return drift_html(plan)
+        case _:
+            assert_never(form)
+
+
+def lasting(plan: Plan | None, comparison: Comparison) -> Section:
+    """What going back does not bring back. ``comparison`` leads from now to what was."""
+    items = []
+    if plan is not None:
+        items += [Item(f"{one.id}: {one.reversibility}") for one in plan.changes if _irreversible(one.reversibility)]
+        items += [Item(one.reason.text, (one.todo,)) for one in plan.refused]
+    for one in comparison.items:
+        if one.sign is Sign.REMOVED and one.kind in ("topic", "deletion"):
+            items.append(Item(f"{one.kind} {one.name}: {one.means}"))
+    if not items:
+        return Section("Cannot be taken back", "", (Item("nothing: all of it can be"),), count=0)
+    return Section("Cannot be taken back", "", tuple(items), urgent=True)
+
+
+def _before(review: Review) -> tuple[Section, ...]:
+    if review.comparison is None or review.against is None:
+        return ()
+    sections = comparison_sections(review.comparison, review.against)
+    return (*sections, lasting(review.plan, review.comparison)) if review.against.revert else sections
+
+
+def _text(review: Review, before: tuple[Section, ...], style: Style) -> str:
+    parts = []
+    if review.comparison is not None and review.against is not None:
+        parts.append(comparison_text(before, style))
+    if review.plan is not None:
+        parts.append(plan_text(review.plan, style))
+    return "\n".join(parts)
+
+
+def _environment(review: Review) -> str:
+    assert review.comparison is not None
+    return review.comparison.environment
+
+
+def _irreversible(text: str) -> bool:
+    return text.startswith("irreversible")

@@ -1,0 +1,96 @@
+"""What an edit means and what it would do: git's store, the folder and the live clusters brought together.
+
+Border: no arguments, no printing; those are ``cli``. Offline parts never open a connection.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.comparing import compare
+from reconciler.comparison import Against, Comparison
+from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
+from reconciler.errors import ReconcilerError
+from reconciler.loading import load
+from reconciler.plans import ExitCode, Plan
+from reconciler.rendering import Handoff
+from reconciler.rendering.review import Review
+from reconciler.rendering.style import Format
+from reconciler.topology import Principal, Topology
+from reconciler.wiring import Session, open_session, read_topology
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster."""
+
+    base: str | None = None
+    revert: bool = False
+    offline: bool = False
+
+
+def untouched(env: Path, ref: str) -> str | None:
+    """A sentence when no file of the environment differs from ``ref``, else None."""
+    at = snapshot(env, ref)
+    if touched(env, at):
+        return None
+    return f"{env} is untouched since {ref} (commit {at.commit[:12]}): nothing to plan"
+
+
+def review(env: Path, wish: Wish) -> Review:
+    if wish.base is None:
+        _needs_base(wish)
+        with open_session(env, Principal.PLAN) as session:
+            return Review(session.plan())
+    now, at = read_topology(env), snapshot(env, wish.base)
+    before = load(at.named, now.environment) if at.texts else None
+    against = Against(wish.base, at.commit, revision(env).dirty, wish.revert)
+    if not wish.revert:
+        found = replace(compare(before, now), same_text=not touched(env, at))
+        return Review(None if wish.offline else _planned(env, now, None), found, against)
+    if before is None:
+        raise ReconcilerError(
+            f"{env} was not there at {wish.base}, so there is no going back to it",
+            "Going back would mean an environment that wishes nothing, and an empty wish is never carried out.",
+            "To remove topics, declare tombstones for them.",
+        )
+    back: Comparison = replace(compare(now, before), same_text=not touched(env, at))
+    return Review(None if wish.offline else _planned(env, before, at), back, against)
+
+
+def refuse_mixed(envs: Sequence[Path], form: Format, files: Sequence[Path | None]) -> None:
+    """Several environments are told one after the other, which only text can be."""
+    if len(envs) > 1 and (form is not Format.TEXT or any(files)):
+        raise ReconcilerError(
+            f"{len(envs)} environments are given with --format {form}, --out or --write",
+            "Each of them has a plan of its own, and they would be written over one another.",
+            "Call plan once for each environment.",
+        )
+
+
+def handoff(env: Path, out: Path | None, artifact: str) -> Handoff:
+    command = f"reconciler apply {shlex.quote(str(env))}"
+    return Handoff(command if out is None else f"{command} --plan {shlex.quote(str(out))}", artifact)
+
+
+def worst(codes: Sequence[ExitCode]) -> ExitCode:
+    """Of several environments: what is unknown counts most, then what is blocked, then changes."""
+    order = (ExitCode.ERROR, ExitCode.BLOCKED, ExitCode.CHANGES)
+    return next((code for code in order if code in codes), ExitCode.DONE)
+
+
+def _planned(env: Path, topology: Topology, at: Snapshot | None) -> Plan:
+    with closing(Session(env, topology, Principal.PLAN)) as session:
+        return session.plan(Revision(at.commit) if at else None)
+
+
+def _needs_base(wish: Wish) -> None:
+    if wish.revert or wish.offline:
+        word = "--revert" if wish.revert else "--offline"
+        raise ReconcilerError(
+            f"{word} is given without --base", "It says what to compare with.", f"Write --base main {word}."
+        )
