@@ -12,7 +12,7 @@ from reconciler.settings import is_secret
 from reconciler.topology import Delivery, Principal, Topology
 
 ROOT = Path(__file__).parents[2] / "environments"
-NAMES = sorted(path.name for path in ROOT.iterdir() if path.is_dir())
+NAMES = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _load(name: str) -> Topology:
