@@ -20,6 +20,7 @@ from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy
 from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.review import drift_in, format_of, render
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
@@ -287,6 +288,19 @@ def adopt(
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
     show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
+
+
+@app.command()
+def explain(
+    env: Env,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="cluster/topic, topic:config, a flow or a mirror")],
+    form: FormatOption = Format.TEXT,
+    offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
+) -> None:
+    """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
+    found = reviewing.explained(env, subject, offline)
+    show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
+    raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)
 
 
 @mirror_app.command("start")

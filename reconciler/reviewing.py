@@ -15,6 +15,8 @@ from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison
 from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
 from reconciler.errors import ReconcilerError
+from reconciler.explaining import explain
+from reconciler.explanation import Explanation
 from reconciler.loading import load
 from reconciler.plans import ExitCode, Plan
 from reconciler.rendering import Handoff
@@ -60,6 +62,13 @@ def review(env: Path, wish: Wish) -> Review:
         )
     back: Comparison = replace(compare(now, before), same_text=not touched(env, at))
     return Review(None if wish.offline else _planned(env, before, at), back, against)
+
+
+def explained(env: Path, subject: str, offline: bool) -> Explanation:
+    if offline:
+        return explain(read_topology(env), subject)
+    with open_session(env, Principal.PLAN) as session:
+        return explain(session.topology, subject, session.observe())
 
 
 def refuse_mixed(envs: Sequence[Path], form: Format, files: Sequence[Path | None]) -> None:

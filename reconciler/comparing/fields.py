@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.comparison import FieldChange
 from reconciler.handover import shown
 from reconciler.topic_configs import human, same
+from reconciler.topology import Flow
 
 Path = tuple[str, ...]
 NOT_SET = "(not set)"
@@ -21,7 +22,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if is_dataclass(value):
         for field in fields(value):
             if field.name != "where" and (path or field.name != "name"):
-                yield from leaves(getattr(value, field.name), (*path, field.name))
+                yield from leaves(getattr(value, field.name), (*path, _yaml_name(value, field.name)))
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from leaves(inner, (*path, str(key)))
@@ -50,12 +51,18 @@ def whole(noun: Any) -> Iterator[FieldChange]:
 def words(path: Path, value: Any) -> str:
     if value is None:
         return NOT_SET
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return ", ".join(str(one) for one in value) or "none"
     if _config(path):
         return human(path[-1], str(value))
-    text = shown((*path[:-1], path[-1]), str(value) if not isinstance(value, bool) else value)
+    text = shown(path, str(value))
     return text[1:-1] if text.startswith('"') and text.endswith('"') else text
+
+
+def _yaml_name(noun: Any, field: str) -> str:
+    return "sync_topic_configs" if isinstance(noun, Flow) and field == "configs" else field
 
 
 def _config(path: Path) -> bool:

@@ -13,7 +13,7 @@ from reconciler.topology import Mirror, Topology
 _NOT_READ = {
     ("flow", "labels"): "labels are for people",
     ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
-    ("flow", "configs"): "configs are synced by the reconciler; the job does not read them",
+    ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
     ("flow", "groups"): "the job does not read groups",
     ("cluster", "region"): "the job does not read it",
     ("cluster", "cluster_id"): "the job does not read it",

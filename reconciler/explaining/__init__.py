@@ -1,0 +1,116 @@
+"""Where each value comes from, which flows carry a topic and why, and what it is called on each cluster.
+
+Border: works from the topology alone; what clusters and jobs answered is added where it is known.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from reconciler.comparing.fields import leaves, words
+from reconciler.comparing.travelling import blank
+from reconciler.diffing.wishes import wishes
+from reconciler.errors import ReconcilerError, Unknown, Where
+from reconciler.explaining.matching import flow_answer
+from reconciler.explaining.topics import Ground, topic_answer
+from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails
+from reconciler.handover import flow_handover, mirror_handover
+from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.routing import find_routes
+from reconciler.topology import Flow, Mirror, TopicRef, Topology
+
+
+def explain(topology: Topology, subject: str, live: LiveState | None = None) -> Explanation:
+    """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, or the name of a flow or mirror.
+
+    ``live`` None: no cluster was asked. Raises ReconcilerError for a subject that is nowhere.
+    """
+    ground = _ground(topology, live)
+    name, _, key = subject.partition(":")
+    topics = tuple(topic_answer(ground, ref, key) for ref in _topics(ground, name))
+    flows = tuple(_flow(ground, topology.flows[name]) for name in (name,) if name in topology.flows and not key)
+    mirrors = tuple(_mirror(ground, topology.mirrors[name]) for name in (name,) if name in topology.mirrors and not key)
+    unknown = _unknown(live)
+    if not (topics or flows or mirrors):
+        raise _nowhere(ground, subject, unknown)
+    return Explanation(topology.environment, subject, topics, flows, mirrors, live is not None, unknown)
+
+
+def _ground(topology: Topology, live: LiveState | None) -> Ground:
+    """A cluster that did not answer is taken as git has it, so that the offline part is always there."""
+    empty = blank(topology)
+    clusters: dict[str, LiveCluster | Unknown] = {
+        name: (live.known(name) if live else None) or empty.clusters[name] for name in topology.clusters
+    }
+    state = LiveState(clusters, live.mirrors if live else {})
+    routing = find_routes(topology, state)
+    answered = frozenset(name for name in topology.clusters if live and live.known(name))
+    return Ground(topology, state, routing, wishes(topology, state, routing), answered)
+
+
+def _topics(ground: Ground, name: str) -> tuple[TopicRef, ...]:
+    cluster, slash, topic = name.partition("/")
+    if slash:
+        if cluster not in ground.topology.clusters:
+            raise ReconcilerError(
+                f"environment {ground.topology.environment} has no cluster {cluster}",
+                f"{name} is read as topic {topic} on cluster {cluster}.",
+                f"Its clusters: {', '.join(ground.topology.clusters)}.",
+            )
+        return (TopicRef(cluster, topic),)
+    return tuple(sorted(ref for ref in ground.present if ref.name == name))
+
+
+def _flow(ground: Ground, flow: Flow) -> FlowDetails:
+    answers: list[FlowAnswer] = [flow_answer(flow, ref) for ref in sorted(ground.present) if ref.cluster == flow.source]
+    told = flow_handover(ground.topology, flow)
+    mirror = next((m.name for m in ground.topology.mirrors.values() if flow.name in m.flows), "")
+    return FlowDetails(
+        flow.name,
+        _place(flow.where),
+        mirror,
+        str(told["fingerprint"]),
+        _settings(flow),
+        tuple(one for one in answers if one.remote),
+        tuple(one for one in answers if not one.remote),
+    )
+
+
+def _mirror(ground: Ground, mirror: Mirror) -> MirrorDetails:
+    found = ground.live.mirrors.get(mirror.name)
+    state = ""
+    if isinstance(found, LiveMirror):
+        state = f"{found.state}, fingerprint {found.fingerprint or 'none'}"
+    return MirrorDetails(
+        mirror.name,
+        _place(mirror.where),
+        mirror.flows,
+        ground.topology.status_cluster(mirror) if mirror.flows else "",
+        str(mirror_handover(ground.topology, mirror)["fingerprint"]) if mirror.flows else "",
+        _settings(mirror),
+        state,
+    )
+
+
+def _settings(noun: Flow | Mirror) -> tuple[tuple[str, str], ...]:
+    return tuple((".".join(path), words(path, value)) for path, value in leaves(noun) if value not in ((), ""))
+
+
+def _place(where: Where) -> str:
+    return f"{where.file}:{where.line}" if where.line else ""
+
+
+def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
+    found = (*live.clusters.values(), *live.mirrors.values()) if live else ()
+    return tuple(one for one in found if isinstance(one, Unknown))
+
+
+def _nowhere(ground: Ground, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
+    known = {ref.name for ref in ground.present} | ground.topology.flows.keys() | ground.topology.mirrors.keys()
+    near = get_close_matches(subject.partition(":")[0], sorted(known), 3)
+    silent = f"; {', '.join(one.subject for one in unknown)} did not answer" if unknown else ""
+    return ReconcilerError(
+        f"environment {ground.topology.environment} has no topic, flow or mirror {subject}",
+        f"It is neither declared nor made by a flow, nor seen on a cluster that was asked{silent}.",
+        f"Perhaps {' or '.join(near)}?" if near else "Write cluster/topic to ask about a topic that is not there yet.",
+    )

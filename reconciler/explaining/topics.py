@@ -1,0 +1,181 @@
+"""One topic on one cluster: each value with the layer that decided it, its flows, and its names on other clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.changes import Role
+from reconciler.diffing.wishes import TopicWish
+from reconciler.errors import Unknown, Where
+from reconciler.explaining.matching import flow_answer
+from reconciler.explanation import Hop, TopicAnswer, Value
+from reconciler.live import LiveState, LiveTopic, Source
+from reconciler.prospects import Wanted
+from reconciler.routing import Routing
+from reconciler.topic_configs import human
+from reconciler.topology import Topic, TopicRef, Topology
+
+BROKERS = "the brokers decide"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """``live`` holds every cluster: those not in ``answered`` as git alone has them."""
+
+    topology: Topology
+    live: LiveState
+    routing: Routing
+    wishes: Mapping[TopicRef, TopicWish]
+    answered: frozenset[str]
+
+    @property
+    def present(self) -> frozenset[TopicRef]:
+        return frozenset(self.wishes) | frozenset(self.routing.prospects)
+
+    def topic(self, ref: TopicRef) -> LiveTopic | None:
+        cluster = self.live.known(ref.cluster)
+        return cluster.topics.get(ref.name) if cluster else None
+
+
+def topic_answer(ground: Ground, ref: TopicRef, key: str = "") -> TopicAnswer:
+    """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when nobody set it."""
+    wish, live = ground.wishes.get(ref), ground.topic(ref)
+    declared = _declaration(ground, ref)
+    values = [*_counts(ground, ref, wish, live), *_configs(ground, ref, wish, live, key)]
+    if key:
+        values = [value for value in values if value.key == key] or [_nobody(key)]
+    flows = [flow for flow in ground.topology.flows.values() if flow.source == ref.cluster]
+    return TopicAnswer(
+        ref,
+        _reason(ground, ref, wish, live),
+        _place(declared.where) if declared else "",
+        _seen(ground, ref, live),
+        tuple(values),
+        tuple(flow_answer(flow, ref) for flow in flows),
+        tuple(_hops(ground.routing, ref)),
+    )
+
+
+def _declaration(ground: Ground, ref: TopicRef) -> Topic | None:
+    found = ground.topology.topics.get(ref.name)
+    return found if found and ref.cluster in found.clusters else None
+
+
+def _reason(ground: Ground, ref: TopicRef, wish: TopicWish | None, live: LiveTopic | None) -> str:
+    if wish is not None:
+        return wish.reason.text
+    if live is not None:
+        return "unmanaged: neither declared nor made by a flow, never touched"
+    asked = "and not on the cluster" if ref.cluster in ground.answered else "and the cluster was not asked"
+    return f"neither declared nor made by a flow, {asked}"
+
+
+def _seen(ground: Ground, ref: TopicRef, live: LiveTopic | None) -> str:
+    if ref.cluster not in ground.answered:
+        return ""
+    return f"on the cluster, topic id {live.topic_id}" if live else "not on the cluster"
+
+
+def _counts(ground: Ground, ref: TopicRef, wish: TopicWish | None, live: LiveTopic | None) -> Iterator[Value]:
+    if wish is None:
+        if live is not None:
+            yield Value("partitions", "", "not declared", "", str(len(live.partitions)))
+            yield Value("replication_factor", "", "not declared", "", str(live.replication_factor or "mixed"))
+        return
+    partitions = str(wish.new_partitions) if wish.new_partitions else ""
+    seen = str(len(live.partitions)) if live else ""
+    yield Value("partitions", partitions, *_partitions_from(ground, ref, wish), seen)
+    factor = str(wish.new_factor) if wish.new_factor else ""
+    seen = str(live.replication_factor or "mixed") if live else ""
+    yield Value("replication_factor", factor, *_factor_from(ground, ref, wish), seen)
+
+
+def _partitions_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, str]:
+    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
+    if topic and topic.partitions:
+        return "declared", _place(topic.where)
+    if wish.source and wish.partitions:
+        return f"as many as {wish.source}", _source_place(ground, wish.source)
+    if wish.role is Role.INTERNAL:
+        return "needed by the mirror job", ""
+    if cluster.defaults.partitions:
+        return f"default of cluster {ref.cluster}, for a new topic", _place(cluster.where)
+    return BROKERS, ""
+
+
+def _factor_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, str]:
+    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
+    if topic and topic.replication_factor:
+        return "declared", _place(topic.where)
+    route = next((one for one in ground.routing.routes if one.remote == ref), None)
+    flow = ground.topology.flows[route.flow] if route else None
+    if flow and flow.replication_factor:
+        return f"flow {flow.name}", _place(flow.where)
+    if cluster.defaults.replication_factor:
+        return f"default of cluster {ref.cluster}, for a new topic", _place(cluster.where)
+    return (BROKERS if wish.role is not Role.INTERNAL else "at most 3, as many as there are brokers"), ""
+
+
+def _configs(
+    ground: Ground, ref: TopicRef, wish: TopicWish | None, live: LiveTopic | None, key: str
+) -> Iterator[Value]:
+    wanted = wish.configs if wish else {}
+    configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
+    overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}
+    reset = wish.reset if wish else frozenset()
+    for name in sorted({*wanted, *overrides, *({key} & configs.keys())}):
+        entry = configs.get(name)
+        seen = (
+            f"{human(name, entry.value) if not entry.sensitive else '(hidden)'} ({entry.source.value})" if entry else ""
+        )
+        if name in wanted:
+            yield Value(
+                name, human(name, wanted[name].value), *_config_from(ground, ref, wish, name, wanted[name]), seen
+            )
+        elif name in reset:
+            yield Value(name, "", f"no override: at its default on {wish.source if wish else ''}", "", seen)
+        else:
+            because = "not declared, left as it is" if name in overrides else "not declared: nobody overrides it"
+            yield Value(name, "", because, "", seen)
+
+
+def _config_from(ground: Ground, ref: TopicRef, wish: TopicWish | None, key: str, wanted: Wanted) -> tuple[str, str]:
+    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
+    if topic and key in topic.configs:
+        return wanted.origin, _place(topic.where)
+    if wish and wish.source and wanted.origin.startswith("source "):
+        return wanted.origin, _source_place(ground, wish.source)
+    if key in cluster.defaults.configs and wish and wish.role is not Role.INTERNAL:
+        return wanted.origin, _place(cluster.where)
+    return wanted.origin, ""
+
+
+def _source_place(ground: Ground, ref: TopicRef) -> str:
+    topic = _declaration(ground, ref)
+    return _place(topic.where) if topic else ""
+
+
+def _nobody(key: str) -> Value:
+    return Value(key, "", "neither declared nor set; without a cluster's answer its default is not known")
+
+
+def _hops(routing: Routing, ref: TopicRef) -> Iterator[Hop]:
+    """The whole family of a topic: from the one no flow makes, over every flow."""
+    makers = {route.remote: route for route in routing.routes}
+    root, climbed = ref, {ref}
+    while root in makers and makers[root].source not in climbed:
+        root = makers[root].source
+        climbed.add(root)
+    waiting, told = [root], set[TopicRef]()
+    while waiting:
+        current = waiting.pop(0)
+        told.add(current)
+        for route in routing.routes:
+            if route.source == current:
+                yield Hop(route.flow, route.source, route.remote, route.depth)
+                waiting += [route.remote] if route.remote not in told else []
+
+
+def _place(where: Where) -> str:
+    return f"{where.file}:{where.line}" if where.line else ""

@@ -1,0 +1,92 @@
+"""Why things are as they are wished: the answer to ``explain``, frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.errors import Unknown
+from reconciler.topology import TopicRef
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a topic, in words. ``live`` is empty where no cluster was asked or nothing is there.
+
+    ``because`` says which layer decided, ``where`` the file and line of that layer.
+    """
+
+    key: str
+    wished: str
+    because: str
+    where: str = ""
+    live: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowAnswer:
+    """Whether a flow carries a topic, and the rule that decided. ``remote`` is set when it does."""
+
+    flow: str
+    topic: TopicRef
+    rule: str
+    remote: TopicRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """How a topic is called one flow further. ``depth`` counts from the topic no flow makes."""
+
+    flow: str
+    source: TopicRef
+    remote: TopicRef
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnswer:
+    """``declared`` is file and line, or empty. ``reason`` says why the topic is wished, or that it is not."""
+
+    ref: TopicRef
+    reason: str
+    declared: str = ""
+    live: str = ""
+    values: tuple[Value, ...] = ()
+    flows: tuple[FlowAnswer, ...] = ()
+    hops: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDetails:
+    """A flow with every topic of its source, live or declared: what it carries, what it leaves and by which rule."""
+
+    name: str
+    declared: str
+    mirror: str
+    fingerprint: str
+    settings: tuple[tuple[str, str], ...]
+    carried: tuple[FlowAnswer, ...]
+    left: tuple[FlowAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorDetails:
+    name: str
+    declared: str
+    flows: tuple[str, ...]
+    status_cluster: str
+    fingerprint: str
+    settings: tuple[tuple[str, str], ...]
+    live: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer."""
+
+    environment: str
+    subject: str
+    topics: tuple[TopicAnswer, ...] = ()
+    flows: tuple[FlowDetails, ...] = ()
+    mirrors: tuple[MirrorDetails, ...] = ()
+    asked: bool = False
+    unknown: tuple[Unknown, ...] = ()
