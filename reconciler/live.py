@@ -85,7 +85,11 @@ class LiveCluster:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """One flow as its job reports it. Lag in records and seconds is None while not yet known."""
+    """One flow as its job reports it. Lag in records and seconds is None while not yet known.
+
+    ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
+    A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
+    """
 
     name: str
     fingerprint: str
@@ -98,6 +102,10 @@ class FlowStatus:
     records_lag: int | None = None
     seconds_lag: float | None = None
     conditions: tuple[Mapping[str, object], ...] = ()
+    transactions: int | None = None
+    retries: int | None = None
+    paths: tuple[Mapping[str, object], ...] = ()
+    worst_partitions: tuple[Mapping[str, object], ...] = ()
 
 
 class JobState(StrEnum):

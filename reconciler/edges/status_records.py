@@ -98,6 +98,10 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         records_lag=flow["records_lag"],
         seconds_lag=flow["seconds_lag"],
         conditions=tuple(MappingProxyType(condition) for condition in flow["conditions"]),
+        transactions=flow.get("transactions"),
+        retries=flow.get("retries"),
+        paths=tuple(MappingProxyType(path) for path in flow.get("paths", ())),
+        worst_partitions=tuple(MappingProxyType(one) for one in flow.get("worst_partitions", ())),
     )
 
 

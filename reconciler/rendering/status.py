@@ -74,6 +74,10 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "bytes_per_second": flow.bytes_per_second,
         "records_lag": flow.records_lag,
         "seconds_lag": flow.seconds_lag,
+        "transactions": flow.transactions,
+        "retries": flow.retries,
+        "paths": [dict(path) for path in flow.paths],
+        "worst_partitions": [dict(one) for one in flow.worst_partitions],
         "conditions": [dict(condition) for condition in flow.conditions],
     }
 

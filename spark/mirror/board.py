@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
+from mirror.latency import NO_LATENCY, Latency
 from mirror.packing import LaneKey
 from mirror.settings import FlowSettings
+from mirror.views import FlowView, PartitionView, lag_of
 
 _RATE_S = 10.0
 
 
 @dataclass(slots=True)
 class _Lane:
+    """``lease_counts`` and ``lease`` are what the running lease told last; the others are sums over all leases."""
+
     specs: tuple[PartitionSpec, ...] = ()
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     lease_counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    lease: LaneProgress | None = None
+    counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     records: int = 0
     bytes: int = 0
-    paths: str = "record"
+    transactions: int = 0
+    retries: int = 0
+    latency: Latency = NO_LATENCY
+    committed_ms: int | None = None
+    path: str = "record"
+    path_reason: str = ""
 
 
 @dataclass(slots=True)
@@ -35,22 +46,6 @@ class _Flow:
     own: dict[str, Condition] = field(default_factory=dict)
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FlowView:
-    """One flow as the status record shows it. ``records_lag`` and ``seconds_lag`` are None while not known."""
-
-    settings: FlowSettings
-    running: bool
-    topics: int
-    partitions: int
-    records_total: int
-    records_per_second: float
-    bytes_per_second: float
-    records_lag: int | None
-    seconds_lag: float | None
-    conditions: tuple[tuple[Condition, int], ...]
 
 
 class Board:
@@ -70,6 +65,7 @@ class Board:
                     here.specs, changed = specs, True
                     keys = {(spec.topic, spec.partition) for spec in specs}
                     here.partitions = {key: p for key, p in here.partitions.items() if key in keys}
+                    here.counts = {key: c for key, c in here.counts.items() if key in keys}
             return changed
 
     def discovered_now(self, flow: str) -> Discovered:
@@ -95,7 +91,8 @@ class Board:
     def lease_begins(self, lane: LaneKey) -> None:
         """The counts of the lease begin at 0 again."""
         with self._guard:
-            self._flows[lane[0]].lanes[lane[1]].lease_counts = {}
+            here = self._flows[lane[0]].lanes[lane[1]]
+            here.lease_counts, here.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
         with self._guard:
@@ -103,11 +100,18 @@ class Board:
             for p in progress.partitions:
                 key = (p.topic, p.partition)
                 records, size = lane.lease_counts.get(key, (0, 0))
-                lane.records += max(0, p.records - records)
-                lane.bytes += max(0, p.bytes - size)
+                more_records, more_bytes = max(0, p.records - records), max(0, p.bytes - size)
+                copied, copied_bytes = lane.counts.get(key, (0, 0))
+                lane.counts[key] = (copied + more_records, copied_bytes + more_bytes)
+                lane.records += more_records
+                lane.bytes += more_bytes
+                if more_records:
+                    lane.committed_ms = int(time.time() * 1000)
                 lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
                 lane.partitions[key] = p
             lane.conditions = progress.conditions
+            lane.path, lane.path_reason = progress.path, progress.path_reason
+            _count(lane, progress)
 
     def report(self, report: LaneReport) -> None:
         self.progress(report.progress)
@@ -125,27 +129,66 @@ class Board:
                 for number, lane in flow.lanes.items()
             }
 
+    def all_run(self) -> bool:
+        """Every flow is taken over and both its clusters have answered."""
+        with self._guard:
+            return all(flow.taken and flow.discovered.complete for flow in self._flows.values())
+
     def view(self) -> tuple[FlowView, ...]:
         with self._guard:
             return tuple(_view(flow) for flow in self._flows.values())
 
 
+def _count(lane: _Lane, progress: LaneProgress) -> None:
+    """Adds what is new since the lease spoke last; a snapshot that was overtaken by a later one adds nothing."""
+    before = lane.lease or LaneProgress(progress.flow, progress.lane, ())
+    if progress.transactions < before.transactions or progress.latency.count < before.latency.count:
+        return
+    lane.transactions += progress.transactions - before.transactions
+    lane.retries += max(0, progress.retries - before.retries)
+    lane.latency = lane.latency.plus(progress.latency.since(before.latency))
+    lane.lease = progress
+
+
 def _view(flow: _Flow) -> FlowView:
     lanes = flow.lanes.values()
     records, size = sum(lane.records for lane in lanes), sum(lane.bytes for lane in lanes)
-    rates = _rates(flow.samples, records, size)
-    lag, seconds = _lag(flow)
+    running = flow.taken and flow.discovered.complete
+    now = time.time()
+    partitions = tuple(part for lane in lanes for part in _partitions(lane, now))
+    lag = lag_of(partitions) if running else (None, None)
+    latency = NO_LATENCY
+    for lane in lanes:
+        latency = latency.plus(lane.latency)
     return FlowView(
         flow.settings,
-        flow.taken and flow.discovered.complete,
+        running,
         flow.discovered.topics,
-        len(flow.discovered.specs),
+        partitions,
         records,
-        *rates,
-        lag,
-        seconds,
+        size,
+        *_rates(flow.samples, records, size),
+        *lag,
         _conditions(flow),
+        sum(lane.transactions for lane in lanes),
+        sum(lane.retries for lane in lanes),
+        latency,
+        max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None),
     )
+
+
+def _partitions(lane: _Lane, now: float) -> Iterator[PartitionView]:
+    """An age needs the timestamp of a record that is under way."""
+    stopped = {(c.topic, c.partition) for c in lane.conditions if c.stops}
+    for spec in lane.specs:
+        key = (spec.topic, spec.partition)
+        p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
+        lag = None if p.position is None or p.end is None else max(0, p.end - p.position)
+        seconds = 0.0 if lag == 0 else None
+        if lag and p.waiting_since_ms is not None:
+            seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))
+        how = (p.path or lane.path, p.path_reason or lane.path_reason)
+        yield PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, key in stopped)
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:
@@ -158,28 +201,6 @@ def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tu
     if seconds < 0.05:
         return 0.0, 0.0
     return round((records - first_records) / seconds, 1), round((size - first_size) / seconds, 1)
-
-
-def _lag(flow: _Flow) -> tuple[int | None, float | None]:
-    """Unknown while one partition is unknown; an age needs the timestamp of a record that is under way."""
-    if not (flow.taken and flow.discovered.complete):
-        return None, None
-    lag, oldest = 0, None
-    for lane in flow.lanes.values():
-        stopped = {(c.topic, c.partition) for c in lane.conditions if c.stops}
-        for spec in lane.specs:
-            key = (spec.topic, spec.partition)
-            p = lane.partitions.get(key)
-            if p is None or p.position is None or p.end is None:
-                if key in stopped:
-                    continue  # its condition says so
-                return None, None
-            lag += max(0, p.end - p.position)
-            if p.end > p.position and p.waiting_since_ms is not None:
-                oldest = p.waiting_since_ms if oldest is None else min(oldest, p.waiting_since_ms)
-    if lag == 0:
-        return 0, 0.0
-    return lag, None if oldest is None else max(0.0, round(time.time() - oldest / 1000, 3))
 
 
 def _conditions(flow: _Flow) -> tuple[tuple[Condition, int], ...]:

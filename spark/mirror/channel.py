@@ -24,6 +24,7 @@ from mirror.lanes import (
     PartitionProgress,
     PartitionSpec,
 )
+from mirror.latency import Latency
 
 Message = Mapping[str, Any]
 _CONNECT_S = 5.0
@@ -43,11 +44,15 @@ def encode_progress(p: LaneProgress) -> Message:
         "flow": p.flow,
         "lane": p.lane,
         "partitions": [
-            [q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms] for q in p.partitions
+            [q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms, q.path, q.path_reason]
+            for q in p.partitions
         ],
         "conditions": [[c.code, c.text, c.todo, c.topic, c.partition, c.stops] for c in p.conditions],
         "transactions": p.transactions,
         "path": p.path,
+        "path_reason": p.path_reason,
+        "retries": p.retries,
+        "latency": [p.latency.counts, p.latency.total_ms],
     }
 
 
@@ -59,6 +64,9 @@ def decode_progress(row: Message) -> LaneProgress:
         tuple(Condition(*c) for c in row["conditions"]),
         row["transactions"],
         row["path"],
+        row["path_reason"],
+        row["retries"],
+        Latency(tuple(row["latency"][0]), row["latency"][1]),
     )
 
 

@@ -71,7 +71,7 @@ class Driver:
         return self._leave()
 
     def _all_taken(self) -> bool:
-        return all(view.running for view in self._board.view())
+        return self._board.all_run()
 
     def _leave(self) -> Outcome:
         if self._superseded_by:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from mirror.latency import NO_LATENCY, Latency
+
 
 def lane_of(topic: str, partition: int, lanes: int) -> int:
     """The lane that owns a source partition: stable over processes, machines and releases."""
@@ -84,7 +86,7 @@ class Condition:
 class PartitionProgress:
     """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset
     (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
-    oldest record read but not committed, or None."""
+    oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's."""
 
     topic: str
     partition: int
@@ -93,11 +95,14 @@ class PartitionProgress:
     records: int = 0
     bytes: int = 0
     waiting_since_ms: int | None = None
+    path: str = ""
+    path_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A snapshot; ``records`` and ``bytes`` count from the beginning of this lease, committed only."""
+    """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
+    committed only. ``path_reason``: why this path, in a few words that do not vary with names or numbers."""
 
     flow: str
     lane: int
@@ -105,6 +110,9 @@ class LaneProgress:
     conditions: tuple[Condition, ...] = ()
     transactions: int = 0
     path: str = "record"
+    path_reason: str = ""
+    retries: int = 0
+    latency: Latency = NO_LATENCY
 
 
 class LaneEnd(StrEnum):

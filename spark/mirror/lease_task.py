@@ -54,7 +54,7 @@ class LaneControl:
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.changed = False
         self._before: dict[tuple[str, int], tuple[int, int]] = {}
-        self._transactions_before = 0
+        self._before_all = self.latest
 
     def stopping(self) -> bool:
         return self._lease.stop.is_set()
@@ -67,14 +67,22 @@ class LaneControl:
 
     def report(self, progress: LaneProgress) -> None:
         partitions = tuple(self._with_before(p) for p in progress.partitions)
-        transactions = progress.transactions + self._transactions_before
-        self.latest = replace(progress, partitions=partitions, transactions=transactions)
+        before = self._before_all
+        self.latest = replace(
+            progress,
+            partitions=partitions,
+            transactions=progress.transactions + before.transactions,
+            retries=progress.retries + before.retries,
+            latency=progress.latency.plus(before.latency),
+        )
         self.changed = True
 
     def attempt_over(self, report: LaneReport) -> LaneReport:
         self.report(report.progress)
         self._before |= {(p.topic, p.partition): (p.records, p.bytes) for p in self.latest.partitions}
-        self._transactions_before = self.latest.transactions
+        if report.end is LaneEnd.FAILED:
+            self.latest = replace(self.latest, retries=self.latest.retries + 1)
+        self._before_all = self.latest
         return replace(report, progress=self.latest)
 
     def _with_before(self, p: PartitionProgress) -> PartitionProgress:

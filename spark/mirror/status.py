@@ -15,11 +15,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from mirror import clients, logs
-from mirror.board import FlowView
 from mirror.lanes import Condition
 from mirror.settings import Settings, StatusPlace
+from mirror.views import FlowView, PartitionView, path_counts, worst
 
 FORMAT_VERSION = 1
+WORST_PARTITIONS = 5
+"""The partitions furthest behind that the record names, a flow."""
 _log = logs.logger("status")
 
 
@@ -56,20 +58,37 @@ def record(
 def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
     return {
         "fingerprint": view.settings.fingerprint,
-        "state": _flow_state(view, state),
+        "state": flow_state(view, state),
         "lanes": view.settings.lanes,
         "topics": view.topics,
-        "partitions": view.partitions,
+        "partitions": len(view.partitions),
         "records_total": view.records_total,
         "records_per_second": view.records_per_second,
         "bytes_per_second": view.bytes_per_second,
         "records_lag": view.records_lag,
         "seconds_lag": view.seconds_lag,
+        "transactions": view.transactions,
+        "retries": view.retries,
+        "paths": [
+            {"path": path, "reason": reason, "partitions": count}
+            for (path, reason), count in path_counts(view.partitions).items()
+        ],
+        "worst_partitions": [_partition(one) for one in worst(view.partitions, WORST_PARTITIONS)],
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
     }
 
 
-def _flow_state(view: FlowView, state: str) -> str:
+def _partition(one: PartitionView) -> Mapping[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "records_lag": one.records_lag,
+        "seconds_lag": one.seconds_lag,
+    }
+
+
+def flow_state(view: FlowView, state: str) -> str:
+    """``state`` is the application's."""
     if state in ("stopped", "superseded", "failed"):
         return "stopped"
     if any(condition.stops for condition, _ in view.conditions):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Message, TopicPartition
 
 from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
+from mirror.latency import LatencyCounter
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +60,7 @@ class Tally:
     limits: dict[tuple[str, int], tuple[int, Condition]] = field(default_factory=dict)
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     transactions: int = 0
+    latency: LatencyCounter = field(default_factory=LatencyCounter)
     progress: LaneProgress = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class Tally:
         key = (track.spec.topic, track.spec.partition)
         records, size = self.counts.get(key, (0, 0))
         self.counts[key] = (records + track.records, size + track.bytes)
+        self.latency.committed(track.oldest_ms)
         track.committed, track.records, track.bytes = track.position, 0, 0
         track.dirty, track.last, track.oldest_ms = False, None, None
 
@@ -82,6 +85,7 @@ class Tally:
             (*running, *stopped),
             (*(stop.condition for stop in self.stopped.values()), *more),
             self.transactions,
+            latency=self.latency.snapshot(),
         )
         return self.progress
 

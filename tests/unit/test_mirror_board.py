@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mirror.board import Board
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from mirror.latency import BOUNDS_MS, LatencyCounter
 from mirror.settings import FlowSettings, Settings, parse
 from mirror.status import Application, record
 
@@ -65,6 +70,66 @@ def test_records_count_on_over_leases_and_are_never_counted_twice(board: Board) 
     for records in (0, 5, 5):
         board.progress(told(0, 25 + records, 100, records))
     assert board.view()[0].records_total == 30
+
+
+def test_transactions_retries_and_latency_count_on_over_leases_and_no_snapshot_counts_twice(board: Board) -> None:
+    key = ("orders", lane_of("orders", 0, 4))
+    counted = LatencyCounter()
+    counted.committed(1_000, 1_040)
+    first = replace(told(0, 1, 9, 1), transactions=1, retries=1, latency=counted.snapshot())
+    counted.committed(1_000, 4_000)
+    second = replace(told(0, 2, 9, 2), transactions=2, retries=1, latency=counted.snapshot())
+    for progress in (first, second, first, second):
+        board.progress(progress)
+    board.lease_begins(key)
+    board.progress(first)
+    [view] = board.view()
+    assert (view.transactions, view.retries) == (3, 2)
+    assert (view.latency.count, view.latency.total_ms) == (3, 40 + 3_000 + 40)
+    assert view.latency.counts[BOUNDS_MS.index(50)] == 2, "40 ms is above 25 and not above 50"
+    assert view.committed_ms is not None
+
+
+@given(st.lists(st.integers(0, 10**8), max_size=50), st.integers(0, 50))
+def test_latency_of_two_spans_is_that_of_the_whole(ages: list[int], cut: int) -> None:
+    counted = LatencyCounter()
+    parts = []
+    for some in (ages[:cut], ages[cut:]):
+        for age in some:
+            counted.committed(10**9, 10**9 + age)
+        parts.append(counted.snapshot())
+    assert parts[0].plus(parts[1].since(parts[0])) == parts[1]
+    assert (parts[1].count, parts[1].total_ms) == (len(ages), sum(ages))
+    for bound, below in zip(BOUNDS_MS, accumulate(parts[1].counts), strict=False):
+        assert below == sum(age <= bound for age in ages)
+
+
+def test_records_without_a_timestamp_have_no_latency_and_the_future_has_none_to_speak_of() -> None:
+    counted = LatencyCounter()
+    counted.committed(None)
+    counted.committed(-1)
+    assert counted.snapshot().count == 0
+    counted.committed(5_000, 4_000)
+    assert (counted.snapshot().counts[0], counted.snapshot().total_ms) == (1, 0)
+
+
+def test_the_record_names_how_partitions_are_copied_and_which_are_furthest_behind(
+    board: Board, settings: Settings
+) -> None:
+    board.progress(replace(told(0, 5, 9), path="batch", path_reason="whole batches"))
+    slow = replace(told(1, 3, 90), path="batch")
+    [part] = slow.partitions
+    board.progress(replace(slow, partitions=(replace(part, path="record", path_reason="small batches"),)))
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)["flows"]["orders"]
+    assert made["paths"] == [
+        {"path": "batch", "reason": "whole batches", "partitions": 1},
+        {"path": "record", "reason": "small batches", "partitions": 1},
+    ]
+    assert [(one["partition"], one["records_lag"]) for one in made["worst_partitions"]] == [(1, 87), (0, 4)]
+    for number, end in ((0, 9), (1, 90)):
+        board.progress(told(number, end, end))
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)["flows"]["orders"]
+    assert made["worst_partitions"] == []
 
 
 def test_a_stopped_partition_does_not_hide_the_lag_of_the_others(board: Board) -> None:

@@ -20,6 +20,7 @@ from mirror.lanes import (
     PartitionSpec,
     lane_of,
 )
+from mirror.latency import BOUNDS_MS, Latency
 from mirror.packing import best_move, pack
 from mirror.positions import Position, decode, encode
 
@@ -71,9 +72,16 @@ SPECS = (PartitionSpec("orders", 3, "east.orders", "abc"), PartitionSpec("\u00fc
 PROGRESS = LaneProgress(
     "orders",
     2,
-    (PartitionProgress("orders", 3, 5, None, 4, 100, 17), PartitionProgress("orders", 4, None, None)),
+    (
+        PartitionProgress("orders", 3, 5, None, 4, 100, 17, "record", "small batches"),
+        PartitionProgress("orders", 4, None, None),
+    ),
     (Condition("record_refused", "text", "todo", "orders", 3, stops=True), Condition("other", "text", "todo")),
     7,
+    "batch",
+    "whole batches",
+    3,
+    Latency((1,) * (len(BOUNDS_MS) + 1), 12),
 )
 
 

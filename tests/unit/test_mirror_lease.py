@@ -21,6 +21,7 @@ from mirror.lanes import (
     PartitionProgress,
     PartitionSpec,
 )
+from mirror.latency import LatencyCounter
 from mirror.lease_task import LeaseSpec, run_lease
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "id")
@@ -125,12 +126,17 @@ def test_a_lane_that_fails_is_tried_again_and_its_counts_add_up() -> None:
         attempts.append(1)
         if len(attempts) == 3:
             return copy_until_told(lane, control)
-        return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, (_copied(SPEC, 5),), (), 1), "broken")
+        counted = LatencyCounter()
+        counted.committed(0, 7)
+        told = LaneProgress(lane.flow, lane.lane, (_copied(SPEC, 5),), (), 1, latency=counted.snapshot())
+        return LaneReport(LaneEnd.FAILED, told, "broken")
 
     driver = Driver()
     [report] = run_lease(lease(driver, lane(0, SPEC), seconds=4.0), lambda _: path)
     assert len(attempts) == 3
     assert report.progress.partitions[0].records == 5 + 5 + 10
+    assert (report.progress.transactions, report.progress.retries) == (2, 2)
+    assert (report.progress.latency.count, report.progress.latency.total_ms) == (2, 14)
     assert [m["report"]["error"] for m in driver.heard if "report" in m][:2] == ["broken", "broken"]
 
 

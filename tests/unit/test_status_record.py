@@ -65,6 +65,17 @@ def test_every_field_arrives() -> None:
     )
 
 
+def test_what_newer_jobs_add_arrives_and_older_jobs_may_leave_out() -> None:
+    paths = [{"path": "record", "reason": "filter", "partitions": 3}]
+    worst = [{"topic": "orders", "partition": 1, "records_lag": 9, "seconds_lag": None}]
+    newer = FLOW | {"transactions": 5, "retries": 1, "paths": paths, "worst_partitions": worst}
+    told = mirror_from_record(record(flows={"f": newer}), NOW).flows["f"]
+    assert (told.transactions, told.retries) == (5, 1)
+    assert ([*told.paths], [*told.worst_partitions]) == (paths, worst)
+    older = mirror_from_record(record(flows={"f": FLOW}), NOW).flows["f"]
+    assert (older.transactions, older.retries, older.paths, older.worst_partitions) == (None, None, (), ())
+
+
 @pytest.mark.parametrize(
     ("told", "state"),
     [

@@ -1,0 +1,99 @@
+"""What the board shows of flows and partitions, frozen, for the status record and the metrics; sums over it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mirror.lanes import Condition
+from mirror.latency import NO_LATENCY, Latency
+from mirror.settings import FlowSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One source partition. Counts are this application's; lag in records and in seconds is None while not known."""
+
+    topic: str
+    partition: int
+    records: int = 0
+    bytes: int = 0
+    records_lag: int | None = None
+    seconds_lag: float | None = None
+    path: str = "record"
+    reason: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
+
+    ``committed_ms``: when the driver last heard of a commit, None before the first.
+    """
+
+    settings: FlowSettings
+    running: bool
+    topics: int
+    partitions: tuple[PartitionView, ...]
+    records_total: int
+    bytes_total: int
+    records_per_second: float
+    bytes_per_second: float
+    records_lag: int | None
+    seconds_lag: float | None
+    conditions: tuple[tuple[Condition, int], ...]
+    transactions: int = 0
+    retries: int = 0
+    latency: Latency = NO_LATENCY
+    committed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The partitions of one topic together; the lag is unknown while that of one partition is."""
+
+    topic: str
+    records: int
+    bytes: int
+    records_lag: int | None
+    seconds_lag: float | None
+
+
+def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | None]:
+    """Records and seconds behind, together. A stopped partition of unknown lag is told by its condition instead.
+
+    The seconds are those of the partition furthest behind, among those whose oldest record is under way.
+    """
+    records, oldest = 0, None
+    for one in partitions:
+        if one.records_lag is None:
+            if one.stopped:
+                continue
+            return None, None
+        records += one.records_lag
+        if one.records_lag and one.seconds_lag is not None:
+            oldest = one.seconds_lag if oldest is None else max(oldest, one.seconds_lag)
+    return (0, 0.0) if records == 0 else (records, oldest)
+
+
+def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
+    topics: dict[str, list[PartitionView]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one)
+    return tuple(
+        TopicView(topic, sum(p.records for p in parts), sum(p.bytes for p in parts), *lag_of(parts))
+        for topic, parts in topics.items()
+    )
+
+
+def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionView, ...]:
+    """The ``count`` partitions furthest behind, most records first. What is caught up or unknown is not among them."""
+    behind = [one for one in partitions if one.records_lag]
+    return tuple(sorted(behind, key=lambda p: (-(p.records_lag or 0), p.topic, p.partition))[:count])
+
+
+def path_counts(partitions: Iterable[PartitionView]) -> Mapping[tuple[str, str], int]:
+    """(path, reason) -> partitions that are copied this way."""
+    return dict(sorted(Counter((one.path, one.reason) for one in partitions).items()))
