@@ -1,0 +1,119 @@
+"""What ``doctor`` asks, what was answered, and what it concludes. Facts come from edges, findings from doings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.errors import Unknown
+from reconciler.topology import Principal
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``subject``: a cluster, flow or this machine; ``check`` is a stable word; ``todo`` are lines, often commands."""
+
+    subject: str
+    check: str
+    verdict: Verdict
+    text: str
+    why: str = ""
+    todo: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    environment: str
+    findings: tuple[Finding, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(1 for one in self.findings if one.verdict is verdict)
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.count(Verdict.PROBLEM) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Of a server: seconds since 1970, and the DNS names and addresses it is for."""
+
+    not_before: int
+    not_after: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One bootstrap server. ``error`` is empty when it answered; ``certificate`` only with TLS."""
+
+    server: str
+    error: str = ""
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one principal is asked on one cluster. Nothing of it changes anything there."""
+
+    topics: tuple[str, ...] = ()
+    creates: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    transactional_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one principal may do. ``operations``: by topic that exists (KIP-430). The rest: name -> allowed.
+
+    ``failed``: it could not even connect. A part that could not be asked is Unknown.
+    """
+
+    principal: Principal
+    kafka_principal: str
+    server: str
+    failed: Unknown | None = None
+    operations: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
+    sees_all: bool = False
+    creates: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    groups: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    transactional_ids: Mapping[str, bool] | Unknown = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Of one cluster, as its plan principal is told. ``features``: name -> finalized level.
+
+    ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: who -> rate of
+    controller_mutation_rate. ``brokers``: broker id -> its configs.
+    """
+
+    name: str
+    addresses: tuple[Address, ...]
+    cluster_id: str | None = None
+    brokers: Mapping[int, Mapping[str, str | None]] | Unknown = field(default_factory=dict)
+    authorizer: bool | Unknown = False
+    features: Mapping[str, int] | Unknown = field(default_factory=dict)
+    apis: Mapping[str, int] = field(default_factory=dict)
+    skew_ms: int | Unknown = 0
+    skew_error_ms: int = 0
+    quotas: Mapping[str, float] | Unknown = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the mirror job would start. ``java``: major version, or why not; ``spark``: version, or why not."""
+
+    java: int | Unknown
+    spark: str | Unknown
+    free_bytes: int | Unknown
+    folder: str

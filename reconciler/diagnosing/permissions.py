@@ -1,0 +1,197 @@
+"""What each principal needs on each cluster, and the exact kafka-acls command for what it lacks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.checkups import Ask, Finding, Rights, Verdict
+from reconciler.errors import Unknown
+from reconciler.live import LiveState
+from reconciler.routing import Route
+from reconciler.topology import Flow, Principal, Topology
+from replication.names import STATUS_TOPIC, position_group, transactional_id
+
+FEW = 3
+CREATES_ASKED = 100
+"""A validate-only create costs the mutation quota as a real one would, so not all of a thousand are tried."""
+
+_WORDS = {"DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "READ": "Read", "WRITE": "Write",
+          "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs", "CREATE": "Create", "DELETE": "Delete"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """``operation`` on each of ``topics``; ``pattern`` is one resource, as kafka-acls writes it, for all of them."""
+
+    operation: str
+    topics: tuple[str, ...]
+    pattern: str
+    why: str
+
+
+def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[tuple[str, Principal], Ask]:
+    """What to ask of whom. A mirror principal is asked only on clusters that are a side of a flow."""
+    found: dict[tuple[str, Principal], Ask] = {}
+    for name in topology.clusters:
+        here = live.known(name)
+        exist = tuple(here.topics) if here else ()
+        wished = _wished(topology, name, routes)
+        missing = tuple(one for one in sorted(wished) if here is None or one not in here.topics)
+        found[name, Principal.PLAN] = Ask(exist)
+        found[name, Principal.APPLY] = Ask(tuple(sorted(wished & set(exist))), missing[:CREATES_ASKED])
+        flows = [flow for flow in topology.flows.values() if name in (flow.source, flow.target)]
+        if flows:
+            targets = [flow.name for flow in flows if flow.target == name]
+            found[name, Principal.MIRROR] = Ask(
+                topics=tuple(sorted({one for need in _mirror(topology, name, routes) for one in need.topics})),
+                groups=tuple(map(position_group, targets)),
+                transactional_ids=tuple(transactional_id(flow, 0) for flow in targets),
+            )
+    return found
+
+
+def permission_findings(
+    topology: Topology, cluster: str, rights: Iterable[Rights], routes: Sequence[Route]
+) -> Iterator[Finding]:
+    for one in rights:
+        check = f"permissions of {one.principal}"
+        if one.failed is not None:
+            yield Finding(
+                f"cluster {cluster}",
+                f"login of {one.principal}",
+                Verdict.PROBLEM,
+                one.failed.error,
+                "",
+                (one.failed.todo,),
+            )
+            continue
+        yield Finding(
+            f"cluster {cluster}", f"login of {one.principal}", Verdict.OK, f"accepted as {one.kafka_principal}"
+        )
+        lacks = list(_lacks(topology, cluster, one, routes))
+        yield from (
+            Finding(f"cluster {cluster}", check, Verdict.PROBLEM, text, why, (command,)) for text, why, command in lacks
+        )
+        unknown = [part for part in (one.creates, one.groups, one.transactional_ids) if isinstance(part, Unknown)]
+        for part in unknown:
+            yield Finding(
+                f"cluster {cluster}", check, Verdict.UNKNOWN, part.error, f"{part.subject} was not tried", (part.todo,)
+            )
+        if not lacks and not unknown:
+            yield Finding(f"cluster {cluster}", check, Verdict.OK, "nothing is missing")
+
+
+Lack = tuple[str, str, str]
+
+
+def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> Iterator[Lack]:
+    for need in _needs(topology, cluster, one, routes):
+        missing = [name for name in need.topics if not _may(one, name, need.operation)]
+        if need.pattern == "--topic '*'" and need.operation == "DESCRIBE" and not one.sees_all:
+            missing = missing or ["topics it cannot see"]
+        if missing:
+            yield from _lack(one, need, missing)
+    if isinstance(one.creates, Mapping):
+        refused = [name for name, allowed in one.creates.items() if not allowed]
+        if refused:
+            why = "what git declares could not be made"
+            yield from _lack(one, Needed("CREATE", tuple(refused), "--topic '*'", why), refused)
+    yield from _others(one, one.groups, "Read", "--group", "commit positions with the data")
+    yield from _others(one, one.transactional_ids, "Write", "--transactional-id", "copy exactly once")
+
+
+def _lack(one: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
+    resources = [f"--topic {shlex.quote(name)}" for name in missing]
+    if (
+        len(missing) > FEW
+        or not all(name in need.topics for name in missing)
+        or "*" in need.pattern
+        or ("prefixed" in need.pattern and len(missing) == len(need.topics))
+    ):
+        resources = [need.pattern]
+    shown = ", ".join(missing[:FEW]) + (f" and {len(missing) - FEW} more" if len(missing) > FEW else "")
+    word = _WORDS[need.operation]
+    for resource in resources:
+        yield f"lacks {word} on {shown}", need.why, command(one, word, resource)
+
+
+def command(one: Rights, operation: str, resource: str) -> str:
+    return (
+        f"kafka-acls.sh --bootstrap-server {one.server} --add --allow-principal '{one.kafka_principal}'"
+        f" --operation {operation} {resource}"
+    )
+
+
+def _others(one: Rights, asked: Mapping[str, bool] | Unknown, operation: str, kind: str, what: str) -> Iterator[Lack]:
+    for name, allowed in asked.items() if isinstance(asked, Mapping) else ():
+        if allowed:
+            continue
+        resource = f"{kind} {name}"
+        if kind == "--transactional-id":  # one for each lane of the flow
+            resource = f"{kind} {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
+        text = f"lacks {operation} on {kind.removeprefix('--')} {name}"
+        yield text, f"the job could not {what}", command(one, operation, resource)
+
+
+def _may(one: Rights, topic: str, operation: str) -> bool:
+    return topic not in one.denied and (topic not in one.operations or operation in one.operations[topic])
+
+
+def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
+    match one.principal:
+        case Principal.PLAN:
+            seen = tuple(sorted({*one.operations, *one.denied}))
+            everything = "a topic that plan cannot see would look as if it were not there"
+            values = "its values would be unknown, and what rests on them is not planned"
+            needs = [
+                Needed("DESCRIBE", seen, "--topic '*'", everything),
+                Needed("DESCRIBE_CONFIGS", seen, "--topic '*'", values),
+            ]
+            if _carries_status(topology, cluster) and STATUS_TOPIC in one.operations:
+                why = "plan could not tell which definition a mirror runs with"
+                needs.append(Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
+            return tuple(needs)
+        case Principal.APPLY:
+            wished = tuple(sorted({*one.operations, *one.denied}))
+            doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
+            reasons = {
+                "DESCRIBE": "what it changes it must see",
+                "DESCRIBE_CONFIGS": "what it changes it must see",
+                "ALTER": "partitions could not be added",
+                "ALTER_CONFIGS": "configs could not be changed",
+            }
+            needs = [Needed(operation, wished, "--topic '*'", why) for operation, why in reasons.items()]
+            return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
+        case Principal.MIRROR:
+            return tuple(_mirror(topology, cluster, routes))
+
+
+def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
+    for flow in topology.flows.values():
+        mine = [route for route in routes if route.flow == flow.name]
+        if flow.source == cluster:
+            topics = tuple(sorted({route.source.name for route in mine}))
+            yield Needed("READ", topics, "--topic '*'" if len(topics) > FEW else "", f"flow {flow.name} reads them")
+        if flow.target == cluster:
+            topics = tuple(sorted({route.remote.name for route in mine}))
+            yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
+    if _carries_status(topology, cluster):
+        yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
+
+
+def _written(flow: Flow) -> str:
+    if flow.naming.policy == "default":
+        return f"--topic {flow.source}{flow.naming.separator} --resource-pattern-type prefixed"
+    return "--topic '*'"
+
+
+def _carries_status(topology: Topology, cluster: str) -> bool:
+    return any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
+
+
+def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
+    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
+    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
+    return declared | remote | ({STATUS_TOPIC} if _carries_status(topology, cluster) else set())
