@@ -39,6 +39,7 @@ def systems() -> dict[str, System]:
         "mm2-exactly-once": MirrorMaker2(Tuning.EXACTLY_ONCE),
         "ours": Reconciler(),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
+        "ours-record": Reconciler(Shape(path="record")),
     }
 
 

@@ -24,6 +24,7 @@ class Shape:
     master: str = "local[2]"
     parallelism: int = 2
     lanes: int = 2
+    path: str = "batch"
 
 
 def environment(run: Run, shape: Shape) -> dict[str, object]:
@@ -43,7 +44,13 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
                 "lanes": shape.lanes,
             }
         },
-        "mirrors": {run.target_alias: {"master": shape.master, "parallelism": shape.parallelism}},
+        "mirrors": {
+            run.target_alias: {
+                "master": shape.master,
+                "parallelism": shape.parallelism,
+                "spark_conf": {"spark.mirror.path": shape.path},
+            }
+        },
     }
 
 
@@ -56,7 +63,8 @@ class Reconciler:
 
     @property
     def name(self) -> str:
-        return f"reconciler, {self.shape.delivery.replace('_', ' ')}"
+        path = "" if self.shape.path == "batch" else f", {self.shape.path} path"
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{path}"
 
     @property
     def exactly_once(self) -> bool:

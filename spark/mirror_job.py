@@ -46,7 +46,10 @@ def main(arguments: list[str]) -> int:
         context = _context(settings)
     except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
         return _failed(f"Spark did not start: {_in_words(error)}")
-    outcome = _run(context, settings, given.run_dir, started, asked)
+    try:
+        outcome = _run(context, settings, given.run_dir, started, asked)
+    except HandoverError as error:
+        return _failed(str(error))
     logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
     return int(outcome.code)
 

@@ -68,6 +68,7 @@ class LaneSpec:
     start_timestamp_ms: int | None
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
+    path: str = "batch"
 
 
 @dataclass(frozen=True, slots=True)

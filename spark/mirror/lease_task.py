@@ -18,7 +18,7 @@ from mirror.lanes import (
     PartitionProgress,
     PartitionSpec,
 )
-from mirror.record_path import record_path
+from mirror.paths import choose_path
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
@@ -39,10 +39,6 @@ class LeaseSpec:
     token: str
     environment: str
     mirror: str
-
-
-def choose_path(lane: LaneSpec) -> CopyPath:  # noqa: ARG001  # the seam: the whole-batch path is chosen by lane
-    return record_path
 
 
 class LaneControl:

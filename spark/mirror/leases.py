@@ -14,6 +14,7 @@ from mirror.board import Board
 from mirror.lanes import Claim, LaneEnd, LaneSpec
 from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
+from mirror.paths import BATCH, PATH_SETTING, path_asked
 from mirror.settings import FlowSettings, Settings
 from replication.names import position_group, transactional_id
 
@@ -22,7 +23,7 @@ _LONGEST_PAUSE_S = 10.0
 _log = logs.logger("leases")
 
 
-def lane_spec(flow: FlowSettings, lane: int, claim: Claim) -> LaneSpec:
+def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) -> LaneSpec:
     """Without partitions. The start is earliest: any other start was committed when the flow was taken over."""
     return LaneSpec(
         flow=flow.name,
@@ -37,6 +38,7 @@ def lane_spec(flow: FlowSettings, lane: int, claim: Claim) -> LaneSpec:
         start_timestamp_ms=None,
         partitions=(),
         claim=claim,
+        path=path,
     )
 
 
@@ -63,9 +65,11 @@ class Leases:
         self._board = board
         self._superseded = superseded
         self._host = host
+        self._path = path_asked(context.getConf().get(PATH_SETTING, BATCH))
         self._guard = threading.Condition()
         self._stopping = False
         self.started = False
+        self._lost = 0
         self._lanes: dict[LaneKey, LaneSpec] = {}
         self._placed: dict[LaneKey, int] = {}
         self._running: dict[str, tuple[LaneKey, ...]] = {}
@@ -85,13 +89,18 @@ class Leases:
         """The flow's lanes are placed; leases that gain some are ended, to be given again with them."""
         with self._guard:
             for lane in range(flow.lanes):
-                self._lanes[flow.name, lane] = lane_spec(flow, lane, claim)
+                self._lanes[flow.name, lane] = lane_spec(flow, lane, claim, self._path)
             before = dict(self._placed)
             fresh = {key: load for key, load in self._board.loads().items() if key in self._lanes}
             self._placed = {**pack(fresh, self._settings.parallelism), **before}
             gained = {slot for key, slot in self._placed.items() if key not in before}
             self._guard.notify_all()
         self._end_early(gained)
+
+    def counts(self) -> tuple[int, int]:
+        """Leases that run now, and how many Spark has lost so far."""
+        with self._guard:
+            return len(self._running), self._lost
 
     def partitions_changed(self) -> None:
         """Running leases get their lanes' partitions as the board has them now."""
@@ -171,6 +180,7 @@ class Leases:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             if not self._stopping:
+                self._lost += 1
                 _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
             return False
         finally:
