@@ -61,11 +61,14 @@ def refuse_if_blocked(plan: Plan) -> None:
     if plan.unknown:
         lines = "\n".join(f"  {one.subject}: {one.error}" for one in plan.unknown)
         raise ReconcilerError(
-            "nothing was applied, because something could not be read", lines, "Mend it and run plan again."
+            "nothing was applied, because something could not be read",
+            lines,
+            "Mend it and run plan again, or apply what does not rest on it with --partial.",
         )
     if plan.refused:
         lines = "\n".join(f"  {one.reason.text}" for one in plan.refused)
-        raise BlockedError("nothing was applied, because the plan has refusals", lines, "Resolve them and plan again.")
+        todo = "Resolve them and plan again, or apply the rest with --partial."
+        raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
 
 
 def apply(
@@ -94,12 +97,15 @@ def apply(
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
-    """0 everything done, 5 partly, 1 nothing."""
+def exit_code(outcomes: Sequence[Outcome], plan: Plan | None = None) -> ExitCode:
+    """0 everything done, 5 partly, 1 nothing. With ``plan``, what it left unknown or refused counts as not done."""
     done = sum(outcome.result is Result.DONE for outcome in outcomes)
-    if done == len(outcomes):
+    left_out = plan is not None and bool(plan.unknown or plan.refused)
+    if done == len(outcomes) and not left_out:
         return ExitCode.DONE
-    return ExitCode.PARTIAL if done else ExitCode.ERROR
+    if done:
+        return ExitCode.PARTIAL
+    return plan.exit_code if plan is not None and left_out else ExitCode.ERROR
 
 
 def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:

@@ -7,19 +7,21 @@ import sys
 import time
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import adoption, applying, controller, planfile, rendering, reviewing
+from reconciler import adoption, applying, controller, diagnosis, planfile, rendering, reviewing
 from reconciler.edges.files import write_text
-from reconciler.edges.lock import environment_lock
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
+from reconciler.executing import execution
 from reconciler.handover import handovers
-from reconciler.narrowing import Autonomy
+from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.review import drift_in, format_of, render
 from reconciler.rendering.status import status_json, status_text
@@ -51,6 +53,9 @@ class Format(StrEnum):
 
 Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
+StealOption = Annotated[
+    str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
 
 
@@ -128,17 +133,21 @@ def apply(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     form: FormatOption = Format.TEXT,
+    part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
+    steal: StealOption = "",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "apply"):
-        made = _fresh(session) if saved is None else _saved(session, saved)
+    with open_session(env, Principal.APPLY) as session, execution(session, "apply", steal) as execute:
+        made = session.plan() if saved is None else _saved(session, saved, part)
         if form is Format.TEXT:
             show(rendering.plan_text(made, style()))
-        applying.refuse_if_blocked(made)
-        if made.changes and not yes:
-            _confirm(session, made)
-        outcomes = applying.apply(made, session.clusters, session.runner, handovers(session.topology), _Said(made))
-        code = applying.exit_code(outcomes)
+        if not part:
+            applying.refuse_if_blocked(made)
+        chosen = known_part(made) if part else Narrowed(made)
+        if chosen.plan.changes and not yes:
+            _confirm(session, chosen.plan)
+        outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, _Said(chosen.plan)))
+        code = applying.exit_code(outcomes, made)
         if code is ExitCode.DONE and made.changes:
             _verify(session)
     show(
@@ -146,14 +155,11 @@ def apply(
         if form is Format.JSON
         else rendering.outcomes_text(made, outcomes, style())
     )
+    execute.require_kept()
     raise typer.Exit(code)
 
 
-def _fresh(session: Session) -> Plan:
-    return session.plan()
-
-
-def _saved(session: Session, path: Path) -> Plan:
+def _saved(session: Session, path: Path, part: bool) -> Plan:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -163,7 +169,8 @@ def _saved(session: Session, path: Path) -> Plan:
             "Make it with: reconciler plan ENV --out FILE.",
         ) from None
     made = planfile.loads(text)
-    applying.refuse_if_blocked(made)
+    if not part:
+        applying.refuse_if_blocked(made)
     if moved := session.moved(made):
         raise StalePlan(moved)
     return made
@@ -266,10 +273,11 @@ def run(
     ] = Autonomy.NONE,
     metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
+    steal: StealOption = "",
 ) -> None:
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
-    controller.run(env, controller.pace(interval, autonomy), address)
+    controller.run(env, controller.pace(interval, autonomy), address, steal)
 
 
 @app.command()
@@ -303,22 +311,30 @@ def explain(
     raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)
 
 
+@app.command()
+def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
+    """Connectivity, certificates, permissions of each principal, and settings that matter; exit 1 with a problem."""
+    found = diagnosis.checkup(env)
+    show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
+    raise typer.Exit(found.exit_code)
+
+
 @mirror_app.command("start")
-def mirror_start(env: Env, flow: FlowArgument = None) -> None:
+def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
-    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "mirror start"):
+    with open_session(env, Principal.APPLY) as session, execution(session, "mirror start", steal) as execute:
         told = handovers(session.topology)
         for name in _mirrors(session, flow):
-            session.runner.start(name, told[name], say)
+            execute.by_hand(f"start:{name}", partial(session.runner.start, name, told[name], say))
             show(f"mirror {name} runs")
 
 
 @mirror_app.command("stop")
-def mirror_stop(env: Env, flow: FlowArgument = None) -> None:
+def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
-    with open_session(env, Principal.APPLY) as session, environment_lock(session.state, "mirror stop"):
+    with open_session(env, Principal.APPLY) as session, execution(session, "mirror stop", steal) as execute:
         for name in _mirrors(session, flow):
-            session.runner.stop(name, say)
+            execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
             show(f"mirror {name} is stopped")
 
 

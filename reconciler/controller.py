@@ -19,10 +19,9 @@ from typing import Any
 import structlog
 
 from reconciler import applying, running
-from reconciler.edges.lock import environment_lock
 from reconciler.edges.metrics import Metrics, MetricsServer
 from reconciler.errors import ReconcilerError
-from reconciler.handover import handovers
+from reconciler.executing import Execution, execution
 from reconciler.narrowing import Autonomy
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
@@ -53,13 +52,15 @@ def pace(interval: str, autonomy: Autonomy) -> Pace:
     return Pace(milliseconds / 1000, autonomy)
 
 
-def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None) -> int:
-    """Turns until SIGTERM or SIGINT; the number of rounds. Raises ReconcilerError before the first round only."""
+def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, steal: str = "") -> int:
+    """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken whoever holds it.
+
+    Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
+    """
     log = _logger(folder.resolve().name)
     metrics = Metrics()
     with ExitStack() as stack:
-        environment = stack.enter_context(LiveEnvironment.opened(folder))
-        stack.enter_context(environment_lock(environment.session.state, "run"))
+        environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         if metrics_at is not None:
             server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
             log.info("metrics", host=metrics_at.host, port=server.port)
@@ -91,20 +92,24 @@ class SystemClock:
 class LiveEnvironment:
     """``running.Environment`` over a ``Session``, which is opened anew when the folder wishes something else."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, execution: Execution) -> None:
         self.session = session
+        self.execution = execution
         self.stop = threading.Event()
         self._read: Topology | None = None
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path) -> Iterator[LiveEnvironment]:
-        """Raises TopologyError before anything is connected."""
-        environment = cls(Session(folder, read_topology(folder), Principal.APPLY))
+    def opened(cls, folder: Path, steal: str) -> Iterator[LiveEnvironment]:
+        """Raises TopologyError before anything is connected, and LockHeld."""
+        session = Session(folder, read_topology(folder), Principal.APPLY)
+        environment: LiveEnvironment | None = None
         try:
-            yield environment
+            with execution(session, "run", steal) as held:
+                environment = cls(session, held)
+                yield environment
         finally:
-            environment.session.close()
+            (environment.session if environment else session).close()
 
     def changed(self) -> bool:
         self._read = read_topology(self.session.folder)
@@ -114,18 +119,17 @@ class LiveEnvironment:
         found = read_topology(self.session.folder)
         if found != self._read:
             return False
+        self.execution.require_same_place(found)
         self.session.close()
-        self.session = Session(self.session.folder, found, Principal.APPLY)
+        self.session = self.execution.session = Session(self.session.folder, found, Principal.APPLY)
         return True
 
     def plan(self) -> Plan:
+        self.execution.require_lock()
         return self.session.plan()
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
-        told = handovers(self.session.topology)
-        return applying.apply(
-            plan, self.session.clusters, self.session.runner, told, applying.Silent(), gate=self._closed
-        )
+        return self.execution.carry_out(plan, applying.Silent(), self._closed)
 
     def _closed(self) -> str:
         return STOPPING if self.stop.is_set() else ""

@@ -5,13 +5,13 @@ Border: removes changes from a plan, and those that need them; adds and reorders
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
 from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Risk, Role, TopicChange
-from reconciler.plans import Plan, Planned
+from reconciler.plans import Outcome, Plan, Planned, Result
 
 
 class Autonomy(StrEnum):
@@ -36,6 +36,13 @@ class Narrowed:
 
     plan: Plan
     held: tuple[Held, ...] = ()
+
+
+def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+    """One outcome for each change of the whole ``plan``, in its order: what was held back counts as not begun."""
+    found = {outcome.id: outcome for outcome in outcomes}
+    left = {one.id: Outcome(one.id, Result.SKIPPED, f"not begun: {one.why}") for one in held}
+    return tuple({**left, **found}[planned.id] for planned in plan.changes)
 
 
 def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:

@@ -53,6 +53,12 @@ def kind_of(change: Change) -> str:
     return _KIND_OF[type(change)]
 
 
+def change_document(change: Change) -> dict[str, Any]:
+    """One change as in the schema, with its kind and action."""
+    document: dict[str, Any] = _encoded(change)
+    return document
+
+
 def dumps(plan: Plan) -> str:
     document = _document(plan)
     return json.dumps({**document, "digest": _digest(document)}, indent=2, ensure_ascii=False) + "\n"

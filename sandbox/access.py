@@ -1,7 +1,8 @@
 """Who may do what on the secure clusters. The authorizer denies what is not listed here; ``admin`` is a super user.
 
 - ``plan``: sees everything, reads only the mirror's status records, changes nothing.
-- ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records.
+- ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
+  the environment's lock, in transactions ``reconciler.``.
 - ``mirror``: reads topics; writes remote topics (``<other cluster>.``) and its status, in transactions ``mirror.``.
 - ``user``: an application with topics, groups and transactions whose names start with ``user.``.
 """
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from reconciler.locks import LOCK_TOPIC
 from replication.names import STATUS_TOPIC
 from sandbox.errors import SandboxError
 from sandbox.profiles import CLUSTERS
@@ -73,6 +75,8 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         *_views("apply"),
         Grant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
         Grant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
+        Grant("apply", topic, LOCK_TOPIC, (read, write)),
+        Grant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
         Grant("mirror", topic, "*", (read, describe)),
         *(Grant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
         Grant("mirror", topic, STATUS_TOPIC, (write,)),

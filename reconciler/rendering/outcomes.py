@@ -37,7 +37,7 @@ def outcomes_json(plan: Plan, outcomes: Sequence[Outcome]) -> str:
         "kind": "outcome",
         "environment": plan.basis.environment,
         "verdict": applied_verdict(plan, outcomes),
-        "exit_code": int(exit_code(outcomes)),
+        "exit_code": int(exit_code(outcomes, plan)),
         "outcomes": [
             {"id": one.id, "result": one.result.value, "error": one.error, "seconds": round(one.seconds, 3)}
             for one in outcomes

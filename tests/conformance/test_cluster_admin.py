@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from reconciler.changes import TopicChange
+from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.live import Source
 from reconciler.plans import Result
+from sandbox.handles import Sandbox
+from tests.conformance.conftest import real_cluster
 from tests.conformance.subjects import Subject, results
 
 DONE, FAILED = Result.DONE.value, Result.FAILED.value
@@ -237,3 +244,20 @@ def test_a_deletion_asks_nothing_of_validation(subject: Subject) -> None:
     subject.perform(subject.create("old"))
     assert subject.admin.validate([subject.delete(subject.known("old"))]) == {}
     assert subject.topic("old") is not None
+
+
+def test_topic_ids_are_told_as_kafka_prints_them(plain: Sandbox, unique: str) -> None:
+    """URL-safe, without padding: a tombstone carries what kafka-topics.sh shows."""
+    east = plain["east"]
+    new = [NewTopic(f"{unique}-{number}", 1, 1) for number in range(40)]
+    creator = AdminClient({**east.super_client(), "log_level": "0"})
+    made = creator.create_topics(new, operation_timeout=20)
+    for future in made.values():
+        future.result(30)
+    until = time.monotonic() + 30
+    with KafkaCluster(real_cluster(east)) as admin:
+        while len(live := admin.read(list(made)).topics) < len(made):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert all(re.fullmatch("[A-Za-z0-9_-]{22}", topic.topic_id) for topic in live.values())
+    assert any(set("_-") & set(topic.topic_id) for topic in live.values()), "of forty ids some hold one of the two"

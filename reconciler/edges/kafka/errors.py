@@ -26,6 +26,7 @@ KINDS_BY_CODE: dict[int, str] = {
     29: "denied",  # TOPIC_AUTHORIZATION_FAILED
     30: "denied",  # GROUP_AUTHORIZATION_FAILED
     31: "denied",  # CLUSTER_AUTHORIZATION_FAILED
+    53: "denied",  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     33: "authentication",  # UNSUPPORTED_SASL_MECHANISM
     34: "authentication",  # ILLEGAL_SASL_STATE
     58: "authentication",  # SASL_AUTHENTICATION_FAILED

@@ -117,7 +117,8 @@ def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Descr
         )
         for part in sorted(topic.partitions, key=lambda part: part.id)
     )
-    return str(topic.topic_id), partitions, bool(topic.is_internal)
+    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")  # as Kafka itself prints it
+    return topic_id, partitions, bool(topic.is_internal)
 
 
 Configs = Mapping[str, ConfigValue] | Unknown

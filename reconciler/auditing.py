@@ -1,0 +1,66 @@
+"""What a run did, as lines for its audit record (schemas/audit.schema.json). Returns mappings, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.locks import Holder, Steal
+from reconciler.planfile import change_document, digest
+from reconciler.plans import Outcome, Plan, Planned, Result
+
+FORMAT_VERSION = 1
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who runs which command on which environment, from which commit."""
+
+    command: str
+    environment: str
+    holder: Holder
+    commit: str
+    dirty: bool
+    steal: Steal | None = None
+
+
+def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) -> Line:
+    """``plan`` None: a command by hand. ``at``: seconds since 1970."""
+    return {
+        **_head("begin", run, at),
+        "command": actor.command,
+        "environment": actor.environment,
+        "who": actor.holder.who,
+        "host": actor.holder.host,
+        "pid": actor.holder.pid,
+        "commit": actor.commit,
+        "dirty": actor.dirty,
+        "plan_digest": None if plan is None else digest(plan),
+        "changes": changes,
+        "steal": None if actor.steal is None else asdict(actor.steal),
+    }
+
+
+def changed(run: str, at: float, outcome: Outcome, planned: Planned | None) -> Line:
+    return {
+        **_head("change", run, at),
+        "id": outcome.id,
+        "change": None if planned is None else change_document(planned.change),
+        "result": outcome.result.value,
+        "error": outcome.error,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def ended(run: str, at: float, outcomes: Iterable[Outcome], lost: str) -> Line:
+    results = [outcome.result for outcome in outcomes]
+    return {**_head("end", run, at), **{one.value: results.count(one) for one in Result}, "lost": lost}
+
+
+def _head(kind: str, run: str, at: float) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"format_version": FORMAT_VERSION, "kind": kind, "run": run, "at": moment}

@@ -1,0 +1,51 @@
+"""Appends lines to ``audit.jsonl`` in the run folder. Each line is on disk before the next thing happens."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from reconciler.errors import ReconcilerError
+
+NAME = "audit.jsonl"
+
+
+class AuditFile:
+    """Raises ReconcilerError when it cannot be opened or written: what leaves no record is not begun."""
+
+    def __init__(self, state: Path) -> None:
+        self.path = state / NAME
+        try:
+            state.mkdir(parents=True, exist_ok=True)
+            self._handle = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        try:
+            self._handle.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            os.fsync(self._handle.fileno())
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> AuditFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _unwritable(self, error: OSError) -> ReconcilerError:
+        return ReconcilerError(
+            f"the audit record {self.path} cannot be written: {error.strerror or error}",
+            "Nothing is changed without a record of who did what.",
+            "Check the folder's permissions and the space left.",
+        )

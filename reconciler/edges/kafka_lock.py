@@ -1,0 +1,206 @@
+"""The environment's lock in Kafka: a record with a lease, written by compare and set. See decision 21."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+
+from reconciler.edges.lock_log import FencedError, LockLog
+from reconciler.edges.processes import command_line
+from reconciler.errors import ClusterError, LockHeld
+from reconciler.locks import LEASE_MS, LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads, lock_key, transactional_id
+from reconciler.topology import Cluster
+
+ATTEMPTS = 5
+"""Contenders that look at the same moment fence each other; one of them comes through."""
+
+
+def this_process(purpose: str) -> Holder:
+    return Holder(
+        id=uuid.uuid4().hex,
+        who=_user(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        place=_place(),
+        purpose=purpose,
+        since_ms=_now_ms(),
+    )
+
+
+class KafkaLock:
+    """``take`` it, ask ``lost`` before each step, ``release`` it. Renews itself on a thread while it is held."""
+
+    def __init__(self, cluster: Cluster, environment: str, holder: Holder, lease_ms: int = LEASE_MS) -> None:
+        self.cluster = cluster
+        self.environment = environment
+        self.holder = holder
+        self.lease_ms = lease_ms
+        self.steal: Steal | None = None
+        self._log = LockLog(cluster, LOCK_TOPIC, lock_key(environment), transactional_id(environment))
+        self._mutex = threading.Lock()
+        self._ended = threading.Event()
+        self._until = 0.0
+        self.lost_because = ""
+        """What ``lost`` said."""
+        self._renewer = threading.Thread(target=self._renew_on_time, name="lock", daemon=True)
+
+    def take(self, reason: str = "") -> None:
+        """``reason``: take it whoever holds it. Raises LockHeld, ClusterError, BlockedError."""
+        try:
+            self._log.open()
+            if not reason:
+                self._refuse_live(self._read())
+            for _ in range(ATTEMPTS):
+                if self._taken(reason):
+                    self._renewer.start()
+                    return
+            raise LockHeld(
+                f"the lock of environment {self.environment} is asked for by several at once",
+                "Each of them was overtaken by another.",
+                "Wait a moment, then run the command again.",
+            )
+        except BaseException:
+            self._log.close()
+            raise
+
+    def lost(self) -> str:
+        """Renews, and tells why the lock is no longer ours, or empty. What it says once stays."""
+        with self._mutex:
+            if not self.lost_because:
+                self.lost_because = self._renew()
+            return self.lost_because
+
+    def release(self) -> None:
+        """Gives the lock back at once; if that fails, its lease ends by itself. Never raises.
+
+        The record stays, with no time left: whoever lost the lock to us can read by whom and why.
+        """
+        self._ended.set()
+        if self._renewer.is_alive():
+            self._renewer.join()
+        with self._mutex, contextlib.suppress(ClusterError, FencedError):
+            if not self.lost_because:
+                self._log.write(dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
+        self._log.close()
+
+    def _taken(self, reason: str) -> bool:
+        """One compare and set; False when somebody came between."""
+        self._log.fence()
+        found = self._read()
+        if not reason:
+            self._refuse_live(found)
+        before = found.holder if found is not None else None
+        if reason and before is not None:
+            self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
+        try:
+            self._write()
+        except FencedError:
+            return False
+        return True
+
+    def _write(self) -> None:
+        """Counts from before the write: what others see is never older than what we believe."""
+        began = time.monotonic()
+        self._log.write(dumps(LockRecord(self.holder, _now_ms(), self.lease_ms, self.steal)))
+        self._until = began + self.lease_ms / 1000
+
+    def _read(self) -> LockRecord | None:
+        value = self._log.read()
+        if value is None:
+            return None
+        try:
+            return loads(value)
+        except ValueError as error:
+            raise LockHeld(
+                f"the lock of environment {self.environment} cannot be understood: {error}",
+                "Another version of this program may hold it.",
+                "Use that version, or take the lock with --steal-lock REASON.",
+            ) from None
+
+    def _refuse_live(self, found: LockRecord | None) -> None:
+        now = _now_ms()
+        if found is None or found.holder.id == self.holder.id or found.left_ms(now) <= 0 or self._is_dead(found.holder):
+            return
+        stolen = f", taken from {found.steal.who} ({found.steal.reason})" if found.steal else ""
+        raise LockHeld(
+            f"environment {self.environment} is locked by {found.holder.words(now)}{stolen}",
+            "Two applies at once would act on plans that each other makes stale.",
+            f"Wait until it has ended; a killed one ends in {found.left_ms(now) // 1000 + 1} s at most."
+            " To take the lock from a living one: --steal-lock REASON.",
+        )
+
+    def _is_dead(self, other: Holder) -> bool:
+        return bool(other.place) and other.place == self.holder.place and not command_line(other.pid)
+
+    def _renew(self) -> str:
+        try:
+            for _ in range(ATTEMPTS):
+                with contextlib.suppress(FencedError):
+                    self._write()
+                    return ""
+                self._log.fence()
+                if taken := self._taken_over():
+                    return taken
+        except ClusterError as error:
+            if time.monotonic() < self._until:
+                return ""
+            return f"the lock could not be renewed in time: {error.what}"
+        return "the lock is asked for by several at once, so it could not be renewed"
+
+    def _taken_over(self) -> str:
+        value = self._log.read()
+        if value is None:
+            return "the lock was released by someone else"
+        try:
+            found = loads(value)
+        except ValueError as error:
+            return f"the lock was overwritten: {error}"
+        if found.holder.id == self.holder.id:
+            return ""
+        reason = f": {found.steal.reason}" if found.steal else ""
+        return f"the lock was taken over by {found.holder.words(_now_ms())}{reason}"
+
+    def _renew_on_time(self) -> None:
+        while not self._ended.wait(self.lease_ms / 3000):
+            if self.lost():
+                return
+
+
+def held_no_longer(environment: str, why: str) -> LockHeld:
+    return LockHeld(
+        f"environment {environment}: {why}",
+        "The step under way was finished and no further one was begun, because someone else may act now.",
+        "Run plan to see what is left.",
+    )
+
+
+ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
+"""Variables that name the person behind a CI job, whose user is the same for everybody."""
+
+
+def _user() -> str:
+    if named := next((os.environ[name] for name in ACTORS if os.environ.get(name)), ""):
+        return named
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "an unnamed user"
+
+
+def _place() -> str:
+    """This boot of this machine and this process namespace; empty where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant
+    except OSError:
+        return ""
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,219 @@
+"""One record in a compacted topic that is changed by compare and set: Kafka's transactional fencing does the comparing.
+
+``fence`` ends every earlier writer; what ``read`` tells then stays true until ``write``, or ``write`` raises Fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.errors import BlockedError, ClusterError
+from reconciler.topology import Cluster, Principal
+
+REPLICAS = 3
+WRITE_SECONDS = 15.0
+READ_SECONDS = 30.0
+# Few keys, one small record every few seconds while somebody holds it: compaction has to keep up.
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)  # 90: PRODUCER_FENCED
+_MOVING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._NOENT,
+)
+
+
+class FencedError(Exception):
+    """Somebody else called ``fence`` since we did."""
+
+
+class LockLog:
+    """Raises ClusterError. One thread at a time."""
+
+    def __init__(self, cluster: Cluster, topic: str, key: str, transactional_id: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.key = key.encode()
+        self.transactional_id = transactional_id
+        self._connection: Connection | None = None
+        self._producer: Producer | None = None
+
+    def open(self) -> None:
+        """Connects, and makes the topic where it is missing. Raises BlockedError for a cluster with a wrong id."""
+        connection = self._connected()
+        request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+        described = connection.first(request, errors.DESCRIBE_CLUSTER)
+        if self.cluster.cluster_id not in (None, described.cluster_id):
+            raise BlockedError(
+                f"cluster {self.cluster.name} is declared with cluster_id {self.cluster.cluster_id}, but"
+                f" {described.cluster_id} answered",
+                "The environment's lock is kept there, and nothing is written to another cluster.",
+                f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
+            )
+        topics = connection.admin.describe_topics(TopicCollection([self.topic]), request_timeout=CONNECT_SECONDS)
+        connection.settle(topics.values())
+        failed = connection.failure(topics[self.topic], errors.describe_topic(self.topic))
+        if failed is None:
+            return
+        if failed.kind != "missing":
+            raise failed
+        self._create(connection, min(REPLICAS, len(described.nodes)))
+
+    def fence(self) -> None:
+        connection = self._connected()
+        settings = {
+            **client_settings(self.cluster, Principal.APPLY),
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": 10_000,
+            "error_cb": connection.heard,
+        }
+        self._producer = None
+        asked = errors.Asked(
+            f"use the transactional id {self.transactional_id}", "Write", f"--transactional-id {self.transactional_id}"
+        )
+        try:
+            producer = Producer(settings, logger=DebugLog())
+            producer.init_transactions(WRITE_SECONDS)
+        except KafkaException as error:
+            raise self._error(error, asked) from None
+        self._producer = producer
+
+    def read(self) -> bytes | None:
+        """The newest committed value, None when there is none. Waits for transactions that are still open."""
+        end = self._end()
+        settings: dict[str, Any] = {
+            **client_settings(self.cluster, Principal.APPLY),
+            "group.id": "reconciler-lock",  # asked for by the client; no group is ever joined
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 50,
+            "error_cb": self._connected().heard,
+        }
+        consumer = Consumer(settings, logger=DebugLog())
+        try:
+            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            return self._newest(consumer, end)
+        finally:
+            consumer.close()
+
+    def write(self, value: bytes | None) -> None:
+        """Raises FencedError when another writer came since ``fence``: then nothing was written."""
+        producer = self._producer
+        if producer is None:
+            raise FencedError
+        failed: list[KafkaError] = []
+        try:
+            producer.begin_transaction()
+            producer.produce(
+                self.topic,
+                value,
+                self.key,
+                partition=0,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+            producer.commit_transaction(WRITE_SECONDS)
+        except KafkaException as error:
+            self._producer = None
+            cause = next((one for one in failed if one.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED), error.args[0])
+            if cause.code() in _FENCED:
+                raise FencedError from None
+            asked = errors.Asked(f"write to topic {self.topic}", "Write", f"--topic {self.topic}")
+            raise self._error(KafkaException(cause), asked) from None
+
+    def close(self) -> None:
+        self._producer = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = Connection(self.cluster, Principal.APPLY)
+        return self._connection
+
+    def _create(self, connection: Connection, factor: int) -> None:
+        new = NewTopic(self.topic, 1, factor, config=TOPIC_CONFIGS)
+        made = connection.admin.create_topics([new], operation_timeout=WRITE_SECONDS, request_timeout=READ_SECONDS)
+        connection.settle(made.values())
+        failed = connection.failure(made[self.topic], errors.create_topic(self.topic))
+        if failed is None or failed.kind == "exists":
+            return
+        configs = " ".join(f"--config {key}={value}" for key, value in TOPIC_CONFIGS.items())
+        server = connection.speaker.bootstrap_servers[0]
+        by_hand = (
+            f"kafka-topics.sh --bootstrap-server {server} --create --topic {self.topic}"
+            f" --partitions 1 --replication-factor {factor} {configs}"
+        )
+        raise ClusterError(
+            failed.cluster,
+            failed.kind,
+            f"the topic of the environment's lock cannot be made: {failed.what}",
+            failed.why or "Without the lock two applies could work against each other.",
+            f"{failed.todo} Or let somebody who may make it once: {by_hand}",
+        )
+
+    def _end(self) -> int:
+        """The end of the log for everybody, beyond which nothing was written yet."""
+        connection, part = self._connected(), TopicPartition(self.topic, 0)
+        until = time.monotonic() + CONNECT_SECONDS
+        while True:
+            asked = connection.admin.list_offsets(
+                {part: OffsetSpec.latest()},
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=CONNECT_SECONDS,
+            )
+            connection.settle(asked.values())
+            try:
+                return int(asked[part].result().offset)
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise self._error(error, errors.read_topic(self.topic)) from None
+                time.sleep(0.1)  # a topic that was just made has no leader for a moment
+
+    def _newest(self, consumer: Consumer, end: int) -> bytes | None:
+        value: bytes | None = None
+        until = time.monotonic() + READ_SECONDS
+        at = 0
+        while at < end:
+            if time.monotonic() > until:
+                reason = f"{self.topic} could not be read to its end in {READ_SECONDS:.0f} s"
+                raise errors.unreachable(self._connected().speaker, (reason,))
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                at = message.offset() + 1
+                value = message.value() if message.key() == self.key else value
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at = max(at, message.offset())
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._error(KafkaException(error), errors.read_topic(self.topic))
+        return value
+
+    def _error(self, error: KafkaException, asked: errors.Asked) -> ClusterError:
+        return self._connected().error(error.args[0], asked)

@@ -1,0 +1,127 @@
+"""Around every command that changes an environment: lock, audit record, and a look at the lock before each step.
+
+Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from reconciler import applying
+from reconciler.applying import Gate, Progress, open_gate
+from reconciler.auditing import Actor, begun, changed, ended
+from reconciler.edges.audit_file import AuditFile
+from reconciler.edges.git import revision
+from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
+from reconciler.edges.lock import environment_lock
+from reconciler.errors import ReconcilerError
+from reconciler.handover import handovers
+from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.topology import Cluster, Topology
+from reconciler.wiring import Session
+
+
+class Execution:
+    """A held lock and an open audit record. Use ``execution``."""
+
+    def __init__(self, command: str, session: Session, lock: KafkaLock, audit: AuditFile) -> None:
+        self.command = command
+        self.session = session
+        self.lock = lock
+        self.audit = audit
+
+    def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
+        """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises."""
+        run, told = uuid.uuid4().hex, handovers(self.session.topology)
+        seen = plan.basis
+        self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
+        recorder = _Recorder(self, run, plan, progress)
+        outcomes: tuple[Outcome, ...] = ()
+        try:
+            outcomes = applying.apply(
+                plan, self.session.clusters, self.session.runner, told, recorder, lambda: stop() or self.lock.lost()
+            )
+        finally:
+            self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
+        return outcomes
+
+    def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
+        """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
+        run, now = uuid.uuid4().hex, revision(self.session.folder)
+        self._begin(run, now.commit, now.dirty, None, 1)
+        began = time.monotonic()
+        outcome = Outcome(change_id, Result.FAILED, "interrupted")
+        try:
+            act()
+            outcome = Outcome(change_id, Result.DONE, "", time.monotonic() - began)
+        except ReconcilerError as error:
+            outcome = Outcome(change_id, Result.FAILED, str(error), time.monotonic() - began)
+            raise
+        finally:
+            self.audit.write(changed(run, time.time(), outcome, None))
+            self.audit.write(ended(run, time.time(), (outcome,), ""))
+
+    def require_lock(self) -> None:
+        """Raises LockHeld when the lock is no longer ours."""
+        self.lock.lost()
+        self.require_kept()
+
+    def require_kept(self) -> None:
+        """Raises LockHeld when the lock was found lost while it was needed. Asks nobody."""
+        if self.lock.lost_because:
+            raise held_no_longer(self.lock.environment, self.lock.lost_because)
+
+    def require_same_place(self, topology: Topology) -> None:
+        """Raises ReconcilerError when ``topology`` keeps the lock elsewhere: others would not see ours."""
+        ours, theirs = self.lock.cluster, lock_cluster(topology)
+        if (ours.name, ours.bootstrap_servers) != (theirs.name, theirs.bootstrap_servers):
+            raise ReconcilerError(
+                f"the lock of the environment moves from cluster {ours.name} to {theirs.name}"
+                f" ({', '.join(theirs.bootstrap_servers)})",
+                "It is kept on the first cluster by name, and another run would look for it there.",
+                "Start this run again.",
+            )
+
+    def _begin(self, run: str, commit: str, dirty: bool, plan: Plan | None, changes: int) -> None:
+        environment = self.session.topology.environment
+        actor = Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal)
+        self.audit.write(begun(run, time.time(), actor, plan, changes))
+
+
+class _Recorder:
+    """A ``Progress`` that writes each outcome down before it is told on."""
+
+    def __init__(self, execution: Execution, run: str, plan: Plan, progress: Progress) -> None:
+        self.execution = execution
+        self.run = run
+        self.planned: dict[str, Planned] = {planned.id: planned for planned in plan.changes}
+        self.progress = progress
+        self.outcomes: list[Outcome] = []
+
+    def outcome(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.execution.audit.write(changed(self.run, time.time(), outcome, self.planned.get(outcome.id)))
+        self.progress.outcome(outcome)
+
+    def note(self, change_id: str, text: str) -> None:
+        self.progress.note(change_id, text)
+
+
+def lock_cluster(topology: Topology) -> Cluster:
+    """The first by name."""
+    return topology.clusters[min(topology.clusters)]
+
+
+@contextmanager
+def execution(session: Session, command: str, steal: str = "") -> Iterator[Execution]:
+    """``steal``: why the lock is taken whoever holds it. Raises LockHeld, and ClusterError when it cannot be kept."""
+    with ExitStack() as stack:
+        stack.enter_context(environment_lock(session.state, command))
+        audit = stack.enter_context(AuditFile(session.state))
+        lock = KafkaLock(lock_cluster(session.topology), session.topology.environment, this_process(command))
+        lock.take(steal)
+        stack.callback(lock.release)
+        yield Execution(command, session, lock, audit)

@@ -1,0 +1,83 @@
+"""Who holds an environment, as written in Kafka and shown to people. Frozen, standard library only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+LOCK_TOPIC = "__reconciler"
+LEASE_MS = 60_000
+FORMAT_VERSION = 1
+
+
+def lock_key(environment: str) -> str:
+    return f"lock/{environment}"
+
+
+def transactional_id(environment: str) -> str:
+    return f"reconciler.{environment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One process that holds, or asks for, the lock. ``place`` is equal for processes that can see each other, or
+    empty where that cannot be known. ``id`` is unique."""
+
+    id: str
+    who: str
+    host: str
+    pid: int
+    place: str
+    purpose: str
+    since_ms: int
+
+    def words(self, now_ms: int) -> str:
+        age = age_words(now_ms - self.since_ms)
+        return f"{self.who} on {self.host}, process {self.pid} ({self.purpose}), for {age}"
+
+
+@dataclass(frozen=True, slots=True)
+class Steal:
+    """From whom a lock was taken, and why."""
+
+    who: str
+    host: str
+    pid: int
+    purpose: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockRecord:
+    holder: Holder
+    renewed_ms: int
+    lease_ms: int = LEASE_MS
+    steal: Steal | None = None
+
+    def left_ms(self, now_ms: int) -> int:
+        """How long it still counts; 0 or less: it does not."""
+        return self.renewed_ms + self.lease_ms - now_ms
+
+
+def dumps(record: LockRecord) -> bytes:
+    return json.dumps({"format_version": FORMAT_VERSION, **asdict(record)}, sort_keys=True).encode()
+
+
+def loads(value: bytes) -> LockRecord:
+    """Raises ValueError for anything ``dumps`` of this version did not write."""
+    try:
+        found: dict[str, Any] = json.loads(value)
+        if found.pop("format_version") != FORMAT_VERSION:
+            raise ValueError("another format version")
+        holder, steal = Holder(**found.pop("holder")), found.pop("steal")
+        return LockRecord(holder=holder, steal=Steal(**steal) if steal else None, **found)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no lock record: {error}") from None
+
+
+def age_words(milliseconds: int) -> str:
+    seconds = max(0, milliseconds) // 1000
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,251 @@
+"""Applies that meet, are killed, or find a cluster silent: one acts, the next continues, the record tells it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from reconciler.edges.kafka import KafkaCluster
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.cli.conftest import Ended, two_clusters
+from tests.cli.test_run import running, topics
+from tests.conformance.conftest import real_cluster
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def env_of(tmp_path: Path, unique: str) -> Callable[[str, str], Path]:
+    """``env_of(host, text)``: the same environment, checked out on several hosts."""
+
+    def make(host: str, text: str) -> Path:
+        folder = tmp_path / host / unique
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "topology.yaml").write_text(text, encoding="utf-8")
+        return folder
+
+    return make
+
+
+def declared(sandbox: Sandbox, *names: str, cluster: str = "east", **extra: str) -> str:
+    lines = [f"  {name}: {{clusters: [{cluster}], partitions: 2, replication_factor: 1}}" for name in names]
+    return two_clusters(sandbox, **extra) + "topics:\n" + "\n".join(lines) + "\n"
+
+
+def audit(env: Path) -> list[dict[str, Any]]:
+    text = (env.parent / ".reconciler" / env.name / "audit.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    schema = json.loads(resources.files("schemas").joinpath("audit.schema.json").read_text("utf-8"))
+    for line in found:
+        jsonschema.Draft202012Validator(schema).validate(line)
+    return found
+
+
+def test_two_applies_at_once_from_two_hosts(cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str) -> None:
+    text = declared(plain, f"{unique}-a")
+    with running(env_of("one", text), "--interval", "60s") as first:
+        first.until("round")
+        ended = cli("apply", env_of("two", text), "--yes")
+        assert ended.code == 6
+        for word in (str(first.process.pid), "(run)", "--steal-lock"):
+            assert word in ended.words
+        assert f"{unique}-a" not in topics(plain["east"])
+        assert cli("plan", env_of("two", text)).code == 2, "looking needs no lock"
+        assert first.ends() == 0
+    assert cli("apply", env_of("two", text), "--yes").code == 0
+
+
+def test_a_stolen_lock_ends_its_holder_and_is_recorded(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    text = declared(plain, f"{unique}-a")
+    here = env_of("two", text)
+    with running(env_of("one", text), "--interval", "2s", "--autonomy", "all") as first:
+        first.until("done")
+        (here / "topology.yaml").write_text(declared(plain, f"{unique}-a", f"{unique}-b"), encoding="utf-8")
+        ended = cli("apply", here, "--yes", "--steal-lock", "the night shift sleeps")
+        assert ended.code == 0
+        assert first.process.wait(30) == 6
+        assert "the night shift sleeps" in first.log.read_text()
+    begin = audit(here)[0]
+    assert begin["steal"]["reason"] == "the night shift sleeps"
+    assert begin["steal"]["pid"] == first.process.pid
+    assert begin["steal"]["purpose"] == "run"
+
+
+def test_the_record_tells_who_did_what_from_which_plan(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECONCILER_ACTOR", "ada")
+    env = env_of("one", declared(plain, f"{unique}-a"))
+    assert cli("plan", env, "--out", env.parent / "plan.json").code == 2
+    saved = json.loads((env.parent / "plan.json").read_text())
+    assert cli("apply", env, "--plan", env.parent / "plan.json", "--yes").code == 0
+    begin, change, end = audit(env)
+    assert (begin["kind"], change["kind"], end["kind"]) == ("begin", "change", "end")
+    assert begin["run"] == change["run"] == end["run"]
+    assert begin["plan_digest"] == saved["digest"]
+    assert (begin["who"], begin["pid"], begin["command"]) == ("ada", os.getpid(), "apply")
+    assert change["change"] == saved["changes"][0]["change"]
+    assert (end["done"], end["failed"], end["skipped"], end["lost"]) == (1, 0, 0, "")
+    assert cli("apply", env, "--yes").code == 0
+    assert [line["kind"] for line in audit(env)][3:] == ["begin", "end"], "also of a run that had nothing to do"
+
+
+def test_no_secret_reaches_the_record(
+    cli: Cli, env_of: Callable[..., Path], secure: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dict(secure["east"].client("apply"))
+    servers, password = settings.pop("bootstrap.servers"), settings["sasl.password"]
+    monkeypatch.setenv("APPLY_PASSWORD", password)
+    client = json.dumps(
+        {**{key: str(value) for key, value in settings.items()}, "sasl.password": "${env:APPLY_PASSWORD}"}
+    )
+    text = f"clusters:\n  east: {{bootstrap_servers: ['{servers}'], client: {client}}}\n"
+    env = env_of("one", text + f"topics:\n  {unique}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n")
+    ended = cli("apply", env, "--yes")
+    assert ended.code == 0, ended.words
+    assert {line["kind"] for line in audit(env)} == {"begin", "change", "end"}
+    assert password not in json.dumps(audit(env)) + ended.words
+
+
+def test_nothing_is_begun_without_a_record(cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str) -> None:
+    env = env_of("one", declared(plain, f"{unique}-a"))
+    (env.parent / ".reconciler" / env.name / "audit.jsonl").mkdir(parents=True)
+    ended = cli("apply", env, "--yes")
+    assert ended.code == 1
+    assert "audit" in ended.words
+    assert f"{unique}-a" not in topics(plain["east"])
+
+
+def test_killed_again_and_again_an_apply_continues(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    """SIGKILL right after the first word of progress, and a little later each time; then one more apply finishes."""
+    names = [f"{unique}-{number:02}" for number in range(50)]
+    text = declared(plain, *names[:25]) + "\n".join(
+        f"  {name}: {{clusters: [west], partitions: 2, replication_factor: 1, configs: {{retention.ms: 1h}}}}"
+        for name in names[25:]
+    )
+    env = env_of("one", text + "\n")
+    codes = [killed_apply(env, pause) for pause in (0.0, 0.02, 0.1)]
+    assert -signal.SIGKILL in codes
+    began = time.monotonic()
+    last = cli("apply", env, "--yes")
+    assert last.code == 0, last.words
+    assert time.monotonic() - began < 30, "the lock of the killed one does not hold it up"
+    assert cli("plan", env).code == 0
+    assert set(names[:25]) <= topics(plain["east"])
+    assert set(names[25:]) <= topics(plain["west"])
+    assert [line["kind"] for line in audit(env)].count("begin") >= 2
+
+
+def killed_apply(env: Path, pause: float) -> int:
+    """The exit code of an apply that is killed ``pause`` seconds after its first request of changes was begun."""
+    command = [sys.executable, "-m", "reconciler", "apply", str(env), "--yes"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()  # the plan is shown: requests follow
+    if pause == 0.0:
+        process.stderr.readline()
+    time.sleep(pause)
+    process.kill()
+    process.communicate()
+    return process.returncode
+
+
+def silent_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def one_silent(sandbox: Sandbox, unique: str) -> str:
+    return (
+        f"clusters:\n  east: {{bootstrap_servers: ['{sandbox['east'].bootstrap_servers}']}}\n"
+        f"  west: {{bootstrap_servers: ['{silent_address()}']}}\n"
+        f"topics:\n  {unique}-a: {{clusters: [east, west], partitions: 1, replication_factor: 1}}\n"
+    )
+
+
+def test_partial_leaves_out_a_silent_cluster_and_says_so(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    env = env_of("one", one_silent(plain, unique))
+    whole = cli("apply", env, "--yes")
+    assert whole.code == 1
+    assert "--partial" in whole.words
+    assert f"{unique}-a" not in topics(plain["east"])
+    ended = cli("apply", env, "--yes", "--partial", "--format", "json")
+    assert ended.code == 5
+    assert f"{unique}-a" in topics(plain["east"])
+    told = json.loads(ended.out)
+    assert told["exit_code"] == 5
+    assert "1 unknown" in told["verdict"]
+    assert cli("apply", env, "--yes", "--partial").code == 1, "nothing is left that could be done"
+
+
+def test_partial_leaves_out_what_is_refused_and_deletes_nothing(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, create_topic: Callable[..., str]
+) -> None:
+    east = plain["east"]
+    create_topic(east, f"{unique}-wide", 5)
+    create_topic(east, f"{unique}-old")
+    text = declared(plain, f"{unique}-wide", f"{unique}-new")
+    text += f"deletions:\n  - {stone(f'{unique}-old', topic_id(east, f'{unique}-old'))}\n"
+    env = env_of("one", text)
+    assert cli("apply", env, "--yes").code == 3
+    ended = cli("apply", env, "--yes", "--partial")
+    assert ended.code == 5
+    assert {f"{unique}-new", f"{unique}-old"} <= topics(east)
+    assert "nothing is deleted" in ended.words
+    assert cli("apply", env, "--yes", "--partial").code == 3
+
+
+def test_a_tombstone_deletes_its_topic_and_no_other(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, create_topic: Callable[..., str]
+) -> None:
+    east = plain["east"]
+    create_topic(east, f"{unique}-old", 3)
+    create_topic(east, f"{unique}-stays", 1)
+    stones = f"deletions:\n  - {stone(f'{unique}-old', topic_id(east, f'{unique}-old'))}\n"
+    env = env_of("one", declared(plain, f"{unique}-new") + stones)
+    shown = cli("plan", env)
+    assert shown.code == 2
+    assert "HIGH risk" in shown.words
+    assert cli("apply", env, "--yes").code == 0
+    assert f"{unique}-old" not in topics(east)
+    assert {f"{unique}-stays", f"{unique}-new"} <= topics(east)
+    after = cli("plan", env)
+    assert after.code == 0
+    assert "can be removed" in after.words
+    create_topic(east, f"{unique}-old", 1)
+    again = cli("apply", env, "--yes")
+    assert again.code == 3, "made anew under its name, it is another topic"
+    assert f"{unique}-old" in topics(east)
+
+
+def stone(name: str, identity: str) -> str:
+    return f"{{topic: {name}, cluster: east, topic_id: '{identity}', reason: replaced, expires: 2099-12-31}}"
+
+
+def topic_id(cluster: ClusterHandle, name: str) -> str:
+    until = time.monotonic() + 30
+    with KafkaCluster(real_cluster(cluster)) as reader:
+        while name not in (found := reader.read([name]).topics):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    return found[name].topic_id

@@ -1,0 +1,215 @@
+"""The environment's lock on real brokers: one holder, outlived when killed, taken from the living with a reason."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from reconciler.edges.kafka_lock import KafkaLock, this_process
+from reconciler.errors import BlockedError, ClusterError, LockHeld
+from reconciler.locks import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
+from sandbox.handles import Sandbox
+from tests.conformance.conftest import real_cluster
+
+Make = Callable[..., KafkaLock]
+
+
+def elsewhere(purpose: str = "apply", who: str = "ada") -> Holder:
+    """A process of another host."""
+    now = int(time.time() * 1000)
+    return Holder(uuid.uuid4().hex, who, f"host-of-{who}", 4711, uuid.uuid4().hex, purpose, now)
+
+
+@pytest.fixture
+def make(plain: Sandbox, unique: str) -> Iterator[Make]:
+    made: list[KafkaLock] = []
+
+    def lock(
+        holder: Holder | None = None, lease_ms: int = 60_000, environment: str = unique, **fields: str
+    ) -> KafkaLock:
+        cluster = replace(real_cluster(plain["east"]), **fields)
+        made.append(KafkaLock(cluster, environment, holder or elsewhere(), lease_ms))
+        return made[-1]
+
+    yield lock
+    for one in made:
+        one.release()
+
+
+def killed(lock: KafkaLock) -> None:
+    """Its process is gone: it renews nothing and releases nothing."""
+    lock._ended.set()
+    lock._renewer.join()
+    lock.lost_because = "killed"
+    lock._log.close()
+
+
+def test_one_holds_it_and_others_are_told_who_why_and_how_long(make: Make) -> None:
+    first = make(replace(elsewhere("run", "ada"), since_ms=int(time.time() * 1000) - 300_000))
+    first.take()
+    with pytest.raises(LockHeld) as held:
+        make(elsewhere(who="bob")).take()
+    words = str(held.value)
+    for word in ("ada", "host-of-ada", "4711", "run", "5 min", "--steal-lock"):
+        assert word in words
+    assert held.value.exit_code == 6
+    assert first.lost() == "", "a contender who looked hurts nobody"
+
+
+def test_released_it_is_free_at_once(make: Make) -> None:
+    first = make()
+    first.take()
+    first.release()
+    second = make()
+    second.take()
+    assert second.lost() == ""
+    assert second.steal is None
+
+
+def test_environments_do_not_know_each_other(make: Make) -> None:
+    make(environment=f"{uuid.uuid4().hex}").take()
+    make(environment=f"{uuid.uuid4().hex}").take()
+
+
+def test_a_killed_holder_is_outlived_after_its_lease(make: Make) -> None:
+    first = make(lease_ms=3_000)
+    first.take()
+    killed(first)
+    with pytest.raises(LockHeld, match="locked by ada"):
+        make().take()
+    time.sleep(3.2)
+    make().take()
+
+
+def test_a_lease_is_renewed_while_its_holder_lives(make: Make) -> None:
+    first = make(lease_ms=1_500)
+    first.take()
+    time.sleep(4)
+    with pytest.raises(LockHeld):
+        make().take()
+    assert first.lost() == ""
+
+
+def test_a_dead_process_of_this_very_host_is_outlived_at_once(make: Make) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    first = make(replace(this_process("apply"), pid=child))
+    first.take()
+    killed(first)
+    make(this_process("apply")).take()
+
+
+def test_a_living_process_of_this_host_is_not(make: Make) -> None:
+    first = make(this_process("apply"))
+    first.take()
+    with pytest.raises(LockHeld):
+        make(this_process("apply")).take()
+
+
+def test_a_stolen_lock_is_noticed_before_the_next_step(make: Make) -> None:
+    first, thief = make(elsewhere("run", "ada")), make(elsewhere("apply", "bob"))
+    first.take()
+    assert first.lost() == ""
+    thief.take("ada is on holiday")
+    assert thief.steal == Steal("ada", "host-of-ada", 4711, "run", "ada is on holiday")
+    lost = first.lost()
+    for word in ("taken over", "bob", "ada is on holiday"):
+        assert word in lost
+    assert first.lost() == lost, "once lost, always lost"
+    first.release()
+    with pytest.raises(LockHeld, match="taken from ada"):
+        make(elsewhere(who="eve")).take()
+    assert thief.lost() == ""
+
+
+def test_of_many_at_once_exactly_one_gets_it(make: Make) -> None:
+    locks = [make(elsewhere(who=f"user-{number}")) for number in range(6)]
+    start = threading.Barrier(len(locks))
+    got: list[KafkaLock] = []
+    refused: list[LockHeld] = []
+
+    def contend(lock: KafkaLock) -> None:
+        start.wait()
+        try:
+            lock.take()
+            got.append(lock)
+        except LockHeld as held:
+            refused.append(held)
+
+    threads = [threading.Thread(target=contend, args=(lock,)) for lock in locks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    held = [lock for lock in got if lock.lost() == ""]
+    assert len(got) == len(held) == 1
+    assert len(refused) == 5
+
+
+def test_a_cluster_with_another_id_is_not_written_to(make: Make) -> None:
+    with pytest.raises(BlockedError, match="AAAAAAAAAAAAAAAAAAAAAA"):
+        make(cluster_id="AAAAAAAAAAAAAAAAAAAAAA").take()
+
+
+def test_a_holder_cut_off_from_the_cluster_says_so_once_its_lease_is_over(make: Make) -> None:
+    first = make(lease_ms=1_500)
+    first.take()
+
+    def cut_off(_value: bytes | None) -> None:
+        raise ClusterError("east", "unreachable", "cluster east does not answer")
+
+    first._log.write = cut_off  # type: ignore[method-assign]
+    assert first.lost() == "", "its lease still counts"
+    time.sleep(1.6)
+    assert "could not be renewed in time" in first.lost()
+
+
+@pytest.mark.parametrize("principal", ["apply", "user"])
+def test_rights(secure: Sandbox, unique: str, principal: str) -> None:
+    """The apply principal may; who may not is told what to run."""
+    cluster = real_cluster(secure["east"], principal)
+    if principal == "apply":
+        first = KafkaLock(cluster, unique, elsewhere())
+        first.take()
+        assert first.lost() == ""
+        first.release()
+        return
+    with pytest.raises(ClusterError) as denied:
+        KafkaLock(cluster, unique, elsewhere()).take()
+    assert denied.value.kind in ("denied", "missing")
+    assert "kafka-acls" in str(denied.value)
+
+
+def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, plain: Sandbox) -> None:
+    lock = make()
+    log = lock._log
+    refused = ClusterError(
+        "east", "denied", "principal apply may not create topic", "It lacks Create", "Allow it: acl."
+    )
+    connection = log._connected()
+    connection.failure = lambda *_: refused  # type: ignore[method-assign,assignment]
+    with pytest.raises(ClusterError) as told:
+        log._create(connection, 1)
+    assert "kafka-topics.sh" in told.value.todo
+    assert LOCK_TOPIC in told.value.todo
+    assert "lock" in told.value.what
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    record = LockRecord(elsewhere(), 5, 6, Steal("a", "b", 1, "c", "d"))
+    assert loads(dumps(record)) == record
+    assert loads(dumps(replace(record, steal=None))).steal is None
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"format_version": 2}', b'{"format_version": 1, "holder": 5}'])
+def test_a_record_of_another_kind_is_no_free_lock(value: bytes) -> None:
+    with pytest.raises(ValueError, match="no lock record"):
+        loads(value)
