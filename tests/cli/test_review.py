@@ -1,0 +1,226 @@
+"""An edit reviewed from the command line, against a real git repository and without any cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import git
+import pytest
+
+from reconciler.edges.git import snapshot, touched
+from reconciler.errors import ReconcilerError
+from tests.cli.conftest import Ended
+
+Cli = Callable[..., Ended]
+
+TEXT = """\
+clusters:
+  east: {bootstrap_servers: [127.0.0.1:1]}
+  west: {bootstrap_servers: [127.0.0.1:2]}
+topics:
+  orders: {clusters: [east], partitions: 6, configs: {retention.ms: 7d}}
+flows:
+  east-to-west: {source: east, target: west, topics: [orders], lanes: 2}
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> git.Repo:
+    """Two environments at ``main``."""
+    made = git.Repo.init(tmp_path / "repo", initial_branch="main")
+    with made.config_writer() as config:
+        config.set_value("user", "name", "a")
+        config.set_value("user", "email", "a@example.com")
+    for name in ("prod", "test"):
+        edit(made, name, TEXT)
+    commit(made)
+    return made
+
+
+def folder(repo: git.Repo, name: str = "prod") -> Path:
+    return Path(repo.working_dir) / "environments" / name
+
+
+def edit(repo: git.Repo, name: str, text: str, file: str = "topology.yaml") -> None:
+    folder(repo, name).mkdir(parents=True, exist_ok=True)
+    (folder(repo, name) / file).write_text(text, encoding="utf-8")
+
+
+def commit(repo: git.Repo, message: str = "edit") -> str:
+    repo.git.add(A=True)
+    repo.git.commit(m=message)
+    return str(repo.head.commit.hexsha)
+
+
+def test_a_dirty_tree_is_compared_and_flagged(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8").replace("lanes: 2", "lanes: 4"))
+    ended = cli("plan", folder(repo), "--base", "main", "--offline")
+    assert ended.code == 2
+    assert "with uncommitted changes" in ended.out
+    assert "partitions: 6 -> 8" in ended.out
+    assert "mirror west restarts" in ended.out
+    assert "flow east-to-west: lanes 2 -> 4" in ended.out
+    commit(repo)
+    assert "with uncommitted" not in cli("plan", folder(repo), "--base", "HEAD~1", "--offline").out
+
+
+def test_nothing_is_checked_out(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", TEXT.replace("6", "8"))
+    edit(repo, "prod", "topics: {}\n", "more.yaml")
+    before = repo.git.status(porcelain=True), repo.head.commit.hexsha
+    cli("plan", folder(repo), "--base", "main", "--offline")
+    assert (repo.git.status(porcelain=True), repo.head.commit.hexsha) == before
+
+
+def test_comments_and_order_are_told_to_be_nothing(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", "# a comment\n" + TEXT)
+    ended = cli("plan", folder(repo), "--base", "main", "--offline")
+    assert ended.code == 0
+    assert "only comments, layout or the order of things" in ended.out
+    edit(repo, "prod", TEXT)
+    assert "nothing was edited" in cli("plan", folder(repo), "--base", "main", "--offline").out
+
+
+@pytest.mark.parametrize("option", ["--base", "--changed-since"])
+def test_a_commit_git_does_not_know(cli: Cli, repo: git.Repo, option: str) -> None:
+    ended = cli("plan", folder(repo), option, "no-such-branch")
+    assert ended.code == 1
+    assert "git knows no commit no-such-branch" in ended.words
+    assert "Branches here: main" in ended.words
+    assert "git fetch" in ended.words
+
+
+def test_outside_git(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "topology.yaml").write_text(TEXT)
+    ended = cli("plan", tmp_path / "e", "--base", "main", "--offline")
+    assert ended.code == 1
+    assert "in no git repository" in ended.words
+
+
+def test_an_environment_that_was_not_there_is_new_and_has_no_way_back(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "fresh", TEXT)
+    ended = cli("plan", folder(repo, "fresh"), "--base", "main", "--offline")
+    assert ended.code == 2
+    assert "the environment was not there yet, all of it is new" in ended.out
+    assert "+ topic orders" in ended.out
+    back = cli("plan", folder(repo, "fresh"), "--base", "main", "--revert", "--offline")
+    assert back.code == 1
+    assert "no going back" in back.words
+
+
+def test_a_broken_base_names_its_lines(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: many"))
+    commit(repo)
+    edit(repo, "prod", TEXT)
+    ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
+    assert ended.code == 1
+    assert re.search(r"HEAD:topology\.yaml:5:.*many", ended.words)
+
+
+def test_three_dots_are_where_the_branch_began(cli: Cli, repo: git.Repo) -> None:
+    repo.git.checkout(b="mine")
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
+    commit(repo)
+    repo.git.checkout("main")
+    edit(repo, "prod", TEXT.replace("7d", "9d"))
+    commit(repo)
+    repo.git.checkout("mine")
+    since = cli("plan", folder(repo), "--base", "main...", "--offline").out
+    assert "partitions" in since
+    assert "retention.ms" not in since
+    assert "retention.ms: 9d -> 7d" in cli("plan", folder(repo), "--base", "main", "--offline").out
+
+
+def test_going_back_is_told_from_here_to_there(cli: Cli, repo: git.Repo) -> None:
+    more = TEXT.replace("flows:", "  pay: {clusters: [east], partitions: 1}\nflows:").replace("lanes: 2", "lanes: 3")
+    edit(repo, "prod", more)
+    ended = cli("plan", folder(repo), "--base", "main", "--revert", "--offline")
+    assert ended.code == 2
+    assert "Going back to main" in ended.out
+    assert "lanes: 3 -> 2" in ended.out
+    assert "Cannot be taken back (1)" in ended.out
+    assert "topic pay: it stays on its clusters, unmanaged" in ended.out
+
+
+def test_only_touched_environments_are_planned(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
+    both = folder(repo, "prod"), folder(repo, "test")
+    ended = cli("plan", *both, "--changed-since", "main", "--base", "main", "--offline")
+    assert ended.code == 2
+    assert "partitions: 6 -> 8" in ended.out
+    assert re.search(r"environments/test is untouched since main \(commit [0-9a-f]{12}\): nothing to plan", ended.out)
+
+
+def test_an_untouched_environment_asks_no_cluster(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("plan", folder(repo), "--changed-since", "main")
+    assert ended.code == 0
+    assert "untouched" in ended.out
+
+
+@pytest.mark.parametrize("words", [("--revert",), ("--offline",)])
+def test_options_that_need_a_base(cli: Cli, repo: git.Repo, words: tuple[str, ...]) -> None:
+    ended = cli("plan", folder(repo), *words)
+    assert ended.code == 1
+    assert "--base" in ended.words
+
+
+def test_several_environments_are_text_only(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("plan", folder(repo), folder(repo, "test"), "--base", "main", "--offline", "--format", "json")
+    assert ended.code == 1
+    assert "once for each" in ended.words
+
+
+def test_one_run_writes_every_format(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
+    files = [tmp_path / f"review{ending}" for ending in (".md", ".html", ".json", ".txt")]
+    written = [word for file in files for word in ("--write", file)]
+    assert cli("plan", folder(repo), "--base", "main", "--offline", *written).code == 2
+    markdown, page, document, text = (file.read_text("utf-8") for file in files)
+    assert markdown.startswith('<!-- reconciler-plan {"environment": "prod"')
+    assert page.startswith("<!doctype html>")
+    assert json.loads(document)["kind"] == "review"
+    assert json.loads(document)["plan"] is None
+    assert all("6 -> 8" in one.replace("&gt;", ">") for one in (markdown, page, text))
+
+
+def test_a_file_nobody_can_write_is_told_before_anything_is_asked(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("plan", folder(repo), "--write", "plan.pdf")
+    assert ended.code == 1
+    assert ".pdf" in ended.words
+
+
+def test_explain_works_without_clusters(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("explain", folder(repo), "orders:retention.ms", "--offline")
+    assert ended.code == 0
+    assert re.search(r"retention\.ms +7d +declared, .*topology\.yaml:5", ended.out)
+    assert "east-to-west carries it as west/east.orders" in ended.out
+
+
+def test_explain_tells_git_alone_where_a_cluster_is_silent(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("explain", folder(repo), "east/orders", "--format", "json")
+    assert ended.code == 1
+    document = json.loads(ended.out)
+    assert {one["subject"] for one in document["unknown"]} >= {"cluster east", "cluster west"}
+    assert document["topics"][0]["values"][0]["wished"] == "6"
+
+
+def test_touched_sees_new_removed_and_edited_files(repo: git.Repo) -> None:
+    env = folder(repo)
+    at = snapshot(env, "main")
+    assert touched(env, at) == ()
+    edit(repo, "prod", "topics: {}\n", "new.yaml")
+    edit(repo, "prod", "not read", ".hidden.yaml")
+    assert touched(env, at) == ("new.yaml",)
+    (env / "topology.yaml").unlink()
+    assert touched(env, at) == ("new.yaml", "topology.yaml")
+
+
+def test_a_link_in_the_store_is_not_followed(repo: git.Repo) -> None:
+    (folder(repo) / "link.yaml").symlink_to("topology.yaml")
+    commit(repo)
+    with pytest.raises(ReconcilerError, match="symbolic link"):
+        snapshot(folder(repo), "HEAD")

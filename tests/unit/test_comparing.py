@@ -1,0 +1,240 @@
+"""What an edit means, offline: fields, topics that travel, and which edits restart a mirror and which do not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconciler.changes import Risk
+from reconciler.comparing import compare
+from reconciler.comparison import Against, Comparison, Fate, FieldChange, Sign
+from reconciler.handover import mirror_handover
+from reconciler.plans import ExitCode
+from reconciler.rendering import Handoff
+from reconciler.rendering.comparison import comparison_sections, comparison_verdict
+from reconciler.rendering.review import Review, format_of, lasting, render
+from reconciler.rendering.style import Format
+from reconciler.topology import ConfigSync, Groups, Mirror, Topology
+from tests.builders import cluster, flow, topic, topology, world
+from tests.worlds import topologies
+
+AGAINST = Against("main", "4f0c2d1e9ab3" + "0" * 28)
+
+
+def shop(*more: Any, **fields: Any) -> Topology:
+    """Two topics of east, one of which travels to west."""
+    orders = topic("orders", partitions=6, configs={"retention.ms": "86400000"})
+    return topology(orders, topic("pay", partitions=2), flow("east", "west", "orders", **fields), *more)
+
+
+def fields(found: Comparison, name: str) -> dict[str, FieldChange]:
+    return {field.path: field for item in found.items if item.name == name for field in item.fields}
+
+
+def fates(found: Comparison) -> dict[str, Fate]:
+    return {one.mirror: one.fate for one in found.mirrors}
+
+
+def with_topic(base: Topology, name: str, **changed: Any) -> Topology:
+    return replace(base, topics={**base.topics, name: replace(base.topics[name], **changed)})
+
+
+def with_flow(base: Topology, **changed: Any) -> Topology:
+    [name] = base.flows
+    return replace(base, flows={name: replace(base.flows[name], **changed)})
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(topologies())
+def test_nothing_differs_from_itself(same: Topology) -> None:
+    found = compare(same, same)
+    assert found.empty
+    assert (found.items, found.follows, found.flows, found.mirrors) == ((), (), (), ())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(topologies(), topologies())
+def test_a_mirror_restarts_exactly_when_its_fingerprint_changes(before: Topology, after: Topology) -> None:
+    told = fates(compare(before, after))
+    for name in before.mirrors.keys() & after.mirrors.keys():
+        was, now = (mirror_handover(one, one.mirrors[name])["fingerprint"] for one in (before, after))
+        assert (told.get(name) is Fate.RESTARTS) == (was != now)
+    assert {n for n, fate in told.items() if fate is Fate.STARTS} == after.mirrors.keys() - before.mirrors.keys()
+    assert {n for n, fate in told.items() if fate is Fate.STOPS} == before.mirrors.keys() - after.mirrors.keys()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(topologies(), topologies())
+def test_there_and_back_gains_what_it_lost(before: Topology, after: Topology) -> None:
+    there, back = compare(before, after), compare(after, before)
+    assert {(f.flow, f.gained, f.lost) for f in there.flows} == {(f.flow, f.lost, f.gained) for f in back.flows}
+    added = {(i.kind, i.name) for i in there.items if i.sign is Sign.ADDED}
+    assert added == {(i.kind, i.name) for i in back.items if i.sign is Sign.REMOVED}
+
+
+def test_a_new_environment_is_all_new() -> None:
+    found = compare(None, shop())
+    assert found.new
+    assert {item.sign for item in found.items} == {Sign.ADDED}
+    assert fates(found) == {"west": Fate.STARTS}
+    assert [str(travel.remote) for impact in found.flows for travel in impact.gained] == ["west/east.orders"]
+
+
+def test_both_values_and_what_they_mean() -> None:
+    now = with_topic(shop(), "orders", partitions=8, configs={"retention.ms": "3600000"})
+    found = fields(compare(shop(), now), "orders")
+    assert (found["partitions"].before, found["partitions"].after) == ("6", "8")
+    assert found["partitions"].irreversible
+    assert (found["configs.retention.ms"].before, found["configs.retention.ms"].after) == ("1d", "1h")
+    assert found["configs.retention.ms"].risk is Risk.HIGH
+    assert found["configs.retention.ms"].irreversible
+
+
+def test_fewer_partitions_are_told_to_be_refused() -> None:
+    found = fields(compare(shop(), with_topic(shop(), "orders", partitions=3)), "orders")["partitions"]
+    assert "cannot remove partitions" in found.means
+
+
+def test_a_spelling_is_no_change() -> None:
+    before = with_topic(shop(), "pay", configs={"cleanup.policy": "compact,delete", "preallocate": "TRUE"})
+    after = with_topic(shop(), "pay", configs={"cleanup.policy": "delete,compact", "preallocate": "true"})
+    assert compare(before, after).empty
+
+
+def test_a_remote_topic_follows_its_source() -> None:
+    found = compare(shop(), with_topic(shop(), "orders", partitions=8, configs={"retention.ms": "3600000"}))
+    [remote] = found.follows
+    assert remote.name == "west/east.orders"
+    assert {(f.path, f.before, f.after) for f in remote.fields} == {
+        ("partitions", "6", "8"),
+        ("configs.retention.ms", "1d", "1h"),
+    }
+
+
+def test_a_regex_gains_and_loses_topics_over_all_hops() -> None:
+    onward = flow("west", "north", r"east\..*")
+    before = topology(*shop().topics.values(), flow("east", "west", "orders"), onward)
+    after = topology(*shop().topics.values(), flow("east", "west", "pay"), onward)
+    impacts = {one.flow: one for one in compare(before, after).flows}
+    assert [str(one) for one in impacts["east-to-west"].gained] == ["east/pay as west/east.pay"]
+    assert [str(one) for one in impacts["east-to-west"].lost] == ["east/orders as west/east.orders"]
+    assert [str(one.remote) for one in impacts["west-to-north"].gained] == ["north/west.east.pay"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        pytest.param({"labels": {"owner": "me"}}, "labels are for people", id="labels"),
+        pytest.param({"replication_factor": 1}, "the job makes none", id="factor"),
+        pytest.param({"configs": ConfigSync(enabled=False)}, "synced by the reconciler", id="config sync"),
+        pytest.param({"groups": Groups(sync_offsets=True)}, "does not read groups", id="groups"),
+        pytest.param({"topics": ("pay|x", "orders")}, "order of a list", id="order"),
+    ],
+)
+def test_edits_that_need_no_restart_say_why(changed: dict[str, Any], word: str) -> None:
+    before = with_flow(shop(), topics=("orders", "pay|x"))
+    found = compare(before, with_flow(before, **changed))
+    [mirror] = found.mirrors
+    assert mirror.fate is Fate.KEEPS_RUNNING
+    assert word in " ".join(mirror.harmless)
+
+
+def test_a_restart_names_the_field_and_both_values() -> None:
+    [mirror] = compare(shop(), with_flow(shop(), lanes=8, labels={"owner": "me"})).mirrors
+    assert mirror.fate is Fate.RESTARTS
+    assert mirror.because == ("flow east-to-west: lanes 2 -> 8",)
+    assert "labels are for people" in mirror.harmless[0]
+    assert mirror.before != mirror.after
+
+
+def test_spark_settings_are_named_too() -> None:
+    mine = shop(Mirror("west", ("east-to-west",), master="local[2]"))
+    other = shop(Mirror("west", ("east-to-west",), master="local[4]", spark_conf={"a": "b"}))
+    [mirror] = compare(mine, other).mirrors
+    assert mirror.because == ("mirror west: master local[2] -> local[4]", "mirror west: spark_conf a")
+
+
+def test_a_new_topic_of_a_running_flow_needs_no_restart() -> None:
+    before = topology(topic("orders"), flow("east", "west", ".*"))
+    after = topology(topic("orders"), topic("pay"), flow("east", "west", ".*"))
+    [mirror] = compare(before, after).mirrors
+    assert mirror.fate is Fate.KEEPS_RUNNING
+    assert "east/pay" in mirror.harmless[0]
+
+
+def test_no_secret_is_shown() -> None:
+    def with_password(text: str) -> Topology:
+        return topology(cluster("east", client={"sasl.password": text, "sasl.username": "me"}))
+
+    found = compare(with_password("hunter2"), with_password("hunter3"))
+    for form in Format:
+        text = render(Review(None, found, AGAINST), form, Handoff())
+        assert "hunter" not in text
+        assert "sasl.password" in text.replace("&#95;", "_")
+
+
+def test_going_back_tells_what_does_not_come_back() -> None:
+    before, after = shop(), with_topic(shop(topic("fresh")), "orders", partitions=8)
+    seen = world()
+    seen.apply(after)
+    back = compare(after, before)
+    told = lasting(seen.plan(before), back)
+    text = " ".join(item.text for item in told.items)
+    assert told.urgent
+    assert "partitions of east/orders cannot shrink from 8 to 6" in text
+    assert "topic fresh: it stays on its clusters" in text
+
+
+def test_going_back_from_what_can_be_taken_back() -> None:
+    before, after = shop(), with_flow(shop(), labels={"owner": "me"})
+    told = lasting(world().plan(before), compare(after, before))
+    assert not told.urgent
+
+
+def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
+    found = compare(shop(), with_flow(with_topic(shop(), "orders", partitions=8), lanes=4))
+    said = comparison_verdict(found, replace(AGAINST, dirty=True))
+    assert said == (
+        "Edit since main (commit 4f0c2d1e9ab3, with uncommitted changes): ~1 topic, ~1 flow; mirror west restarts"
+    )
+    assert "nothing was edited" in comparison_verdict(compare(shop(), shop()), AGAINST)
+    comments = replace(compare(shop(), shop()), same_text=False)
+    assert "only comments" in comparison_verdict(comments, AGAINST)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(topologies(), topologies(), st.sampled_from(Format), st.booleans())
+def test_every_format_tells_all_of_it(before: Topology, after: Topology, form: Format, revert: bool) -> None:
+    found = compare(before, after)
+    text = render(Review(None, found, replace(AGAINST, revert=revert)), form, Handoff())
+    if form is Format.JSON:
+        shape = json.loads(resources.files("schemas").joinpath("review.schema.json").read_text("utf-8"))
+        jsonschema.Draft202012Validator(shape).validate(json.loads(text))
+    for section in comparison_sections(found, AGAINST)[1:] if form is not Format.JSON else ():
+        assert section.title in text
+    assert Review(None, found, AGAINST).exit_code is (ExitCode.DONE if found.empty else ExitCode.CHANGES)
+
+
+def test_a_review_with_a_plan_holds_both() -> None:
+    before, after = shop(), with_topic(shop(), "orders", partitions=8)
+    review = Review(world().plan(after), compare(before, after), AGAINST)
+    document = json.loads(render(review, Format.JSON, Handoff()))
+    assert document["plan"]["kind"] == "plan"
+    assert review.exit_code is ExitCode.CHANGES
+    for form in (Format.TEXT, Format.MARKDOWN, Format.HTML):
+        text = render(review, form, Handoff())
+        assert "Edit since main" in text
+        assert "target topics" in text
+
+
+def test_the_ending_of_a_file_is_its_format() -> None:
+    assert format_of(".md") is Format.MARKDOWN
+    with pytest.raises(Exception, match=r"\.pdf"):
+        format_of(".pdf")

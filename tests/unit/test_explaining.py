@@ -1,0 +1,177 @@
+"""explain names the layer that decided, the rule that carries or keeps a topic, and every name it has."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from reconciler.errors import ReconcilerError, Where
+from reconciler.explaining import explain
+from reconciler.explanation import TopicAnswer, Value
+from reconciler.rendering.explanation import explanation_json, explanation_text
+from reconciler.topology import Mirror, TopicDefaults, Topology
+from tests.builders import cluster, flow, topic, topology, world
+from tests.fakes import unreachable
+from tests.worlds import LiveParts, live_parts, topologies
+
+CLUSTERS, TOPICS, FLOWS = (Where(f"{name}.yaml", line) for name, line in (("clusters", 2), ("topics", 5), ("flows", 9)))
+
+
+def shop() -> Topology:
+    defaults = TopicDefaults(3, 2, {"min.insync.replicas": "1"})
+    return topology(
+        cluster("east", defaults=defaults, where=CLUSTERS),
+        cluster("west", where=CLUSTERS),
+        topic("orders", partitions=6, configs={"retention.ms": "86400000"}, where=TOPICS),
+        topic("orders.tmp", where=TOPICS),
+        topic("pay", where=TOPICS),
+        flow("east", "west", r"orders.*", exclude_topics=(r".*\.tmp",), replication_factor=1, where=FLOWS),
+        flow("west", "north", r"east\..*", where=FLOWS),
+        flow("north", "east", ".*", where=FLOWS),
+    )
+
+
+def answer(subject: str, wished: Topology | None = None, **more: Any) -> TopicAnswer:
+    [found] = explain(wished or shop(), subject, **more).topics
+    return found
+
+
+def values(found: TopicAnswer) -> dict[str, Value]:
+    return {one.key: one for one in found.values}
+
+
+def test_each_value_names_its_layer_and_place() -> None:
+    found = answer("east/orders")
+    told = {key: (one.wished, one.because, one.where) for key, one in values(found).items()}
+    assert told == {
+        "partitions": ("6", "declared", "topics.yaml:5"),
+        "replication_factor": ("2", "default of cluster east, for a new topic", "clusters.yaml:2"),
+        "min.insync.replicas": ("1", "default of cluster east", "clusters.yaml:2"),
+        "retention.ms": ("1d", "declared", "topics.yaml:5"),
+    }
+    assert found.declared == "topics.yaml:5"
+
+
+def test_a_remote_topic_names_its_source_and_flow() -> None:
+    told = values(answer("west/east.orders"))
+    assert (told["partitions"].wished, told["partitions"].because) == ("6", "as many as east/orders")
+    assert (told["replication_factor"].wished, told["replication_factor"].where) == ("1", "flows.yaml:9")
+    assert told["retention.ms"].because == "source east/orders"
+    assert told["retention.ms"].where == "topics.yaml:5"
+
+
+def test_nobody_decides_where_nobody_does() -> None:
+    told = values(answer("west/plain", topology(cluster("west"), topic("plain", "west"))))
+    assert told["partitions"].because == told["replication_factor"].because == "the brokers decide"
+
+
+@pytest.mark.parametrize(
+    ("subject", "flow_name", "rule"),
+    [
+        ("east/orders", "east-to-west", "orders.* matches the whole name"),
+        ("east/pay", "east-to-west", "none of its expressions matches: orders.*"),
+        ("east/my-orders", "east-to-west", "matches a part of the name only"),
+        ("east/orders.tmp", "east-to-west", r"excluded by exclude_topics .*\.tmp"),
+        ("east/orders.replica", "east-to-west", "which MirrorMaker 2 excludes"),
+        ("north/__x", "north-to-east", "which MirrorMaker 2 excludes"),
+        ("north/west.east.orders", "north-to-east", "they would come round"),
+    ],
+)
+def test_the_rule_that_decided(subject: str, flow_name: str, rule: str) -> None:
+    [found] = [one for one in answer(subject).flows if one.flow == flow_name]
+    assert rule in found.rule
+    assert (found.remote is not None) == rule.endswith("whole name")
+
+
+@pytest.mark.parametrize("subject", ["east/orders", "west/east.orders", "north/west.east.orders"])
+def test_its_names_over_all_hops_from_any_of_them(subject: str) -> None:
+    assert [(str(hop.source), str(hop.remote), hop.depth) for hop in answer(subject).hops] == [
+        ("east/orders", "west/east.orders", 1),
+        ("west/east.orders", "north/west.east.orders", 2),
+    ]
+
+
+def test_one_key_alone_with_its_live_value_and_source() -> None:
+    seen = world("east", "west", "north")
+    seen.clusters["east"].put("orders", 6, 1, retention_ms="60000")
+    [value] = answer("orders:retention.ms", live=seen.look(shop())).values
+    assert (value.wished, value.live) == ("1d", "1m (topic)")
+    [value] = answer("orders:max.message.bytes", live=seen.look(shop())).values
+    assert value.wished == ""
+    assert value.live.endswith("(built in)")
+    [value] = answer("orders:max.message.bytes").values
+    assert "not known" in value.because
+
+
+def test_overrides_nobody_declared_and_topics_nobody_manages() -> None:
+    seen = world("east", "west", "north")
+    seen.clusters["east"].put("stray", 2, 1, preallocate="true")
+    found = answer("stray", live=seen.look(shop()))
+    assert found.reason.startswith("unmanaged")
+    assert values(found)["partitions"].live == "2"
+    assert "left as it is" in values(found)["preallocate"].because
+
+
+def test_a_silent_cluster_is_unknown_and_told_from_git() -> None:
+    seen = world("east", "west", "north")
+    seen.clusters["west"].fail_on(1, unreachable("west"))
+    found = explain(shop(), "east.orders", seen.look(shop()))
+    assert [one.subject for one in found.unknown] == ["cluster west"]
+    [one] = found.topics
+    assert one.live == ""
+    assert values(one)["partitions"].wished == "6"
+
+
+def test_a_flow_lists_what_it_carries_and_what_it_leaves() -> None:
+    [found] = explain(shop(), "east-to-west").flows
+    assert [str(one.remote) for one in found.carried] == ["west/east.orders"]
+    assert [one.topic.name for one in found.left] == ["__mirror_status", "orders.tmp", "pay"]
+    assert found.declared == "flows.yaml:9"
+    assert found.mirror == "west"
+
+
+def test_one_name_of_several_kinds_explains_each() -> None:
+    wished = topology(topic("west"), flow("east", "west", "west"))
+    found = explain(wished, "west")
+    assert len(found.topics) == len(found.mirrors) == 1
+
+
+def test_a_mirror_tells_its_job() -> None:
+    seen, wished = (
+        world(),
+        topology(topic("a", partitions=1), flow("east", "west", "a"), Mirror("west", ("east-to-west",))),
+    )
+    seen.apply(wished)
+    [found] = explain(wished, "west", seen.look(wished)).mirrors
+    assert found.live == f"running, fingerprint {found.fingerprint}"
+    assert found.status_cluster == "west"
+
+
+def test_a_name_that_is_nowhere_offers_the_nearest() -> None:
+    with pytest.raises(ReconcilerError, match=r"Perhaps orders"):
+        explain(shop(), "odrers")
+    with pytest.raises(ReconcilerError, match="no cluster eats"):
+        explain(shop(), "eats/orders")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(topologies(), live_parts)
+def test_whatever_is_planned_can_be_explained(wished: Topology, before: LiveParts) -> None:
+    """Every value of a topic that is to be made is in its explanation, and both renderings hold."""
+    seen = before.build()
+    shape = json.loads(resources.files("schemas").joinpath("explanation.schema.json").read_text("utf-8"))
+    live = seen.look(wished)
+    for planned in seen.plan(wished).changes[:4]:
+        if (ref := getattr(planned.change, "ref", None)) is None:
+            continue
+        found = explain(wished, str(ref), live)
+        told = values(found.topics[0])
+        assert {one.key for one in getattr(planned.change, "configs", ())} <= told.keys()
+        assert all(one.because for one in told.values())
+        assert str(ref) in explanation_text(found)
+        jsonschema.Draft202012Validator(shape).validate(json.loads(explanation_json(found)))
