@@ -184,6 +184,8 @@ def build_mirror(reading: Reading) -> Mirror:
         spark_conf=reading.mapping("spark_conf", each=_spark_setting),
         refresh_interval_ms=_interval(reading, "refresh_interval", 5_000),
         status_interval_ms=_interval(reading, "status_interval", 2_000),
+        metrics_port=reading.value("metrics_port", default=0),
+        metrics_host=reading.value("metrics_host", default="127.0.0.1"),
         where=reading.place.where,
     )
 

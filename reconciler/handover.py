@@ -66,6 +66,8 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         },
         "flows": [flow_handover(topology, flow) for flow in sorted(topology.flows_of(mirror), key=lambda f: f.name)],
     }
+    if mirror.metrics_port:
+        told |= {"metrics_port": mirror.metrics_port, "metrics_host": mirror.metrics_host}
     # master and spark_conf are read by spark-submit, not by the job, but a running job cannot change them either.
     started_with = {"master": mirror.master, "spark_conf": dict(mirror.spark_conf)}
     return {**told, "fingerprint": fingerprint({**told, **started_with})}

@@ -153,7 +153,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name."""
+    """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
+
+    ``metrics_port`` 0: the job serves no metrics.
+    """
 
     name: str
     flows: tuple[str, ...]
@@ -162,6 +165,8 @@ class Mirror:
     spark_conf: Mapping[str, str] = field(default_factory=_no_configs)
     refresh_interval_ms: int = 5_000
     status_interval_ms: int = 2_000
+    metrics_port: int = 0
+    metrics_host: str = "127.0.0.1"
     where: Where = field(default=NOWHERE, compare=False)
 
 

@@ -80,7 +80,7 @@ def _why(live: LiveMirror, told: Handover, routing: Routing, before: Mapping[str
         if (old := live.flows[name].fingerprint) != new[name]:
             lines.append(f"flow {name}: changed, fingerprint {old} -> {new[name]}")
     if not lines and live.flows:
-        lines.append("no flow changed; parallelism, intervals, master or spark_conf did")
+        lines.append("no flow changed; parallelism, intervals, metrics, master or spark_conf did")
     return tuple(lines)
 
 

@@ -13,6 +13,7 @@ from replication.policy import TopicSelector, make_selector
 
 FORMAT_VERSION = 1
 MOST_LANES = 64
+MOST_PORT = 65_535
 
 
 class HandoverError(ValueError):
@@ -63,6 +64,8 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """``metrics_port`` 0: no metrics are served."""
+
     environment: str
     mirror: str
     fingerprint: str
@@ -71,6 +74,8 @@ class Settings:
     status_interval_ms: int
     status: StatusPlace
     flows: tuple[FlowSettings, ...]
+    metrics_port: int = 0
+    metrics_host: str = "127.0.0.1"
 
 
 def parse(text: str) -> Settings:
@@ -97,6 +102,9 @@ def parse(text: str) -> Settings:
 
 def _settings(given: Mapping[str, Any]) -> Settings:
     _only(given, {"format_version", *Settings.__slots__}, "hand-over")
+    port = _at_least(given, "metrics_port", 0) if "metrics_port" in given else 0
+    if port > MOST_PORT:
+        raise HandoverError(f"The hand-over's metrics_port is {port}; {MOST_PORT} is the highest port.")
     place = given["status"]
     flows = tuple(_flow(flow) for flow in given["flows"])
     if not flows:
@@ -113,6 +121,8 @@ def _settings(given: Mapping[str, Any]) -> Settings:
         status_interval_ms=_at_least(given, "status_interval_ms", 100),
         status=StatusPlace(_endpoint(place["cluster"]), str(place["topic"]), str(place["key"])),
         flows=flows,
+        metrics_port=port,
+        metrics_host=str(given.get("metrics_host", "127.0.0.1")),
     )
 
 

@@ -81,6 +81,7 @@ READ_BY_THE_MIRROR_ONLY: dict[str, Mirror] = {
     "spark_conf": replace(MIRROR, spark_conf={"spark.executor.memory": "1g"}),
     "refresh interval": replace(MIRROR, refresh_interval_ms=1),
     "status interval": replace(MIRROR, status_interval_ms=1),
+    "metrics port": replace(MIRROR, metrics_port=9404),
 }
 
 
@@ -114,6 +115,14 @@ def test_order_and_duplicates_never_matter(shuffle: random.Random, again: list[s
     assert of_mirror(wished) == of_mirror(built())
 
 
+def test_no_metrics_is_as_if_metrics_had_never_been_known() -> None:
+    """Otherwise the upgrade to a job that can serve them would restart every mirror."""
+    assert "metrics" not in handovers(built())["west"]
+    assert of_mirror(built(mirror=replace(MIRROR, metrics_host="0.0.0.0"))) == of_mirror(built())
+    open_to_all = replace(MIRROR, metrics_port=9404, metrics_host="0.0.0.0")
+    assert of_mirror(built(mirror=open_to_all)) != of_mirror(built(mirror=replace(MIRROR, metrics_port=9404)))
+
+
 def test_two_flows_in_any_order() -> None:
     first, second = flow("east", "west", name="a"), flow("north", "west", name="b")
     forth = topology(first, second, Mirror("west", ("a", "b")))
@@ -123,7 +132,7 @@ def test_two_flows_in_any_order() -> None:
 
 def test_hand_over_follows_its_schema_and_keeps_references() -> None:
     mirror_schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text("utf-8"))
-    text = handovers(built())["west"]
+    text = handovers(built(mirror=replace(MIRROR, metrics_port=9404)))["west"]
     jsonschema.Draft202012Validator(mirror_schema).validate(json.loads(text))
     assert "${env:MIRROR_PASSWORD}" in text
 

@@ -171,7 +171,7 @@ flows:
     written = """
 mirrors:
   slow: {flows: [two], master: yarn, parallelism: 8, spark_conf: {spark.ui.enabled: false}, refresh_interval: 1m}
-  west: {status_interval: 500ms}
+  west: {status_interval: 500ms, metrics_port: 9404, metrics_host: 0.0.0.0}
 """
     mirrors = _load(c=CLUSTERS, f=flows, m=written).mirrors
     assert {name: mirror.flows for name, mirror in mirrors.items()} == {
@@ -183,6 +183,8 @@ mirrors:
     assert (slow.master, slow.parallelism, slow.spark_conf) == ("yarn", 8, {"spark.ui.enabled": "false"})
     assert (slow.refresh_interval_ms, slow.status_interval_ms) == (60_000, 2_000)
     assert (mirrors["west"].refresh_interval_ms, mirrors["west"].status_interval_ms) == (5_000, 500)
+    assert (mirrors["west"].metrics_port, mirrors["west"].metrics_host) == (9404, "0.0.0.0")
+    assert (slow.metrics_port, slow.metrics_host) == (0, "127.0.0.1")
 
 
 def test_anchors_and_merge_keys() -> None:

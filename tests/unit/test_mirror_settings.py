@@ -54,6 +54,15 @@ def test_a_hand_over_that_follows_the_schema_is_read_whole() -> None:
     assert flow.selector().remote_name("orders") == "east.orders"
 
 
+def test_metrics_are_off_unless_a_port_is_given_and_local_unless_a_host_is() -> None:
+    quiet, served, open_to_all = (
+        parse(json.dumps(handover(**changes)))
+        for changes in ({}, {"metrics_port": 9404}, {"metrics_port": 9404, "metrics_host": "0.0.0.0"})
+    )
+    assert (quiet.metrics_port, served.metrics_port) == (0, 9404)
+    assert (served.metrics_host, open_to_all.metrics_host) == ("127.0.0.1", "0.0.0.0")
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -61,6 +70,8 @@ def test_a_hand_over_that_follows_the_schema_is_read_whole() -> None:
         ({"parallelism": 0}, "parallelism is 0"),
         ({"parallelism": True}, "parallelism is True"),
         ({"refresh_interval_ms": 10}, "at least 100"),
+        ({"metrics_port": -1}, "metrics_port is -1"),
+        ({"metrics_port": 70_000}, "65535 is the highest port"),
         ({"flows": []}, "no flows"),
         ({"flows": [{"name": "a"}]}, "lacks the field"),
         ({"flows": 3}, "malformed"),
