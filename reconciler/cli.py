@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import adoption, applying, controller, diagnosis, planfile, rendering, reviewing
+from reconciler import adoption, applying, cli_review, controller, diagnosis, planfile, rendering
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.executing import execution
@@ -22,11 +21,11 @@ from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.checkup import checkup_json, checkup_text
-from reconciler.rendering.explanation import explanation_json, explanation_text
-from reconciler.rendering.review import drift_in, format_of, render
+from reconciler.rendering.review import drift_in
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
+from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
 from reconciler.verifying import time_ms
@@ -46,31 +45,9 @@ app.add_typer(mirror_app, name="mirror")
 app.add_typer(sandbox_app, name="sandbox")
 
 
-class Format(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
-FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
 StealOption = Annotated[
     str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
-
-
-def style() -> rendering.Style:
-    return rendering.Style(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-
-
-def say(text: str) -> None:
-    """What people follow while they wait; never mixed into the output."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def show(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
 
 
 @app.command()
@@ -81,48 +58,8 @@ def validate(env: Env) -> None:
     show(f"{env} is valid: " + ", ".join(f"{count} {word}" for count, word in counts))
 
 
-Envs = Annotated[list[Path], typer.Argument(metavar="ENV...", help="environment folders")]
-PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
-WriteOption = Annotated[
-    list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
-]
-BaseOption = Annotated[str | None, typer.Option("--base", metavar="REF", help="tell what the edit since REF means")]
-SinceOption = Annotated[
-    str | None, typer.Option("--changed-since", metavar="REF", help="skip environments untouched since REF")
-]
-
-
-@app.command()
-def plan(
-    envs: Envs,
-    form: PageOption = Page.TEXT,
-    out: OutOption = None,
-    write: WriteOption = None,
-    base: BaseOption = None,
-    revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
-    changed_since: SinceOption = None,
-    artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
-) -> None:
-    """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    reviewing.refuse_mixed(envs, form, (out, *(write or ())))
-    forms = {path: format_of(path.suffix) for path in write or ()}
-    codes = []
-    for env in envs:
-        if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
-            (show if form is Page.TEXT else say)(sentence)
-            continue
-        found = reviewing.review(env, reviewing.Wish(base, revert, offline))
-        handoff = reviewing.handoff(env, out, artifact)
-        if out is not None and found.plan is not None:
-            write_text(out, planfile.dumps(found.plan))
-        for path, other in forms.items():
-            write_text(path, render(found, other, handoff))
-        show(render(found, form, handoff, style()))
-        if out is not None and found.plan is not None:
-            say(f"saved to {out}; apply exactly this with: {handoff.apply}")
-        codes.append(found.exit_code)
-    raise typer.Exit(reviewing.worst(codes))
+app.command("plan")(cli_review.plan)
+app.command("explain")(cli_review.explain)
 
 
 @app.command()
@@ -296,19 +233,6 @@ def adopt(
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
     show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
-
-
-@app.command()
-def explain(
-    env: Env,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="cluster/topic, topic:config, a flow or a mirror")],
-    form: FormatOption = Format.TEXT,
-    offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
-) -> None:
-    """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
-    found = reviewing.explained(env, subject, offline)
-    show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
-    raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)
 
 
 @app.command()

@@ -1,0 +1,70 @@
+"""The commands that review and change nothing: their arguments and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler import planfile, reviewing
+from reconciler.edges.files import write_text
+from reconciler.plans import ExitCode
+from reconciler.rendering.explanation import explanation_json, explanation_text
+from reconciler.rendering.review import format_of, render
+from reconciler.rendering.style import Format as Page
+from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
+
+Envs = Annotated[list[Path], typer.Argument(metavar="ENV...", help="environment folders")]
+WriteOption = Annotated[
+    list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
+]
+BaseOption = Annotated[str | None, typer.Option("--base", metavar="REF", help="tell what the edit since REF means")]
+SinceOption = Annotated[
+    str | None, typer.Option("--changed-since", metavar="REF", help="skip environments untouched since REF")
+]
+
+
+def plan(
+    envs: Envs,
+    form: PageOption = Page.TEXT,
+    out: OutOption = None,
+    write: WriteOption = None,
+    base: BaseOption = None,
+    revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
+    changed_since: SinceOption = None,
+    artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
+) -> None:
+    """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
+    wish = reviewing.Wish(base, revert, offline)
+    reviewing.refuse_mixed(envs, form, (out, *(write or ())))
+    forms = {path: format_of(path.suffix) for path in write or ()}
+    codes = []
+    for env in envs:
+        if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
+            (show if form is Page.TEXT else say)(sentence)
+            continue
+        found = reviewing.review(env, wish)
+        handoff = reviewing.handoff(env, out, artifact)
+        if out is not None and found.plan is not None:
+            write_text(out, planfile.dumps(found.plan))
+        for path, other in forms.items():
+            write_text(path, render(found, other, handoff))
+        show(render(found, form, handoff, style()))
+        if out is not None and found.plan is not None:
+            say(f"saved to {out}; apply exactly this with: {handoff.apply}")
+        codes.append(found.exit_code)
+    raise typer.Exit(reviewing.worst(codes))
+
+
+def explain(
+    env: Env,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="cluster/topic, topic:config, a flow or a mirror")],
+    form: FormatOption = Format.TEXT,
+    offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
+) -> None:
+    """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
+    found = reviewing.explained(env, subject, offline)
+    show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
+    raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)

@@ -1,0 +1,39 @@
+"""What all commands share: how they speak on both outputs, and the arguments that mean the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.rendering.style import Format as Page
+from reconciler.rendering.style import Style
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
+PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
+
+
+def style() -> Style:
+    return Style(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def say(text: str) -> None:
+    """What people follow while they wait; never mixed into the output."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def show(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
