@@ -17,6 +17,8 @@ from mirror.board import Board
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
+from mirror.metrics import Seen
+from mirror.metrics_endpoint import MetricsEndpoint
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
 from mirror.takeover import take_over
@@ -53,9 +55,18 @@ class Driver:
         self._end = threading.Event()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
+        self._state = "starting"
+        self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool]) -> Outcome:
         self._tell("starting")
+        self._metrics.open()
+        try:
+            return self._run(stop_asked)
+        finally:
+            self._metrics.close()
+
+    def _run(self, stop_asked: Callable[[], bool]) -> Outcome:
         for flow in self._settings.flows:
             threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
         told, state, began = 0.0, "starting", time.monotonic()
@@ -67,6 +78,7 @@ class Driver:
             if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
                 told, state = time.monotonic(), now
                 self._tell(state)
+                self._metrics.open()
             self._end.wait(0.1)
         return self._leave()
 
@@ -128,8 +140,13 @@ class Driver:
 
     # status
 
+    def _seen(self) -> Seen:
+        running, lost = self._leases.counts()
+        return Seen(self._settings, self._who, self._state, self._board.view(), running, lost)
+
     def _tell(self, state: str, detail: str = "") -> None:
         with self._status_guard:
+            self._state = state
             self._status.write(record(self._settings, self._who, state, self._board.view(), now_ms(), detail))
 
 

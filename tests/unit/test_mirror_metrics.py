@@ -1,0 +1,223 @@
+"""The metrics: exact values from a board, nothing for what is unknown, a cap on series, a page that lists them all."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mirror.board import Board
+from mirror.discovery import Discovered
+from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from mirror.latency import BOUNDS_MS, LatencyCounter
+from mirror.metrics import MOST_SERIES, SERIES_OF_ONE, Seen, families
+from mirror.metrics_endpoint import MetricsEndpoint
+from mirror.settings import parse
+from mirror.status import Application
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.test_mirror_settings import handover
+
+DOCS = Path(__file__).parents[2] / "docs"
+SETTINGS = parse(json.dumps(handover()))
+FLOW = SETTINGS.flows[0]
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def board_of(*specs: PartitionSpec) -> Board:
+    board = Board(SETTINGS.flows)
+    board.discovered(FLOW.name, Discovered(specs, (), len({spec.topic for spec in specs}), complete=True))
+    board.taken_over(FLOW.name)
+    return board
+
+
+def specs(topics: int, partitions: int) -> tuple[PartitionSpec, ...]:
+    return tuple(PartitionSpec(f"t{t}", p, f"east.t{t}", "id") for t in range(topics) for p in range(partitions))
+
+
+def progress(partition: PartitionProgress) -> LaneProgress:
+    return LaneProgress(FLOW.name, lane_of(partition.topic, partition.partition, FLOW.lanes), (partition,))
+
+
+def seen(board: Board) -> Seen:
+    return Seen(SETTINGS, Application("app-1", 1, "host", 2), "running", board.view(), 2, 3)
+
+
+def samples(metrics: Iterator[Metric]) -> Samples:
+    return {(one.name, frozenset(one.labels.items())): one.value for metric in metrics for one in metric.samples}
+
+
+def of(found: Samples, name: str, **labels: str) -> float | None:
+    return found.get((name, frozenset(labels.items())))
+
+
+@pytest.fixture
+def busy() -> Board:
+    """Two topics of two partitions; t0/0 is behind, t1/1 is stopped, the others are caught up."""
+    board = board_of(*specs(2, 2))
+    counted = LatencyCounter()
+    for age in (7, 60, 10**9):
+        counted.committed(10**9, 10**9 + age)
+    first = progress(PartitionProgress("t0", 0, 60, 100, 60, 6_000, 1_000, "batch", "whole batches"))
+    told = [replace(first, transactions=4, retries=1, latency=counted.snapshot())]
+    told += [progress(PartitionProgress(topic, number, 9, 9, 9, 90)) for topic, number in (("t0", 1), ("t1", 0))]
+    stop = Condition("source_topic_recreated", "text", "todo", "t1", 1, stops=True)
+    told.append(replace(progress(PartitionProgress("t1", 1, None, None)), conditions=(stop,)))
+    merged: dict[int, LaneProgress] = {}
+    for one in told:
+        before = merged.get(one.lane, replace(one, partitions=(), conditions=(), transactions=0, retries=0))
+        merged[one.lane] = replace(
+            one,
+            partitions=(*before.partitions, *one.partitions),
+            conditions=(*before.conditions, *one.conditions),
+            transactions=before.transactions + one.transactions,
+            retries=before.retries + one.retries,
+            latency=one.latency if one.latency.count else before.latency,
+        )
+    for one in merged.values():
+        board.progress(one)
+    return board
+
+
+def test_a_flow_is_told_in_figures(busy: Board) -> None:
+    found = samples(families(seen(busy)))
+    for name, value in {
+        "records_total": 78, "bytes_total": 6_180, "transactions_total": 4, "retries_total": 1,
+        "lag_records": 40, "topics": 2, "partitions": 4, "lanes": 4,
+    }.items():  # fmt: skip
+        assert of(found, f"mirror_flow_{name}", flow=FLOW.name) == value, name
+    assert (of(found, "mirror_flow_lag_seconds", flow=FLOW.name) or 0) > 10**9
+    assert (of(found, "mirror_flow_last_commit_timestamp_seconds", flow=FLOW.name) or 0) > 10**9
+    assert of(found, "mirror_leases") == 2
+    assert of(found, "mirror_leases_lost_total") == 3
+
+
+def test_state_conditions_and_paths_are_told_by_label(busy: Board) -> None:
+    found = samples(families(seen(busy)))
+    states = {s: of(found, "mirror_flow_state", flow=FLOW.name, state=s) for s in ("running", "degraded", "stopped")}
+    assert states == {"running": 0, "degraded": 1, "stopped": 0}
+    code = "source_topic_recreated"
+    assert of(found, "mirror_flow_conditions", flow=FLOW.name, code=code, stops="true") == 1
+    assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="batch", reason="whole batches") == 1
+    assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="record", reason="") == 3
+
+
+def test_topics_and_partitions_are_told_and_what_is_unknown_has_no_sample(busy: Board) -> None:
+    found = samples(families(seen(busy)))
+    assert of(found, "mirror_partition_lag_records", flow=FLOW.name, topic="t0", partition="0") == 40
+    assert of(found, "mirror_partition_lag_records", flow=FLOW.name, topic="t1", partition="1") is None
+    assert of(found, "mirror_partition_records_total", flow=FLOW.name, topic="t0", partition="0") == 60
+    assert of(found, "mirror_topic_records_total", flow=FLOW.name, topic="t0") == 69
+    assert of(found, "mirror_topic_lag_records", flow=FLOW.name, topic="t0") == 40
+    unknown = samples(families(seen(board_of(*specs(1, 1)))))
+    assert of(unknown, "mirror_flow_lag_records", flow=FLOW.name) is None
+    assert of(unknown, "mirror_flow_last_commit_timestamp_seconds", flow=FLOW.name) is None
+    assert of(unknown, "mirror_flow_records_total", flow=FLOW.name) == 0
+
+
+def test_latency_is_a_cumulative_histogram(busy: Board) -> None:
+    found = samples(families(seen(busy)))
+    buckets = [of(found, "mirror_replication_latency_seconds_bucket", flow=FLOW.name, le=f"{bound / 1000:g}")
+               for bound in BOUNDS_MS]  # fmt: skip
+    assert buckets == [1, 1, 1, 2, *[2] * (len(BOUNDS_MS) - 4)]
+    assert of(found, "mirror_replication_latency_seconds_bucket", flow=FLOW.name, le="+Inf") == 3
+    assert of(found, "mirror_replication_latency_seconds_count", flow=FLOW.name) == 3
+    assert of(found, "mirror_replication_latency_seconds_sum", flow=FLOW.name) == pytest.approx(10**6 + 0.067)
+
+
+@pytest.mark.parametrize(("topics", "partitions", "told"), [(1, 500, "both"), (1, 501, "topics"), (501, 1, "neither")])
+def test_a_level_with_too_many_series_is_left_out_as_a_whole_and_says_so(
+    topics: int, partitions: int, told: str
+) -> None:
+    board = board_of(*specs(topics, partitions))
+    found = samples(families(seen(board)))
+    levels = {
+        level: sum(name == f"mirror_{level}_records_total" for name, _ in found) for level in ("topic", "partition")
+    }
+    shown = {"both": (1, 500), "topics": (1, 0), "neither": (0, 0)}[told]
+    assert (levels["topic"], levels["partition"]) == shown
+    for level, count in (("topic", topics), ("partition", topics * partitions)):
+        missing = 0 if levels[level] else count * SERIES_OF_ONE
+        assert of(found, "mirror_series_left_out", level=level) == missing
+    assert all(count * SERIES_OF_ONE <= MOST_SERIES for count in levels.values())
+    assert of(found, "mirror_flow_partitions", flow=FLOW.name) == topics * partitions
+
+
+def exported() -> dict[str, Metric]:
+    """By the name under which Prometheus keeps it."""
+    found = families(seen(board_of(*specs(1, 1))))
+    return {metric.name + ("_total" if metric.type == "counter" else ""): metric for metric in found}
+
+
+def test_the_page_lists_exactly_what_is_exported() -> None:
+    rows = re.findall(
+        r"^\| `(mirror_\w+)` \| (\w+) \| (.*?) \|", (DOCS / "metrics.md").read_text("utf-8"), re.MULTILINE
+    )
+    page = {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
+    assert len(page) == len(rows), "a name is listed twice"
+    assert page.keys() == exported().keys()
+    for name, metric in exported().items():
+        assert page[name] == (metric.type, list(getattr(metric, "_labelnames", ()))), name
+
+
+def test_every_metric_of_the_dashboard_and_of_the_alerts_is_exported() -> None:
+    board = json.loads((DOCS / "grafana" / "mirror.json").read_text("utf-8"))
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    expressions += [variable.get("definition", "") for variable in board["templating"]["list"]]
+    alerts = (DOCS / "metrics.md").read_text("utf-8").partition("## Worth an alert")[2]
+    named = {name.removesuffix("_bucket") for name in re.findall(r"\bmirror_\w+", "\n".join((*expressions, alerts)))}
+    assert named <= exported().keys()
+    titles = " ".join(panel["title"].lower() for panel in board["panels"])
+    for subject in ("lag", "records a second", "latency", "conditions", "transactions"):
+        assert subject in titles
+    assert [panel["title"] for panel in board["panels"] if panel["type"] == "heatmap"] == ["Replication latency"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_dashboard_panels_do_not_cover_each_other() -> None:
+    board = json.loads((DOCS / "grafana" / "mirror.json").read_text("utf-8"))
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_the_endpoint_waits_for_its_port_and_is_read_by_prometheus(
+    busy: Board, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = int(other.getsockname()[1])
+        endpoint = MetricsEndpoint("127.0.0.1", port, lambda: seen(busy))
+        endpoint.open()
+        endpoint.open()
+        assert endpoint.port is None
+    endpoint.open()
+    try:
+        assert endpoint.port == port
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        endpoint.close()
+    read = {metric.name: metric for metric in text_string_to_metric_families(text)}
+    [info] = read["mirror_info"].samples
+    assert info.labels["mirror"] == SETTINGS.mirror
+    assert read["mirror_replication_latency_seconds"].type == "histogram"
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("metrics cannot be served yet") == 1
+    with socket.create_server(("127.0.0.1", port)):
+        pass  # it is free again
+
+
+def test_without_a_port_nothing_is_served(busy: Board) -> None:
+    endpoint = MetricsEndpoint("127.0.0.1", 0, lambda: seen(busy))
+    endpoint.open()
+    assert endpoint.port is None
