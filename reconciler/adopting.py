@@ -143,14 +143,15 @@ def _configs(topic: LiveTopic, held: Mapping[str, ConfigValue], comments: list[s
             comments.append(f"{key} is set: a throttle of whoever moves the replicas, not declared")
         elif found.sensitive or found.value is None:
             comments.append(f"{key} is set: the broker hides its value, not declared")
-        elif wrong := _undeclarable(topic, key, found.value):
+        elif wrong := undeclarable(topic, key, found.value):
             comments.append(f"{key} is {found.value}: {wrong}, not declared")
         else:
             taken[key] = written(key, found.value)
     return taken
 
 
-def _undeclarable(topic: LiveTopic, key: str, value: str) -> str:
+def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
+    """Why git cannot declare this live value of ``topic``; empty when it can."""
     if CONTROL.search(value):
         return "it holds characters that may not stand in a topology"
     judged = topic_config(key, Scalar(value, False, 0, 0))

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import adoption, applying, cli_review, controller, diagnosis, planfile, rendering
+from reconciler import adoption, applying, cli_review, controller, diagnosis, drifting, planfile, rendering
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.executing import execution
@@ -21,6 +21,7 @@ from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.checkup import checkup_json, checkup_text
+from reconciler.rendering.parity import parity_json, parity_text
 from reconciler.rendering.review import drift_in
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
@@ -153,8 +154,22 @@ class _Said:
 
 
 @app.command()
-def drift(env: Env, form: PageOption = Page.TEXT, out: OutOption = None) -> None:
+def drift(
+    env: Env,
+    form: PageOption = Page.TEXT,
+    out: OutOption = None,
+    accepted: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="CLUSTER/TOPIC[:FIELD]", help="write its live values into the files instead"),
+    ] = None,
+    sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
+) -> None:
     """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
+    if accepted:
+        show(drifting.accept_drift(env, accepted))
+        return
+    if sides:
+        raise typer.Exit(_parity(env, form, out))
     with open_session(env, Principal.PLAN) as session:
         made = session.plan()
     text = drift_in(made, form, style())
@@ -162,6 +177,15 @@ def drift(env: Env, form: PageOption = Page.TEXT, out: OutOption = None) -> None
         write_text(out, text)
     show(text)
     raise typer.Exit(made.exit_code)
+
+
+def _parity(env: Path, form: Page, out: Path | None) -> int:
+    found = drifting.parity_report(env)
+    text = parity_json(found) if form is Page.JSON else parity_text(found, style())
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    return found.exit_code
 
 
 @app.command()

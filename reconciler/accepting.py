@@ -1,0 +1,208 @@
+"""Drift taken over into git: the live value of a declared field, written at the very place where it is declared.
+
+Border: texts in, changed texts out. Only the value's own characters change, so comments, order and layout stay; the
+result is loaded again and must differ from before in exactly the accepted fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.adopting import undeclarable, written
+from reconciler.errors import ReconcilerError, Unknown, Where
+from reconciler.live import LiveState, LiveTopic
+from reconciler.loading import load
+from reconciler.topic_configs import THROTTLES, canonical, human, same
+from reconciler.topology import Topic, TopicRef, Topology, by_name
+from reconciler.topology_text import value as yaml_value
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_nodes import Node, Scalar
+from reconciler.yaml_text import read
+
+PARTITIONS = "partitions"
+
+_QUOTED = re.compile(r"""'(?:[^'\n]|'')*'|"(?:[^"\\\n]|\\.)*\"""")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One field of one topic. ``text`` is what is written, ``found`` what it means to Kafka."""
+
+    topic: str
+    field: str
+    before: str
+    text: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.field}: {self.before} becomes {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """``texts``: the whole new text of each file that changes."""
+
+    accepted: tuple[Accepted, ...]
+    texts: Mapping[str, str]
+
+
+def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjects: Sequence[str]) -> Acceptance:
+    """``subjects``: ``CLUSTER/TOPIC`` for all its declared fields that differ, or ``CLUSTER/TOPIC:FIELD`` for one.
+
+    Raises ReconcilerError with everything that cannot be accepted; then nothing is to be written.
+    """
+    accepted: dict[tuple[str, str], Accepted] = {}
+    refused: list[str] = []
+    for subject in subjects:
+        found, why = _wanted(subject, topology, live)
+        refused += [f"{subject}: {one}" for one in why]
+        accepted |= {(one.topic, one.field): one for one in found}
+    if not refused:
+        changed, refused = _written(texts, topology, accepted.values())
+    if refused:
+        raise ReconcilerError(
+            "nothing was accepted, no file was changed",
+            "\n".join(f"  {one}" for one in refused),
+            "Leave these out, or edit the files by hand.",
+        )
+    _require_only(topology, load({**texts, **changed}, topology.environment), accepted.values())
+    return Acceptance(tuple(accepted.values()), changed)
+
+
+def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Accepted], list[str]]:
+    place, _, field = subject.replace(" ", ":", 1).partition(":")
+    cluster, sign, name = place.partition("/")
+    wish = topology.topics.get(name)
+    if not sign or not name:
+        return [], ["write CLUSTER/TOPIC, or CLUSTER/TOPIC:FIELD for one of its fields"]
+    if wish is None or cluster not in wish.clusters:
+        what = "no topic of this name is declared there"
+        return [], [f"{what}; a remote topic follows its source, and what is not declared is left as it is"]
+    fields = [field] if field else [*([PARTITIONS] if wish.partitions else []), *sorted(wish.configs)]
+    accepted: list[Accepted] = []
+    refused: list[str] = []
+    for one in fields:
+        told = _field(wish, one, live)
+        if isinstance(told, Accepted):
+            accepted.append(told)
+        elif told or field:
+            refused.append(told or f"{one} does not differ")
+    if not accepted and not refused:
+        refused.append("none of its declared fields differs")
+    return accepted, refused
+
+
+def _field(wish: Topic, field: str, live: LiveState) -> Accepted | str:
+    """What to write, or why not; empty when it does not differ on any cluster of the topic."""
+    topics: list[LiveTopic] = []
+    for cluster in wish.clusters:
+        known = live.known(cluster)
+        if known is None or wish.name not in known.topics:
+            why = "could not be read" if known is None else "does not have it"
+            return f"{TopicRef(cluster, wish.name)}: the declaration also counts there, and the cluster {why}"
+        topics.append(known.topics[wish.name])
+    if field == PARTITIONS:
+        return _partitions(wish, topics)
+    if field not in wish.configs:
+        return f"{field} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
+    return _config(wish, field, topics)
+
+
+def _partitions(wish: Topic, topics: Sequence[LiveTopic]) -> Accepted | str:
+    counts = {len(topic.partitions) for topic in topics}
+    if wish.partitions is None:
+        return "partitions is not declared on the topic itself"
+    if counts == {wish.partitions}:
+        return ""
+    if len(counts) > 1:
+        return _apart(PARTITIONS, [str(len(topic.partitions)) for topic in topics], wish)
+    count = str(counts.pop())
+    return Accepted(wish.name, PARTITIONS, str(wish.partitions), count, count)
+
+
+def _config(wish: Topic, key: str, topics: Sequence[LiveTopic]) -> Accepted | str:
+    found: list[str] = []
+    for cluster, topic in zip(wish.clusters, topics, strict=True):
+        entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
+        if entry is None or entry.value is None or key in THROTTLES:
+            return f"{key} on {cluster} could not be read, or is not known or hidden there"
+        if wrong := undeclarable(topic, key, entry.value):
+            return f"{key} is {entry.value} on {cluster}: {wrong}"
+        found.append(entry.value)
+    if all(same(key, one, wish.configs[key]) for one in found):
+        return ""
+    if not all(same(key, one, found[0]) for one in found):
+        return _apart(key, [human(key, one) for one in found], wish)
+    return Accepted(wish.name, key, human(key, wish.configs[key]), written(key, found[0]), found[0])
+
+
+def _apart(field: str, values: Sequence[str], wish: Topic) -> str:
+    told = ", ".join(f"{value} on {cluster}" for cluster, value in zip(wish.clusters, values, strict=True))
+    return f"one declaration counts for all its clusters, but {field} is {told}"
+
+
+def _written(
+    texts: Mapping[str, str], topology: Topology, accepted: Iterable[Accepted]
+) -> tuple[dict[str, str], list[str]]:
+    changed: dict[str, str] = {}
+    refused: list[str] = []
+    for one in accepted:
+        where = topology.topics[one.topic].where
+        text = changed.get(where.file, texts[where.file])
+        done = _spliced(text, where, one)
+        if done is None:
+            refused.append(f"{one.topic} {one.field}: it is written at {where} in a way that is edited by hand only")
+        else:
+            changed[where.file] = done
+    return changed, refused
+
+
+def _spliced(text: str, where: Where, one: Accepted) -> str | None:
+    """``text`` with the one value replaced; None when it is not a plain or quoted value on a single line."""
+    node = _node(read(where.file, text).root, one)
+    if not isinstance(node, Scalar):
+        return None
+    lines = text.splitlines(keepends=True)
+    line, start = lines[node.line - 1], node.column - 1
+    quoted = _QUOTED.match(line, start)
+    end = quoted.end() if quoted else start + len(node.text)
+    if not quoted and line[start:end] != node.text:
+        return None
+    lines[node.line - 1] = line[:start] + yaml_value(one.text) + line[end:]
+    return "".join(lines)
+
+
+def _node(root: Node | None, one: Accepted) -> Node | None:
+    path = ("topics", one.topic, *((PARTITIONS,) if one.field == PARTITIONS else ("configs", one.field)))
+    node = root
+    for step in path:
+        if not isinstance(node, YamlMapping) or step not in node.entries:
+            return None
+        node = node.entries[step].value
+    return node
+
+
+def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted]) -> None:
+    """An anchor shared by several topics would carry the value further: then nothing is written."""
+    wished = dict(before.topics)
+    for one in accepted:
+        topic = wished[one.topic]
+        if one.field == PARTITIONS:
+            wished[one.topic] = replace(topic, partitions=int(one.found))
+        else:
+            wished[one.topic] = replace(topic, configs={**topic.configs, one.field: one.found})
+    if list(_plain(replace(before, topics=by_name(wished.values())))) != list(_plain(after)):
+        raise ReconcilerError(
+            "nothing was accepted, no file was changed",
+            "A value is written in one place and used in several (an anchor), so that others would change with it",
+            "Give the topic a value of its own first.",
+        )
+
+
+def _plain(topology: Topology) -> Iterator[object]:
+    yield from (dict(topology.clusters), dict(topology.flows), dict(topology.mirrors), topology.deletions)
+    for name, topic in sorted(topology.topics.items()):
+        configs = {key: canonical(key, text) for key, text in topic.configs.items()}
+        yield name, topic.clusters, topic.partitions, topic.replication_factor, configs, dict(topic.labels)

@@ -1,0 +1,135 @@
+"""drift --accept: only the value's own characters change, and what cannot be accepted changes nothing."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+from reconciler.accepting import accept
+from reconciler.errors import ReconcilerError
+from reconciler.live import LiveState
+from reconciler.loading import load
+from tests.fakes import FakeCluster
+
+TEXT = """\
+# who reads this: everybody
+clusters:
+  east: {bootstrap_servers: [a:9092], defaults: {configs: {segment.ms: 1d}}}
+  west: {bootstrap_servers: [b:9092]}
+
+topics:
+  orders:   # the important one
+    clusters: [east]
+    partitions: 8          # grown twice
+    configs:
+      retention.ms: "7d"   # as agreed
+      cleanup.policy: delete
+  pay: {clusters: [east, west], partitions: 2, configs: {retention.ms: 1h, max.message.bytes: 1MiB}}   # both
+  shared: {clusters: [east], configs: &short {retention.ms: 1h}}
+  sharing: {clusters: [east], configs: *short}
+  listed: {clusters: [east], configs: {cleanup.policy: [compact, delete]}}
+"""
+FILE = "env/topology.yaml"
+
+
+def worlds(east: FakeCluster, west: FakeCluster | None = None) -> LiveState:
+    return LiveState({"east": east.read(), "west": (west or same_west()).read()}, {})
+
+
+def same_west() -> FakeCluster:
+    west = FakeCluster("west")
+    west.put("pay", 2, retention_ms="3600000", max_message_bytes="1048576")
+    return west
+
+
+def same_east() -> FakeCluster:
+    east = FakeCluster("east")
+    east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete")
+    east.put("pay", 2, retention_ms="3600000", max_message_bytes="1048576")
+    east.put("shared", retention_ms="3600000")
+    east.put("sharing", retention_ms="3600000")
+    east.put("listed", cleanup_policy="compact,delete")
+    return east
+
+
+def accepted(live: LiveState, *subjects: str) -> list[tuple[str, str]]:
+    made = accept({FILE: TEXT}, load({FILE: TEXT}, "env"), live, subjects)
+    diff = [line for line in difflib.ndiff(TEXT.splitlines(), made.texts[FILE].splitlines()) if line[0] in "+-"]
+    before, after = ([line[2:] for line in diff if line[0] == sign] for sign in "-+")
+    return list(zip(before, after, strict=True))
+
+
+def refusal(live: LiveState, *subjects: str) -> str:
+    with pytest.raises(ReconcilerError) as caught:
+        accept({FILE: TEXT}, load({FILE: TEXT}, "env"), live, subjects)
+    assert "no file was changed" in str(caught.value)
+    return str(caught.value)
+
+
+def test_only_the_touched_lines_change_and_only_their_values() -> None:
+    east = same_east()
+    east.topics["orders"] = east.put("orders", 12, retention_ms="172800001", cleanup_policy="compact,delete")
+    assert accepted(worlds(east), "east/orders") == [
+        ("    partitions: 8          # grown twice", "    partitions: 12          # grown twice"),
+        ('      retention.ms: "7d"   # as agreed', "      retention.ms: 172800001ms   # as agreed"),
+        ("      cleanup.policy: delete", '      cleanup.policy: "compact,delete"'),
+    ]
+
+
+def test_one_field_of_a_topic_on_one_line_for_two_clusters() -> None:
+    east, west = same_east(), same_west()
+    for one in (east, west):
+        one.topics["pay"].overrides["retention.ms"] = "86400000"
+    old = (
+        "  pay: {clusters: [east, west], partitions: 2, configs: {retention.ms: 1h, max.message.bytes: 1MiB}}   # both"
+    )
+    assert accepted(worlds(east, west), "west/pay:retention.ms") == [(old, old.replace("1h", "1d"))]
+
+
+def test_clusters_that_differ_from_each_other_cannot_both_be_accepted() -> None:
+    east = same_east()
+    east.topics["pay"].overrides["retention.ms"] = "86400000"
+    told = refusal(worlds(east), "east/pay")
+    assert "retention.ms is 1d on east, 1h on west" in told
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("east/orders:retention.ms", "does not differ"),
+        ("east/orders", "none of its declared fields differs"),
+        ("east/orders:segment.ms", "not declared on the topic itself"),
+        ("west/orders", "no topic of this name is declared there"),
+        ("east/nothing", "no topic of this name is declared there"),
+        ("orders", "CLUSTER/TOPIC"),
+    ],
+)
+def test_what_is_no_drift_of_a_declared_field_is_refused(subject: str, told: str) -> None:
+    assert told in refusal(worlds(same_east()), subject)
+
+
+def test_a_value_that_others_share_is_not_written() -> None:
+    east = same_east()
+    east.topics["shared"].overrides["retention.ms"] = "86400000"
+    assert "anchor" in refusal(worlds(east), "east/shared")
+
+
+def test_a_list_is_edited_by_hand() -> None:
+    east = same_east()
+    east.topics["listed"].overrides["cleanup.policy"] = "delete"
+    assert "by hand only" in refusal(worlds(east), "east/listed")
+
+
+def test_a_value_git_cannot_hold_is_refused_and_nothing_else_is_taken_either() -> None:
+    east = same_east()
+    east.topics["orders"].overrides["retention.ms"] = "1"
+    east.topics["pay"].overrides["retention.ms"] = "2"
+    assert "on west" in refusal(worlds(east), "east/orders", "east/pay")
+
+
+def test_a_cluster_that_was_not_read_is_not_taken_for_equal() -> None:
+    east = same_east()
+    east.topics["pay"].overrides["retention.ms"] = "86400000"
+    live = LiveState({"east": east.read()}, {})
+    assert "could not be read" in refusal(live, "east/pay")
