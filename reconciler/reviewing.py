@@ -61,7 +61,7 @@ def review(env: Path, wish: Wish) -> Review:
             "To remove topics, declare tombstones for them.",
         )
     back: Comparison = replace(compare(now, before), same_text=not touched(env, at))
-    return Review(None if wish.offline else _planned(env, before, at), back, against)
+    return Review(None if wish.offline else _planned(env, before, at), back, against, compare(before, now))
 
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:

@@ -17,16 +17,24 @@ from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Format, Style
 from reconciler.rendering.text import plan_text
 
+_STAYS = {
+    "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
+    "deletion": "the topic and its records do not come back",
+}
 _ENDINGS = {".txt": Format.TEXT, ".json": Format.JSON, ".md": Format.MARKDOWN, ".html": Format.HTML}
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked."""
+    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked.
+
+    ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
+    """
 
     plan: Plan | None
     comparison: Comparison | None = None
     against: Against | None = None
+    undone: Comparison | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -82,15 +90,26 @@ def drift_in(plan: Plan, form: Format, style: Style | None = None) -> str:
             assert_never(form)
 
 
-def lasting(plan: Plan | None, comparison: Comparison) -> Section:
-    """What going back does not bring back. ``comparison`` leads from now to what was."""
-    items = []
+def lasting(plan: Plan | None, undone: Comparison) -> Section:
+    """What going back from the edit ``undone`` does not bring back: by its fields, and by the plan of going back."""
+    items = [
+        Item(
+            f"{one.kind} {one.name}: {field.path} {field.before} -> {field.after}, where it was applied", (field.means,)
+        )
+        for one in undone.items
+        for field in one.fields
+        if field.irreversible
+    ]
     if plan is not None:
         items += [Item(f"{one.id}: {one.reversibility}") for one in plan.changes if _irreversible(one.reversibility)]
         items += [Item(one.reason.text, (one.todo,)) for one in plan.refused]
-    for one in comparison.items:
-        if one.sign is Sign.REMOVED and one.kind in ("topic", "deletion"):
-            items.append(Item(f"{one.kind} {one.name}: {one.means}"))
+    for one in undone.items:
+        if one.sign is Sign.ADDED and one.kind in _STAYS:
+            items.append(Item(f"{one.kind} {one.name}, where it was applied: {_STAYS[one.kind]}"))
+    for impact in undone.flows:
+        if impact.gained:
+            made = ", ".join(str(travel.remote) for travel in impact.gained)
+            items.append(Item(f"flow {impact.flow}, where it was applied: what was copied stays on {made}"))
     if not items:
         return Section("Cannot be taken back", "", (Item("nothing: all of it can be"),), count=0)
     return Section("Cannot be taken back", "", tuple(items), urgent=True)
@@ -100,7 +119,7 @@ def _before(review: Review) -> tuple[Section, ...]:
     if review.comparison is None or review.against is None:
         return ()
     sections = comparison_sections(review.comparison, review.against)
-    return (*sections, lasting(review.plan, review.comparison)) if review.against.revert else sections
+    return sections if review.undone is None else (*sections, lasting(review.plan, review.undone))
 
 
 def _text(review: Review, before: tuple[Section, ...], style: Style) -> str:

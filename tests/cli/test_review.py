@@ -143,7 +143,7 @@ def test_going_back_is_told_from_here_to_there(cli: Cli, repo: git.Repo) -> None
     assert "Going back to main" in ended.out
     assert "lanes: 3 -> 2" in ended.out
     assert "Cannot be taken back (1)" in ended.out
-    assert "topic pay: it stays on its clusters, unmanaged" in ended.out
+    assert "topic pay, where it was applied: it stays on its clusters, unmanaged" in ended.out
 
 
 def test_only_touched_environments_are_planned(cli: Cli, repo: git.Repo) -> None:

@@ -184,17 +184,17 @@ def test_going_back_tells_what_does_not_come_back() -> None:
     before, after = shop(), with_topic(shop(topic("fresh")), "orders", partitions=8)
     seen = world()
     seen.apply(after)
-    back = compare(after, before)
-    told = lasting(seen.plan(before), back)
+    told = lasting(seen.plan(before), compare(before, after))
     text = " ".join(item.text for item in told.items)
     assert told.urgent
     assert "partitions of east/orders cannot shrink from 8 to 6" in text
-    assert "topic fresh: it stays on its clusters" in text
+    assert "topic orders: partitions 6 -> 8, where it was applied" in text
+    assert "topic fresh, where it was applied: it stays on its clusters" in text
 
 
 def test_going_back_from_what_can_be_taken_back() -> None:
     before, after = shop(), with_flow(shop(), labels={"owner": "me"})
-    told = lasting(world().plan(before), compare(after, before))
+    told = lasting(world().plan(before), compare(before, after))
     assert not told.urgent
 
 
@@ -213,7 +213,8 @@ def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
 @given(topologies(), topologies(), st.sampled_from(Format), st.booleans())
 def test_every_format_tells_all_of_it(before: Topology, after: Topology, form: Format, revert: bool) -> None:
     found = compare(before, after)
-    text = render(Review(None, found, replace(AGAINST, revert=revert)), form, Handoff())
+    undone = compare(after, before) if revert else None
+    text = render(Review(None, found, replace(AGAINST, revert=revert), undone), form, Handoff())
     if form is Format.JSON:
         shape = json.loads(resources.files("schemas").joinpath("review.schema.json").read_text("utf-8"))
         jsonschema.Draft202012Validator(shape).validate(json.loads(text))
