@@ -15,6 +15,8 @@ from typer.exceptions import TyperException
 
 from reconciler import adoption, applying, cli_review, controller, diagnosis, drifting, planfile, rendering
 from reconciler.edges.files import write_text
+from reconciler.edges.live_table import repeat
+from reconciler.edges.live_table import watch as live_table
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
 from reconciler.executing import execution
 from reconciler.handover import handovers
@@ -26,6 +28,7 @@ from reconciler.rendering.review import drift_in
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
+from reconciler.rendering.watch import watch_table
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
@@ -189,9 +192,17 @@ def _parity(env: Path, form: Page, out: Path | None) -> int:
 
 
 @app.command()
-def status(env: Env, form: FormatOption = Format.TEXT) -> None:
+def status(
+    env: Env,
+    form: FormatOption = Format.TEXT,
+    watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
+) -> None:
     """Clusters, mirror jobs, and per flow: rate, lag, conditions."""
     with open_session(env, Principal.PLAN) as session:
+        if watch and form is Format.JSON:
+            return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms())))
+        if watch:
+            return live_table(lambda: watch_table(session.observe_mirrors(), time.strftime("%H:%M:%S")), sys.stdout)
         live = session.observe()
         words = status_json if form is Format.JSON else status_text
         show(words(session.topology, live, now_ms()))

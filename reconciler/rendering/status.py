@@ -87,7 +87,7 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
 
 
 def status_text(topology: Topology, live: LiveState, now_ms: int) -> str:
-    lines = [_verdict(live), ""]
+    lines = [verdict(live), ""]
     lines += [f"cluster {name}: {_cluster_words(found)}" for name, found in live.clusters.items()]
     for name, found in live.mirrors.items():
         lines += ["", *_mirror_lines(name, found, now_ms)]
@@ -96,7 +96,8 @@ def status_text(topology: Topology, live: LiveState, now_ms: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(live: LiveState) -> str:
+def verdict(live: LiveState) -> str:
+    """Mirrors, lag and conditions in one line."""
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
     unknown = sum(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
     running = sum(mirror.state.value == "running" for mirror in mirrors)
