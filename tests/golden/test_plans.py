@@ -29,7 +29,7 @@ from reconciler.rendering import (
     plan_json,
     plan_text,
 )
-from reconciler.topology import Groups, TopicDefaults, Topology
+from reconciler.topology import Groups, Tombstone, TopicDefaults, Topology
 from tests.builders import World, cluster, flow, topic, topology, world
 from tests.fakes import unreachable
 
@@ -53,6 +53,18 @@ def first() -> Plan:
     for number in range(12):
         seen.clusters["east"].put(f"clicks-{number:02}", 3, retention_ms="3600000")
     return seen.plan(wished(), revision="4f0c2d1e9ab3")
+
+
+def removed() -> Plan:
+    """A tombstone that is carried out after a restart, and one whose topic is gone."""
+    seen = settled()
+    old = seen.clusters["east"].put("clicks-old", 4)
+    without = replace(wished().flows["east-to-west"], exclude_topics=("clicks-old",))
+    tombstones = (
+        Tombstone("east", "clicks-old", old.topic_id, "replaced by clicks-new", "2099-12-31", where=TOPICS),
+        Tombstone("west", "gone", "x", "moved", "2099-12-31", where=TOPICS),
+    )
+    return seen.plan(replace(wished(), flows={without.name: without}, deletions=tombstones))
 
 
 def settled() -> World:
@@ -101,7 +113,7 @@ def pinned(make: Callable[[], Plan]) -> Callable[[], Plan]:
     return plan
 
 
-PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged)}
+PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged, removed)}
 
 
 def agrees(name: str, text: str) -> None:
