@@ -46,14 +46,15 @@ def plan(
             (show if form is Page.TEXT else say)(sentence)
             continue
         found = reviewing.review(env, wish)
-        handoff = reviewing.handoff(env, out, artifact)
+        handoff = reviewing.handoff(env, out, wish, artifact)
         if out is not None and found.plan is not None:
             write_text(out, planfile.dumps(found.plan))
         for path, other in forms.items():
             write_text(path, render(found, other, handoff))
         show(render(found, form, handoff, style()))
         if out is not None and found.plan is not None:
-            say(f"saved to {out}; apply exactly this with: {handoff.apply}")
+            goes_on = f"apply exactly this with: {handoff.apply}" if handoff.apply else "to apply it, git revert first"
+            say(f"saved to {out}; {goes_on}")
         codes.append(found.exit_code)
     raise typer.Exit(reviewing.worst(codes))
 

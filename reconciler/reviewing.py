@@ -81,9 +81,12 @@ def refuse_mixed(envs: Sequence[Path], form: Format, files: Sequence[Path | None
         )
 
 
-def handoff(env: Path, out: Path | None, artifact: str) -> Handoff:
+def handoff(env: Path, out: Path | None, wish: Wish, artifact: str) -> Handoff:
+    """No command for a way back: the folder has to be as it was first, and then it is a plan like any other."""
     command = f"reconciler apply {shlex.quote(str(env))}"
-    return Handoff(command if out is None else f"{command} --plan {shlex.quote(str(out))}", artifact)
+    if out is not None:
+        command += f" --plan {shlex.quote(str(out))}"
+    return Handoff("" if wish.revert else command, artifact)
 
 
 def worst(codes: Sequence[ExitCode]) -> ExitCode:

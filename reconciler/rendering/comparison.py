@@ -71,8 +71,8 @@ def comparison_text(sections: Sequence[Section], style: Style | None = None) -> 
     return "\n".join(lines) + "\n"
 
 
-def review_json(found: Comparison, against: Against, plan: Plan | None) -> str:
-    """As schemas/review.schema.json. ``plan`` is null when no cluster was asked."""
+def review_json(found: Comparison, against: Against, plan: Plan | None, lasting: Section | None = None) -> str:
+    """As schemas/review.schema.json. ``plan`` is null when no cluster was asked; ``lasting`` is for a way back."""
     document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "kind": "review",
@@ -96,6 +96,7 @@ def review_json(found: Comparison, against: Against, plan: Plan | None) -> str:
             for one in found.flows
         ],
         "mirrors": [asdict(one) for one in found.mirrors],
+        "cannot_be_taken_back": [] if lasting is None or not lasting.urgent else [item.text for item in lasting.items],
         "plan": None if plan is None else json.loads(planfile.dumps(plan)),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

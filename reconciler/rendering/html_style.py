@@ -7,7 +7,7 @@ CSS = """
 --add:#116329;--change:#7a4b00;--restart:#6f3fb5;--remove:#a40e26;--high:#b3122b;--medium:#8a5a00;--low:#3d5a73;
 --warn:#fff1f0;--warnline:#e5a3a3}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e9ed;--faint:#a0a9b4;--page:#111418;--card:#1a1f25;--line:#343b44;
---code:#262c34;--add:#6fd08c;--change:#e3b35c;--restart:#c3a1f5;--remove:#ff8f97;--high:#d43f52;--medium:#9a6b12;
+--code:#262c34;--add:#6fd08c;--change:#e3b35c;--restart:#c3a1f5;--remove:#ff8f97;--high:#c9344a;--medium:#9a6b12;
 --low:#48657f;--warn:#2c1a1d;--warnline:#7a3640}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}

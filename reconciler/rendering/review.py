@@ -61,7 +61,8 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style | None =
             return _text(review, before, style or Style())
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
-                return review_json(review.comparison, review.against, review.plan)
+                kept = None if review.undone is None else lasting(review.plan, review.undone)
+                return review_json(review.comparison, review.against, review.plan, kept)
             assert review.plan is not None
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:

@@ -144,6 +144,19 @@ def test_going_back_is_told_from_here_to_there(cli: Cli, repo: git.Repo) -> None
     assert "lanes: 3 -> 2" in ended.out
     assert "Cannot be taken back (1)" in ended.out
     assert "topic pay, where it was applied: it stays on its clusters, unmanaged" in ended.out
+    again = cli("plan", folder(repo), "--base", "main", "--revert", "--offline", "--format", "json")
+    [kept] = json.loads(again.out)["cannot_be_taken_back"]
+    assert "topic pay" in kept
+
+
+def test_a_silent_cluster_leaves_the_edit_told_and_the_plan_unknown(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
+    ended = cli("plan", folder(repo), "--base", "main", "--revert", "--out", tmp_path / "back.json")
+    assert ended.code == 1
+    assert "partitions: 8 -> 6" in ended.out
+    assert "Unknown (3)" in ended.out
+    assert "git revert first" in ended.err
+    assert json.loads((tmp_path / "back.json").read_text())["exit_code"] == 1
 
 
 def test_only_touched_environments_are_planned(cli: Cli, repo: git.Repo) -> None:
