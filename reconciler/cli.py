@@ -24,7 +24,7 @@ from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.rendering.parity import parity_json, parity_text
-from reconciler.rendering.review import drift_in
+from reconciler.rendering.review import drift_in, outcomes_in
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
@@ -73,14 +73,14 @@ def apply(
         Path | None, typer.Option("--plan", metavar="FILE", help="apply this saved plan and nothing else")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    form: FormatOption = Format.TEXT,
+    form: PageOption = Page.TEXT,
     part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
     steal: StealOption = "",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
     with open_session(env, Principal.APPLY) as session, execution(session, "apply", steal) as execute:
         made = session.plan() if saved is None else _saved(session, saved, part)
-        if form is Format.TEXT:
+        if form is Page.TEXT:
             show(rendering.plan_text(made, style()))
         if not part:
             applying.refuse_if_blocked(made)
@@ -91,11 +91,7 @@ def apply(
         code = applying.exit_code(outcomes, made)
         if code is ExitCode.DONE and made.changes:
             _verify(session)
-    show(
-        rendering.outcomes_json(made, outcomes)
-        if form is Format.JSON
-        else rendering.outcomes_text(made, outcomes, style())
-    )
+    show(outcomes_in(made, outcomes, form, style()))
     execute.require_kept()
     raise typer.Exit(code)
 
