@@ -104,7 +104,8 @@ def verdict(live: LiveState) -> str:
     conditions = sum(len(flow.conditions) for mirror in mirrors for flow in mirror.flows.values())
     lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]
     known = [lag for lag in lags if lag is not None]
-    lag = f"{sum(known):,} records behind" if len(known) == len(lags) else "lag not fully known"
+    all_known = len(known) == len(lags) and len(mirrors) == len(live.mirrors)
+    lag = f"{sum(known):,} records behind" if all_known else "lag not fully known"
     words = [f"{running} of {_counted(len(live.mirrors), 'mirror')} running", lag, _counted(conditions, "condition")]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 

@@ -61,6 +61,7 @@ def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     nobody = LiveState({}, {"west": Unknown("mirror west", "no answer from west", "Check it.", ())})
     assert "(mirror west)" in shown(nobody)
     assert "no answer from west" in shown(nobody)
+    assert "lag not fully known; 0 conditions; 1 unknown" in shown(nobody)
     assert "absent" in shown(live(JobState.ABSENT))
 
 
