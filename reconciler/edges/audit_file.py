@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -49,3 +50,18 @@ class AuditFile:
             "Nothing is changed without a record of who did what.",
             "Check the folder's permissions and the space left.",
         )
+
+
+def read_lines(state: Path) -> list[Mapping[str, Any]]:
+    """The record so far, oldest first; empty where there is none. A line that was cut off is passed over."""
+    try:
+        texts = (state / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found: list[Mapping[str, Any]] = []
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict):
+                found.append(line)
+    return found

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import assert_never
 
+from reconciler.causes import Cause, History, Told, cause_of
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    ConfigChange,
     CreateTopic,
     DeleteTopic,
     RestartMirror,
@@ -29,7 +31,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back."""
+    """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
+
+    ``cause`` and ``why``: how it came to be, as far as facts tell.
+    """
 
     subject: str
     kind: str
@@ -37,10 +42,16 @@ class Difference:
     found: str
     risk: str
     mended_by: str
+    cause: Cause
+    why: str
 
 
-def differences(plan: Plan) -> tuple[Difference, ...]:
-    return tuple(found for planned in plan.changes for found in _of(planned))
+NOTHING = History()
+
+
+def differences(plan: Plan, seen: History = NOTHING) -> tuple[Difference, ...]:
+    """``seen``: what earlier runs did, where it is known."""
+    return tuple(found for planned in plan.changes for found in _of(planned, seen))
 
 
 def drift_verdict(plan: Plan) -> str:
@@ -53,18 +64,19 @@ def drift_verdict(plan: Plan) -> str:
     return "; ".join(parts)
 
 
-def drift_text(plan: Plan, style: Style | None = None) -> str:
+def drift_text(plan: Plan, style: Style | None = None, seen: History = NOTHING) -> str:
     chosen = style or Style()
     lines = [chosen.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for one in differences(plan):
-        alike.setdefault((one.kind, one.found, one.wished), []).append(one.subject)
-    for (kind, found, wished), subjects in alike.items():
+    alike: dict[tuple[str, str, str, str, str], list[str]] = {}
+    for one in differences(plan, seen):
+        alike.setdefault((one.kind, one.found, one.wished, one.cause, one.why), []).append(one.subject)
+    for (kind, found, wished, cause, why), subjects in alike.items():
         lines.append(f"  {chosen.paint('~', kind)}: {chosen.listed(subjects)}: found {found}, declared {wished}")
+        lines.append(f"    {cause}: {why}")
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
 
 
-def drift_json(plan: Plan) -> str:
+def drift_json(plan: Plan, seen: History = NOTHING) -> str:
     """As schemas/drift.schema.json."""
     document = {
         "format_version": FORMAT_VERSION,
@@ -75,7 +87,7 @@ def drift_json(plan: Plan) -> str:
         "exit_code": int(plan.exit_code),
         "complete": not plan.unknown,
         "clusters": [asdict(one) for one in plan.basis.clusters],
-        "differences": [asdict(one) for one in differences(plan)],
+        "differences": [asdict(one) for one in differences(plan, seen)],
         "refused": [asdict(one) for one in plan.refused],
         "unknown": [asdict(one) for one in plan.unknown],
         "unmanaged": [asdict(one) for one in plan.unmanaged],
@@ -84,11 +96,12 @@ def drift_json(plan: Plan) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _of(planned: Planned) -> Iterator[Difference]:
+def _of(planned: Planned, seen: History) -> Iterator[Difference]:
     change = planned.change
 
-    def difference(subject: str, kind: str, wished: str, found: str) -> Difference:
-        return Difference(subject, kind, wished, found, planned.risk, planned.id)
+    def difference(subject: str, kind: str, wished: str, found: str, key: ConfigChange | None = None) -> Difference:
+        told: Told = cause_of(planned, seen, key)
+        return Difference(subject, kind, wished, found, planned.risk, planned.id, told.cause, told.why)
 
     match change:
         case CreateTopic():
@@ -104,7 +117,7 @@ def _of(planned: Planned) -> Iterator[Difference]:
             for one in change.configs:
                 wished = f"no override ({one.origin})" if one.after is None else human(one.key, one.after)
                 found = f"{human(one.key, one.before)} ({one.before_source})"
-                yield difference(f"{change.ref} {one.key}", "config", wished, found)
+                yield difference(f"{change.ref} {one.key}", "config", wished, found, one)
         case StartMirror():
             yield difference(f"mirror {change.mirror}", "mirror-not-running", "running", change.reason.text)
         case RestartMirror():

@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler import planfile
+from reconciler.causes import History
 from reconciler.changes import Risk
 from reconciler.plans import Outcome, Plan, Result
-from reconciler.rendering.drift import differences, drift_verdict
+from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import page as safe
 from reconciler.rendering.html_style import CSS, SCRIPT
 from reconciler.rendering.markdown import Handoff
@@ -48,9 +49,10 @@ def offline_html(environment: str, sections: Sequence[Section]) -> str:
     return _page(f"{environment}: edit", [top, said, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
 
 
-def drift_html(plan: Plan) -> str:
+def drift_html(plan: Plan, seen: History = NOTHING) -> str:
     found = tuple(
-        Item(one.subject, (f"found {one.found}", f"declared {one.wished}"), sign="~") for one in differences(plan)
+        Item(one.subject, (f"found {one.found}", f"declared {one.wished}", f"{one.cause}: {one.why}"), sign="~")
+        for one in differences(plan, seen)
     )
     drifted = (Section("Differences", "the clusters are not as git declares", found, urgent=True),) if found else ()
     sections = (*drifted, *left_sections(plan))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from reconciler import planfile
+from reconciler.causes import History
 from reconciler.changes import Risk
 from reconciler.plans import Outcome, Plan, Result
-from reconciler.rendering.drift import differences, drift_verdict
+from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import code, fence, markdown
 from reconciler.rendering.outline import Entry, Step, ground, outline, risk_words, seen
 from reconciler.rendering.sections import Item, Section, left_sections
@@ -93,9 +94,14 @@ def offline_markdown(environment: str, sections: Sequence[Section], limit: int =
     return _fitting(told, limit)
 
 
-def drift_markdown(plan: Plan, handoff: Handoff | None = None, limit: int = GITHUB_LIMIT) -> str:
+def drift_markdown(
+    plan: Plan, handoff: Handoff | None = None, limit: int = GITHUB_LIMIT, seen: History = NOTHING
+) -> str:
     """For the body of an issue or a comment."""
-    found = [Item(f"{one.subject}: found {one.found}, declared {one.wished}", sign="~") for one in differences(plan)]
+    found = [
+        Item(f"{one.subject}: found {one.found}, declared {one.wished}", (f"{one.cause}: {one.why}",), sign="~")
+        for one in differences(plan, seen)
+    ]
     drifted = Section("Differences", "the clusters are not as git declares", tuple(found), urgent=True)
     sections = [*([drifted] if found else []), *left_sections(plan)]
     goes_on = handoff or Handoff()

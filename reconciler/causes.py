@@ -1,0 +1,111 @@
+"""Why a cluster is not as git declares, as far as facts tell: the plan's own, and the audit record of earlier runs.
+
+Border: never a guess. Where two stories fit the same facts, the cause is ``not-told`` and both are said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from reconciler.changes import AddPartitions, AlterConfigs, Change, ConfigChange, CreateTopic
+from reconciler.live import Source
+from reconciler.plans import Planned
+from reconciler.topic_configs import same
+
+Line = Mapping[str, Any]
+
+
+class Cause(StrEnum):
+    """A throttle of a reassignment is never a difference: it stands among the ignored, rule ``throttle``."""
+
+    EDITED_OUTSIDE = "edited-outside"
+    HALF_FINISHED = "half-finished-apply"
+    DEFAULT_CHANGED = "broker-default-changed"
+    NORMALISED = "vendor-normalised"
+    NOT_TOLD = "not-told"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    cause: Cause
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """By change id: the outcomes of earlier runs, oldest first; and ids of changes whose run never ended."""
+
+    changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    cut_off: Mapping[str, str] = field(default_factory=dict)
+
+
+def history(lines: Iterable[Line]) -> History:
+    """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over."""
+    changes: dict[str, tuple[Line, ...]] = {}
+    open_runs: dict[str, str] = {}
+    for line in lines:
+        run = str(line.get("run", ""))
+        match line.get("kind"):
+            case "begin":
+                open_runs[run] = str(line.get("at", ""))
+            case "end":
+                open_runs.pop(run, None)
+            case "change" if isinstance(line.get("id"), str):
+                changes[line["id"]] = (*changes.get(line["id"], ()), line)
+    return History(changes, open_runs)
+
+
+def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -> Told:
+    """``one``: the single config of an ``AlterConfigs`` that is asked about."""
+    before = seen.changes.get(planned.id, ())
+    last = before[-1] if before else None
+    if last is not None and last.get("result") in ("failed", "skipped"):
+        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {_first(last.get('error'))}")
+    if one is not None:
+        return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
+    if isinstance(planned.change, AddPartitions | CreateTopic) and last is not None:
+        gone = "the topic is gone or was made anew" if isinstance(planned.change, CreateTopic) else "it has fewer again"
+        return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
+    if seen.cut_off:
+        at = max(seen.cut_off.values())
+        return Told(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
+    return Told(Cause.NOT_TOLD, "no earlier run did it: new in git, or changed outside")
+
+
+def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
+    done = [line for line in before if line.get("result") == "done" and _set_by(line, one)]
+    if len(done) > 1 and all(_found_again(line, one) for line in done[1:]):
+        times = f"set {len(done)} times, last by the apply of {done[-1].get('at')}"
+        return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
+    if done:
+        return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {done[-1].get('at')}, and changed since then")
+    if one.before_source != Source.TOPIC.value:
+        why = f"the topic has no value of its own, and {one.before_source} now says otherwise; or it is new in git"
+        return Told(Cause.DEFAULT_CHANGED, why)
+    assert isinstance(change, AlterConfigs)
+    return Told(Cause.NOT_TOLD, "set on the topic, and no earlier run of ours set it: edited outside, or new in git")
+
+
+def _creation(change: Change, seen: History) -> tuple[Line, ...]:
+    return seen.changes.get(f"create:{change.ref}", ()) if isinstance(change, AlterConfigs) else ()
+
+
+def _configs_of(line: Line) -> list[Mapping[str, Any]]:
+    change = line.get("change")
+    configs = change.get("configs") if isinstance(change, Mapping) else None
+    return [one for one in configs if isinstance(one, Mapping)] if isinstance(configs, list | tuple) else []
+
+
+def _set_by(line: Line, one: ConfigChange) -> bool:
+    return any(old.get("key") == one.key and same(one.key, old.get("after"), one.after) for old in _configs_of(line))
+
+
+def _found_again(line: Line, one: ConfigChange) -> bool:
+    return any(old.get("key") == one.key and same(one.key, old.get("before"), one.before) for old in _configs_of(line))
+
+
+def _first(error: object) -> str:
+    return str(error).partition("\n")[0] if error else "no reason was recorded"

@@ -1,0 +1,148 @@
+"""``doctor`` on the secure clusters: nothing missing where all is granted, and the command for each ACL removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.cli.conftest import Ended, Write
+
+Cli = Callable[..., Ended]
+CreateTopic = Callable[..., str]
+LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+
+Rule = tuple[ResourceType, str, ResourcePatternType, str, AclOperation]
+
+
+@contextmanager
+def without(cluster: ClusterHandle, *rules: Rule) -> Iterator[None]:
+    """The cluster while it lacks these rules, each of which must have been there."""
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    allow = AclPermissionType.ALLOW
+    for kind, name, pattern, user, operation in rules:
+        wanted = AclBindingFilter(kind, name, pattern, f"User:{user}", "*", operation, allow)
+        [future] = admin.delete_acls([wanted]).values()
+        assert len(future.result(20)) == 1
+    try:
+        yield
+    finally:
+        bindings = [AclBinding(k, n, p, f"User:{user}", "*", operation, allow) for k, n, p, user, operation in rules]
+        for future in admin.create_acls(bindings).values():
+            future.result(20)
+
+
+@pytest.fixture
+def env(write: Write, secure: Sandbox, monkeypatch: pytest.MonkeyPatch, create_topic: CreateTopic, unique: str) -> Path:
+    lines = ["clusters:"]
+    for handle in secure.clusters.values():
+        for name, secret in handle.secrets().items():
+            monkeypatch.setenv(name, secret)
+        prefix = f"SANDBOX_{handle.name.upper()}"
+        lines += [
+            f"  {handle.name}:",
+            f"    bootstrap_servers: [{handle.bootstrap_servers}]",
+            f"    cluster_id: {json.dumps(handle.cluster_id)}",
+            "    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, "
+            f'ssl.ca.location: "${{env:{prefix}_CA}}"}}',
+            "    principals:",
+        ]
+        lines += [
+            f'      {who}: {{sasl.username: {who}, sasl.password: "${{env:{prefix}_{who.upper()}_PASSWORD}}"}}'
+            for who in ("plan", "apply", "mirror")
+        ]
+    lines += [f"topics: {{{unique}-new: {{clusters: [east], partitions: 1}}}}"]
+    lines += [f"flows: {{{unique}: {{source: east, target: west, topics: [{unique}-orders]}}}}"]
+    create_topic(secure["east"], f"{unique}-orders")
+    create_topic(secure["west"], f"east.{unique}-orders")
+    return write("\n".join(lines) + "\n")
+
+
+def findings(ended: Ended) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(ended.out)["findings"]
+    return found
+
+
+def problems(ended: Ended) -> list[str]:
+    return [line for one in findings(ended) if one["verdict"] == "problem" for line in one["todo"]]
+
+
+def acl(cluster: ClusterHandle, principal: str, rest: str) -> str:
+    first = cluster.bootstrap_servers.split(",")[0]
+    return f"kafka-acls.sh --bootstrap-server {first} --add --allow-principal 'User:{principal}' --operation {rest}"
+
+
+def test_where_everything_is_granted_there_is_no_problem_and_every_part_was_asked(
+    cli: Cli, env: Path, secure: Sandbox
+) -> None:
+    ended = cli("doctor", env, "--format", "json")
+    assert (ended.code, problems(ended)) == (0, []), ended.words
+    found = {(one["subject"], one["check"]): one for one in findings(ended)}
+    for name in ("east", "west"):
+        assert found[f"cluster {name}", "certificate"]["verdict"] == "ok"
+        assert "127.0.0.1" in found[f"cluster {name}", "certificate"]["text"]
+        assert found[f"cluster {name}", "cluster id"]["verdict"] == "ok"
+        assert "transaction.version" in found[f"cluster {name}", "features"]["text"]
+        assert found[f"cluster {name}", "authorizer"]["verdict"] == "ok"
+        assert found[f"cluster {name}", "clock"]["verdict"] == "ok", "the same machine's clock"
+        for who in ("plan", "apply", "mirror"):
+            assert found[f"cluster {name}", f"permissions of {who}"]["text"] == "nothing is missing"
+    secrets = [value for handle in secure.clusters.values() for value in handle.passwords.values()]
+    assert not any(secret in ended.words for secret in secrets)
+    assert cli("doctor", env).out.startswith("No problem found")
+
+
+def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_back(
+    cli: Cli, env: Path, secure: Sandbox, unique: str
+) -> None:
+    east, west = secure["east"], secure["west"]
+    topic, group, transactional_id = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+    on_east = [
+        (topic, "*", LITERAL, "plan", AclOperation.DESCRIBE_CONFIGS),
+        (topic, "*", LITERAL, "apply", AclOperation.CREATE),
+        (topic, "*", LITERAL, "mirror", AclOperation.READ),
+    ]
+    on_west = [
+        (topic, "east.", PREFIXED, "mirror", AclOperation.WRITE),
+        (group, "mirror.", PREFIXED, "mirror", AclOperation.READ),
+        (transactional_id, "mirror.", PREFIXED, "mirror", AclOperation.WRITE),
+    ]
+    with without(east, *on_east), without(west, *on_west):
+        ended = cli("doctor", env, "--format", "json")
+    assert ended.code == 1
+    told = problems(ended)
+    assert acl(east, "plan", "DescribeConfigs --topic '*'") in told
+    assert acl(east, "apply", "Create --topic '*'") in told
+    assert acl(east, "mirror", f"Read --topic {unique}-orders") in told
+    assert acl(west, "mirror", "Write --topic east. --resource-pattern-type prefixed") in told
+    assert acl(west, "mirror", f"Read --group mirror.{unique}") in told
+    assert acl(west, "mirror", f"Write --transactional-id mirror.{unique}. --resource-pattern-type prefixed") in told
+    assert len(told) == 6, told
+
+
+def test_a_wrong_password_and_a_silent_address_are_told_apart(
+    cli: Cli, env: Path, secure: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_EAST_APPLY_PASSWORD", "not-the-password")
+    file = env / "topology.yaml"
+    servers = secure["west"].bootstrap_servers
+    file.write_text(file.read_text().replace(f"[{servers}]", f"[{servers}, 127.0.0.1:1]"))
+    ended = cli("doctor", env, "--format", "json")
+    assert ended.code == 1
+    found = [(one["subject"], one["check"]) for one in findings(ended) if one["verdict"] == "problem"]
+    assert found == [("cluster east", "login of apply"), ("cluster west", "address")]
+    assert "not-the-password" not in ended.words

@@ -1,0 +1,87 @@
+"""Why something drifted: only what the record of earlier runs and the plan itself say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.auditing import changed, ended
+from reconciler.causes import Cause, History, cause_of, history
+from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role
+from reconciler.plans import Outcome, Planned, Result
+from reconciler.topology import TopicRef
+
+REF = TopicRef("east", "orders")
+BECAUSE = Reason("declared", "declared")
+ID = "configs:east/orders"
+
+
+def config(before: str = "60000", after: str = "70000", source: str = "topic") -> ConfigChange:
+    return ConfigChange("retention.ms", before, source, after, "declared")
+
+
+def planned(one: ConfigChange | None = None) -> Planned:
+    change = AlterConfigs(REF, "id", (one or config(),), Role.DECLARED, BECAUSE)
+    return Planned(ID, change, "source topics", "low", "", "")
+
+
+def run(
+    number: int, one: ConfigChange | None, result: Result = Result.DONE, end: bool = True
+) -> list[Mapping[str, Any]]:
+    """The lines of one run that touched one config, as the audit record has them."""
+    name = f"run-{number}"
+    begun = {"kind": "begin", "run": name, "at": f"2026-01-0{number}"}
+    outcome = Outcome(ID, result, "" if result is Result.DONE else "no answer\nand more")
+    touched = [] if one is None else [changed(name, number * 86_400.0, outcome, planned(one))]
+    return [begun, *touched, *([ended(name, number * 86_400.0, (outcome,), "")] if end else [])]
+
+
+def cause(one: ConfigChange, *runs: list[Mapping[str, Any]]) -> Cause:
+    return cause_of(planned(one), history(line for lines in runs for line in lines), one).cause
+
+
+def test_a_value_we_set_once_and_that_is_another_now_was_edited_outside() -> None:
+    assert cause(config(), run(1, config(before="1"))) is Cause.EDITED_OUTSIDE
+    assert cause(config(source="built in"), run(1, config(before="1"))) is Cause.EDITED_OUTSIDE
+
+
+def test_a_value_that_went_back_after_every_apply_is_normalised_by_the_vendor() -> None:
+    assert cause(config(), run(1, config(before="1")), run(2, config())) is Cause.NORMALISED
+    assert cause(config(before="5"), run(1, config(before="1")), run(2, config())) is Cause.EDITED_OUTSIDE
+
+
+@pytest.mark.parametrize("result", [Result.FAILED, Result.SKIPPED])
+def test_a_change_that_the_last_run_did_not_do_is_half_finished(result: Result) -> None:
+    told = cause_of(planned(), history(run(1, config(), result)), config())
+    assert told.cause is Cause.HALF_FINISHED
+    assert told.why.endswith("did not do it: no answer")
+    assert cause(config(), run(1, config(), result), run(2, config(before="1"))) is Cause.EDITED_OUTSIDE
+
+
+def test_without_an_override_the_brokers_default_speaks() -> None:
+    assert cause(config(source="static broker")) is Cause.DEFAULT_CHANGED
+
+
+def test_two_stories_that_fit_are_not_told_as_one() -> None:
+    assert cause(config()) is Cause.NOT_TOLD
+    assert cause(config(after="80000"), run(1, config())) is Cause.NOT_TOLD, "git changed since"
+
+
+def test_a_topic_that_was_made_and_a_run_that_was_cut_off() -> None:
+    create = Planned(
+        "create:east/orders", CreateTopic(REF, 1, 1, (config(),), Role.DECLARED, BECAUSE), "", "low", "", ""
+    )
+    grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
+    made = changed("r", 0.0, Outcome(create.id, Result.DONE), create)
+    assert cause_of(create, history([made])).cause is Cause.EDITED_OUTSIDE
+    assert cause(config(), [made]) is Cause.EDITED_OUTSIDE, "what it was made with counts as set by us"
+    assert cause_of(grow, history(run(1, None, end=False))).cause is Cause.HALF_FINISHED
+    assert cause_of(grow, history(run(1, None))).cause is Cause.NOT_TOLD
+
+
+def test_lines_of_another_shape_are_passed_over() -> None:
+    odd: list[Mapping[str, Any]] = [{}, {"kind": "change"}, {"kind": "change", "id": ID, "result": "done", "change": 7}]
+    assert cause(config(), odd) is Cause.NOT_TOLD
+    assert history([]) == History()
