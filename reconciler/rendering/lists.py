@@ -6,34 +6,28 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from reconciler.plans import Plan
+from reconciler.rendering.sections import left_sections
 from reconciler.rendering.style import SHOWN, Style
 
 
 def left_lists(plan: Plan, style: Style) -> Iterator[str]:
-    yield from _refused(plan, style)
-    yield from _unknown(plan, style)
-    yield from _unmanaged(plan, style)
-    yield from _ignored(plan, style)
+    listing = {"Blocked": _refused, "Unknown": _unknown, "Unmanaged": _unmanaged, "Ignored": _ignored}
+    for section in left_sections(plan):
+        if listed := listing.get(section.title):
+            yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
+            yield from listed(plan, style)
     if plan.notes:
         yield from ("", "Notes")
         yield from _cut([f"  {note}" for note in plan.notes], style)
 
 
-def _refused(plan: Plan, style: Style) -> Iterator[str]:
-    if plan.refused:
-        yield from (
-            "",
-            style.paint("alarm", f"Blocked ({len(plan.refused)}): nothing is applied until these are resolved"),
-        )
+def _refused(plan: Plan, _: Style) -> Iterator[str]:
     for one in plan.refused:
         yield f"  {one.reason.text}"
         yield f"    {one.todo}  [{one.reason.code}]"
 
 
 def _unknown(plan: Plan, style: Style) -> Iterator[str]:
-    if plan.unknown:
-        title = f"Unknown ({len(plan.unknown)}): could not be read, so nothing is concluded from it"
-        yield from ("", style.paint("alarm", title))
     for one in plan.unknown:
         yield f"  {one.subject}: {one.error}"
         if one.todo:
@@ -43,16 +37,12 @@ def _unknown(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def _unmanaged(plan: Plan, style: Style) -> Iterator[str]:
-    if plan.unmanaged:
-        yield from ("", f"Unmanaged ({len(plan.unmanaged)}): neither declared nor made by a flow, never touched")
     for cluster, found in groupby(plan.unmanaged, key=lambda one: one.ref.cluster):
         names = [f"{one.ref.name} ({one.partitions}p)" for one in found]
         yield f"  {cluster}: {style.listed(names)}"
 
 
 def _ignored(plan: Plan, style: Style) -> Iterator[str]:
-    if plan.ignored:
-        yield from ("", f"Ignored ({len(plan.ignored)}): left as it is, by rule")
     for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
         yield f"  {rule}"
         yield from _cut([f"    {one.subject}: {one.text}" for one in found], style)
