@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import adoption, applying, cli_review, controller, diagnosis, drifting, planfile, rendering
+from reconciler import applying, cli_clusters, cli_review, controller, planfile, rendering
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
@@ -22,9 +22,7 @@ from reconciler.executing import execution
 from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
-from reconciler.rendering.checkup import checkup_json, checkup_text
-from reconciler.rendering.parity import parity_json, parity_text
-from reconciler.rendering.review import drift_in, outcomes_in
+from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
@@ -64,6 +62,9 @@ def validate(env: Env) -> None:
 
 app.command("plan")(cli_review.plan)
 app.command("explain")(cli_review.explain)
+app.command("drift")(cli_clusters.drift)
+app.command("adopt")(cli_clusters.adopt)
+app.command("doctor")(cli_clusters.doctor)
 
 
 @app.command()
@@ -153,41 +154,6 @@ class _Said:
 
 
 @app.command()
-def drift(
-    env: Env,
-    form: PageOption = Page.TEXT,
-    out: OutOption = None,
-    accepted: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="CLUSTER/TOPIC[:FIELD]", help="write its live values into the files instead"),
-    ] = None,
-    sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
-) -> None:
-    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
-    if accepted:
-        show(drifting.accept_drift(env, accepted))
-        return
-    if sides:
-        raise typer.Exit(_parity(env, form, out))
-    with open_session(env, Principal.PLAN) as session:
-        made = session.plan()
-    text = drift_in(made, form, style())
-    if out is not None:
-        write_text(out, text)
-    show(text)
-    raise typer.Exit(made.exit_code)
-
-
-def _parity(env: Path, form: Page, out: Path | None) -> int:
-    found = drifting.parity_report(env)
-    text = parity_json(found) if form is Page.JSON else parity_text(found, style())
-    if out is not None:
-        write_text(out, text)
-    show(text)
-    return found.exit_code
-
-
-@app.command()
 def status(
     env: Env,
     form: FormatOption = Format.TEXT,
@@ -246,32 +212,6 @@ def run(
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
     controller.run(env, controller.pace(interval, autonomy), address, steal)
-
-
-@app.command()
-def adopt(
-    servers: Annotated[str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="brokers to ask first")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="environment folder, new or with other clusters")
-    ],
-    name: Annotated[str, typer.Option("--name", metavar="CLUSTER", help="the cluster's alias")] = "main",
-    client: Annotated[
-        list[str] | None, typer.Option("--client", metavar="KEY=VALUE", help="librdkafka setting; secrets as ${env:X}")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
-    ] = None,
-) -> None:
-    """Write topology files from a live cluster; says done only when a plan of them is empty."""
-    show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
-
-
-@app.command()
-def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
-    """Connectivity, certificates, permissions of each principal, and settings that matter; exit 1 with a problem."""
-    found = diagnosis.checkup(env)
-    show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
-    raise typer.Exit(found.exit_code)
 
 
 @mirror_app.command("start")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from reconciler import planfile
+from reconciler.causes import History
 from reconciler.comparison import Against, Comparison, Sign
 from reconciler.errors import ReconcilerError
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
-from reconciler.rendering.drift import drift_json, drift_text
+from reconciler.rendering.drift import NOTHING, drift_json, drift_text
 from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
 from reconciler.rendering.markdown import Handoff, drift_markdown, offline_markdown, outcomes_markdown, plan_markdown
 from reconciler.rendering.outcomes import outcomes_json, outcomes_text
@@ -79,16 +80,16 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style | None =
             assert_never(form)
 
 
-def drift_in(plan: Plan, form: Format, style: Style | None = None) -> str:
+def drift_in(plan: Plan, form: Format, style: Style | None = None, seen: History = NOTHING) -> str:
     match form:
         case Format.TEXT:
-            return drift_text(plan, style)
+            return drift_text(plan, style, seen)
         case Format.JSON:
-            return drift_json(plan)
+            return drift_json(plan, seen)
         case Format.MARKDOWN:
-            return drift_markdown(plan)
+            return drift_markdown(plan, seen=seen)
         case Format.HTML:
-            return drift_html(plan)
+            return drift_html(plan, seen)
         case _:
             assert_never(form)
 

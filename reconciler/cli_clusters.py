@@ -1,0 +1,84 @@
+"""The commands that look at clusters as they are: adopt, doctor, drift. Their arguments and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler import adoption, diagnosis, drifting
+from reconciler.causes import history
+from reconciler.edges.audit_file import read_lines
+from reconciler.edges.files import write_text
+from reconciler.errors import ReconcilerError
+from reconciler.rendering.checkup import checkup_json, checkup_text
+from reconciler.rendering.parity import parity_json, parity_text
+from reconciler.rendering.review import drift_in
+from reconciler.rendering.style import Format as Page
+from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
+from reconciler.topology import Principal
+from reconciler.wiring import open_session
+
+
+def drift(
+    env: Env,
+    form: PageOption = Page.TEXT,
+    out: OutOption = None,
+    accepted: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="CLUSTER/TOPIC[:FIELD]", help="write its live values into the files instead"),
+    ] = None,
+    sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
+) -> None:
+    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
+    if accepted and sides:
+        raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
+    if accepted:
+        show(drifting.accept_drift(env, accepted))
+        return
+    if sides:
+        raise typer.Exit(_parity(env, form, out))
+    with open_session(env, Principal.PLAN) as session:
+        made = session.plan()
+        seen = history(read_lines(session.state))
+    text = drift_in(made, form, style(), seen)
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    raise typer.Exit(made.exit_code)
+
+
+def _parity(env: Path, form: Page, out: Path | None) -> int:
+    if form not in (Page.TEXT, Page.JSON):
+        raise ReconcilerError(f"--parity has no format {form}", "It is told as text or json", "Choose one of these.")
+    found = drifting.parity_report(env)
+    text = parity_json(found) if form is Page.JSON else parity_text(found, style())
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    return found.exit_code
+
+
+def adopt(
+    servers: Annotated[str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="brokers to ask first")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="environment folder, new or with other clusters")
+    ],
+    name: Annotated[str, typer.Option("--name", metavar="CLUSTER", help="the cluster's alias")] = "main",
+    client: Annotated[
+        list[str] | None, typer.Option("--client", metavar="KEY=VALUE", help="librdkafka setting; secrets as ${env:X}")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
+    ] = None,
+) -> None:
+    """Write topology files from a live cluster; says done only when a plan of them is empty."""
+    show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
+
+
+def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
+    """Connectivity, certificates, permissions of each principal, and settings that matter; exit 1 with a problem."""
+    found = diagnosis.checkup(env)
+    show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
+    raise typer.Exit(found.exit_code)
