@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from mirror import logs
 from mirror.board import Board
+from mirror.condition_log import ConditionLog
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
@@ -52,6 +53,7 @@ class Driver:
         self._board = Board(settings.flows)
         self._status = StatusWriter(settings.status)
         self._status_guard = threading.Lock()
+        self._conditions = ConditionLog()
         self._end = threading.Event()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
@@ -147,7 +149,9 @@ class Driver:
     def _tell(self, state: str, detail: str = "") -> None:
         with self._status_guard:
             self._state = state
-            self._status.write(record(self._settings, self._who, state, self._board.view(), now_ms(), detail))
+            flows = self._board.view()
+            self._conditions.told(flows)
+            self._status.write(record(self._settings, self._who, state, flows, now_ms(), detail))
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:

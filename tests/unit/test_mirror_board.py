@@ -11,9 +11,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from mirror.board import Board
+from mirror.condition_log import ConditionLog
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from mirror.latency import BOUNDS_MS, LatencyCounter
@@ -151,6 +153,22 @@ def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch:
     board.progress(told(0, 1, 4, 0, stop))
     [(_, later)] = board.view()[0].conditions
     assert later == since + 60_000
+
+
+def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) -> None:
+    stop = Condition("record_refused", "text", "todo", "orders", 0, stops=True)
+    log = ConditionLog()
+    with structlog.testing.capture_logs() as lines:
+        for conditions in ((stop,), (stop,), (), (stop,)):
+            board.progress(told(0, 1, 4, 0, *conditions))
+            log.told(board.view())
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("condition", "warning"),
+        ("condition over", "info"),
+        ("condition", "warning"),
+    ]
+    first = {"flow": "orders", "code": "record_refused", "topic": "orders", "partition": 0, "stops": True}
+    assert (first | {"text": "text", "todo": "todo"}).items() <= lines[0].items()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Conditions in the log: one line when a condition begins to hold, one when it holds no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mirror import logs
+from mirror.lanes import Condition
+from mirror.views import FlowView
+
+_log = logs.logger("condition")
+_Key = tuple[str, str, str | None, int | None]
+
+
+class ConditionLog:
+    """``told`` gets every look at the board, and says only what has changed since the last one."""
+
+    def __init__(self) -> None:
+        self._holding: dict[_Key, Condition] = {}
+
+    def told(self, flows: Iterable[FlowView]) -> None:
+        now = {
+            (view.settings.name, condition.code, condition.topic, condition.partition): condition
+            for view in flows
+            for condition, _ in view.conditions
+        }
+        for key in now.keys() - self._holding.keys():
+            one = now[key]
+            _log.warning("condition", **_place(key), stops=one.stops, text=one.text, todo=one.todo)
+        for key in self._holding.keys() - now.keys():
+            _log.info("condition over", **_place(key))
+        self._holding = now
+
+
+def _place(key: _Key) -> dict[str, str | int]:
+    flow, code, topic, partition = key
+    named = {"flow": flow, "code": code, "topic": topic, "partition": partition}
+    return {name: value for name, value in named.items() if value is not None}
