@@ -11,8 +11,8 @@ from typing import Any
 
 from reconciler.comparing.fields import changed_fields, whole
 from reconciler.comparing.meanings import meaning
-from reconciler.comparing.mirrors import mirror_impacts
-from reconciler.comparing.travelling import flow_impacts, following
+from reconciler.comparing.mirrors import Sides, mirror_impacts
+from reconciler.comparing.travelling import flow_impacts, following, routes_of
 from reconciler.comparison import Comparison, ItemChange, Sign
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 
@@ -34,12 +34,13 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
     )
+    routes = routes_of(base, after)
     return Comparison(
         environment=after.environment,
         items=items,
-        follows=tuple(following(base, after)),
-        flows=tuple(flow_impacts(base, after)),
-        mirrors=tuple(mirror_impacts(base, after, items)),
+        follows=tuple(following(routes)),
+        flows=tuple(flow_impacts(routes)),
+        mirrors=tuple(mirror_impacts(Sides(base, after, routes, items))),
         new=before is None,
     )
 
@@ -53,7 +54,7 @@ def _items(
             yield ItemChange(Sign.ADDED, kind, name, _where(new), fields=tuple(whole(new)))
         elif new is None:
             yield ItemChange(Sign.REMOVED, kind, name, _where(old), _REMOVED[kind])
-        else:
+        elif old != new:
             fields = tuple(meaning(one, new, base, now) for one in changed_fields(old, new))
             if fields:
                 yield ItemChange(Sign.CHANGED, kind, name, _where(new), fields=fields)

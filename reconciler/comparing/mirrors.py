@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from reconciler.comparing.fields import SAME_SET
-from reconciler.comparing.travelling import declared_routes
+from reconciler.comparing.travelling import Routes
 from reconciler.comparison import Fate, ItemChange, MirrorImpact, Sign
 from reconciler.handover import explain_difference, mirror_handover
 from reconciler.topology import Mirror, Topology
@@ -23,7 +24,18 @@ _NOT_READ = {
 }
 
 
-def mirror_impacts(before: Topology, after: Topology, items: Sequence[ItemChange]) -> Iterator[MirrorImpact]:
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both topologies with their routes, and how their entries differ."""
+
+    before: Topology
+    after: Topology
+    routes: Routes
+    items: Sequence[ItemChange]
+
+
+def mirror_impacts(sides: Sides) -> Iterator[MirrorImpact]:
+    before, after = sides.before, sides.after
     for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
         old, new = before.mirrors.get(name), after.mirrors.get(name)
         if new is None or not new.flows:
@@ -32,16 +44,14 @@ def mirror_impacts(before: Topology, after: Topology, items: Sequence[ItemChange
         elif old is None or not old.flows:
             told = mirror_handover(after, new)
             yield MirrorImpact(name, Fate.STARTS, "", str(told["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
-        elif impact := _both(old, new, before, after, items):
+        elif impact := _both(old, new, sides):
             yield impact
 
 
-def _both(
-    old: Mirror, new: Mirror, before: Topology, after: Topology, items: Sequence[ItemChange]
-) -> MirrorImpact | None:
-    was, now = mirror_handover(before, old), mirror_handover(after, new)
+def _both(old: Mirror, new: Mirror, sides: Sides) -> MirrorImpact | None:
+    was, now = mirror_handover(sides.before, old), mirror_handover(sides.after, new)
     prints = str(was["fingerprint"]), str(now["fingerprint"])
-    harmless = tuple(_harmless(new, before, after, items))
+    harmless = tuple(_harmless(new, sides))
     if prints[0] != prints[1]:
         because = (*explain_difference(was, now), *_started_with(old, new))
         return MirrorImpact(new.name, Fate.RESTARTS, *prints, because, harmless)
@@ -59,18 +69,19 @@ def _started_with(old: Mirror, new: Mirror) -> Iterator[str]:
         yield f"mirror {new.name}: spark_conf {', '.join(keys)}"
 
 
-def _harmless(mirror: Mirror, before: Topology, after: Topology, items: Sequence[ItemChange]) -> Iterator[str]:
+def _harmless(mirror: Mirror, sides: Sides) -> Iterator[str]:
+    before, after = sides.before, sides.after
     flows = set(mirror.flows)
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}
     near = {"flow": flows, "cluster": clusters}
-    for item in items:
+    for item in sides.items:
         if item.sign is not Sign.CHANGED or item.name not in near.get(item.kind, ()):
             continue
         for field in item.fields:
             if why := _why(item.kind, field.path, field.means):
                 yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
-    was = {(route.flow, route.source) for route in declared_routes(before)}
-    fresh = [route for route in declared_routes(after) if route.flow in flows and (route.flow, route.source) not in was]
+    was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}
+    fresh = [r for r in sides.routes.after if r.flow in flows and (r.flow, r.source) not in was]
     same = {name for name in flows if name in before.flows and before.flows[name] == after.flows[name]}
     if found := sorted(str(route.source) for route in fresh if route.flow in same):
         wait = f"{mirror.refresh_interval_ms / 1000:g} s"

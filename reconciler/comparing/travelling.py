@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from reconciler.comparing.fields import words
 from reconciler.comparison import FieldChange, FlowImpact, ItemChange, Sign, Travel
@@ -23,25 +24,37 @@ def declared_routes(topology: Topology) -> tuple[Route, ...]:
     return find_routes(topology, blank(topology)).routes
 
 
-def flow_impacts(before: Topology, after: Topology) -> Iterator[FlowImpact]:
-    was, now = _travels(before), _travels(after)
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The declared routes of both sides."""
+
+    before: tuple[Route, ...]
+    after: tuple[Route, ...]
+
+
+def routes_of(before: Topology, after: Topology) -> Routes:
+    return Routes(declared_routes(before), declared_routes(after))
+
+
+def flow_impacts(routes: Routes) -> Iterator[FlowImpact]:
+    was, now = _travels(routes.before), _travels(routes.after)
     for flow in sorted(was.keys() | now.keys()):
         old, new = was.get(flow, set()), now.get(flow, set())
         if old != new:
             yield FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
-def following(before: Topology, after: Topology) -> Iterator[ItemChange]:
+def following(routes: Routes) -> Iterator[ItemChange]:
     """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
-    was = {route.remote: route for route in declared_routes(before)}
-    for route in declared_routes(after):
+    was = {route.remote: route for route in routes.before}
+    for route in routes.after:
         if (old := was.get(route.remote)) and (fields := tuple(_fields(old, route))):
             yield ItemChange(Sign.CHANGED, "remote topic", str(route.remote), means=f"flow {route.flow}", fields=fields)
 
 
-def _travels(topology: Topology) -> Mapping[str, set[Travel]]:
+def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[Travel]]:
     found: dict[str, set[Travel]] = {}
-    for route in declared_routes(topology):
+    for route in routes:
         found.setdefault(route.flow, set()).add(Travel(route.source, route.remote))
     return found
 

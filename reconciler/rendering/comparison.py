@@ -26,6 +26,7 @@ from reconciler.rendering.style import Style
 from reconciler.summary import counted
 
 FORMAT_VERSION = 1
+LONGEST = 40
 _FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
 
 
@@ -137,7 +138,12 @@ def _mirror(one: MirrorImpact) -> Item:
 
 
 def _lines(section: Section, style: Style) -> Iterator[str]:
-    for item in section.items:
+    shown = len(section.items) if style.full else LONGEST
+    for item in section.items[:shown]:
         sign = f"{style.paint(item.sign, item.sign)} " if item.sign else ""
         yield f"  {sign}{item.text}"
-        yield from (f"      {line}" for line in item.more)
+        yield from (f"      {line}" for line in item.more[: len(item.more) if style.full else LONGEST])
+        if len(item.more) > LONGEST and not style.full:
+            yield f"      and {len(item.more) - LONGEST} more"
+    if len(section.items) > shown:
+        yield f"  and {len(section.items) - shown} more; --format html or json has all of them"

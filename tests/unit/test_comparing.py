@@ -20,7 +20,7 @@ from reconciler.plans import ExitCode
 from reconciler.rendering import Handoff
 from reconciler.rendering.comparison import comparison_sections, comparison_verdict
 from reconciler.rendering.review import Review, format_of, lasting, render
-from reconciler.rendering.style import Format
+from reconciler.rendering.style import Format, Style
 from reconciler.topology import ConfigSync, Groups, Mirror, Topology
 from tests.builders import cluster, flow, topic, topology, world
 from tests.worlds import topologies
@@ -196,6 +196,16 @@ def test_going_back_from_what_can_be_taken_back() -> None:
     before, after = shop(), with_flow(shop(), labels={"owner": "me"})
     told = lasting(world().plan(before), compare(before, after))
     assert not told.urgent
+
+
+def test_a_long_list_is_cut_in_text_only() -> None:
+    many = compare(shop(), shop(*(topic(f"t-{number:03}", partitions=1) for number in range(60))))
+    text = render(Review(None, many, AGAINST), Format.TEXT, Handoff())
+    assert "and 20 more; --format html or json has all of them" in text
+    assert "t-059" not in text
+    for form in (Format.HTML, Format.JSON, Format.MARKDOWN):
+        assert "t-059" in render(Review(None, many, AGAINST), form, Handoff())
+    assert "t-059" in render(Review(None, many, AGAINST), Format.TEXT, Handoff(), Style(full=True))
 
 
 def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
