@@ -1,0 +1,61 @@
+"""``drift --accept`` and ``--parity`` on real brokers: what somebody changed by hand ends in the file, or is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.cli.conftest import Ended, Write, two_clusters
+
+Cli = Callable[..., Ended]
+CreateTopic = Callable[..., str]
+
+
+def set_by_hand(cluster: ClusterHandle, topic: str, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    [future] = admin.incremental_alter_configs([resource]).values()
+    future.result(20)
+
+
+def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east = plain["east"]
+    create_topic(east, unique, 1, retention_ms="3600000")
+    line = f"topics: {{{unique}: {{clusters: [east], configs: {{retention.ms: 1h}}}}}}   # agreed\n"
+    env = write(two_clusters(plain) + line)
+    assert cli("drift", env).code == 0
+    set_by_hand(east, unique, "retention.ms", "7200000")
+    found = cli("drift", env)
+    assert (found.code, "found 2h (topic), declared 1h" in found.out, "not-told" in found.out) == (2, True, True)
+    before = (env / "topology.yaml").read_text()
+    accepted = cli("drift", env, "--accept", f"east/{unique}")
+    assert accepted.code == 0, accepted.words
+    assert (env / "topology.yaml").read_text() == before.replace("retention.ms: 1h", "retention.ms: 2h")
+    assert cli("drift", env).code == 0
+
+
+def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside(
+    cli: Cli, write: Write, plain: Sandbox, unique: str
+) -> None:
+    topics = f"topics: {{{unique}: {{clusters: [east], partitions: 1, configs: {{retention.ms: 1h}}}}}}\n"
+    env = write(two_clusters(plain) + topics)
+    assert cli("apply", env, "--yes").code == 0
+    set_by_hand(plain["east"], unique, "retention.ms", "7200000")
+    [difference] = json.loads(cli("drift", env, "--format", "json").out)["differences"]
+    assert difference["cause"] == "edited-outside", difference
+
+
+def test_parity_of_both_sides(cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    create_topic(plain["east"], unique, 3, retention_ms="3600000")
+    create_topic(plain["west"], f"east.{unique}", 3, retention_ms="3600000")
+    env = write(two_clusters(plain) + f"flows: {{f: {{source: east, target: west, topics: [{unique}]}}}}\n")
+    assert cli("drift", env, "--parity").code == 0
+    set_by_hand(plain["west"], f"east.{unique}", "retention.ms", "60000")
+    found = cli("drift", env, "--parity")
+    assert (found.code, "retention.ms: 1h on the source, 1m on the target" in found.out) == (2, True), found.words
