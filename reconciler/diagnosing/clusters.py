@@ -76,13 +76,9 @@ def _features(subject: str, facts: ClusterFacts) -> Finding:
     if isinstance(facts.features, Unknown):
         return Finding(subject, "features", UNKNOWN, facts.features.error, "", _lines(facts.features))
     levels = ", ".join(f"{name} {level}" for name, level in facts.features.items()) or "none finalized"
-    if facts.apis and not {"INCREMENTAL_ALTER_CONFIGS", "DESCRIBE_TOPIC_PARTITIONS"} <= facts.apis.keys():
-        todo = ("Kafka 3.7 or newer has all that is used here",)
-        missing = "the brokers lack IncrementalAlterConfigs or DescribeTopicPartitions"
-        verdict = WARNING if "INCREMENTAL_ALTER_CONFIGS" in facts.apis else PROBLEM
-        return Finding(
-            subject, "features", verdict, f"{levels}; {missing}", "configs are only altered incrementally", todo
-        )
+    if facts.apis and "IncrementalAlterConfigs" not in facts.apis:
+        text, why = f"{levels}; the brokers have no IncrementalAlterConfigs", "configs are only altered incrementally"
+        return Finding(subject, "features", PROBLEM, text, why, ("Kafka 2.3 or newer is needed",))
     if facts.features.get("transaction.version", 0) < 2:
         why = (
             "the older transaction protocol is used, which has no defence against late requests of a producer (KIP-890)"

@@ -13,6 +13,8 @@ from reconciler.topology import Flow, TopicRef, Topology
 
 LIMIT = "max.message.bytes"
 SHOWN = 3
+LOG_OVERHEAD = 12
+"""Offset and size: by so many bytes Kafka's default of max.message.bytes is above that of replica.fetch.max.bytes."""
 
 
 def flow_findings(
@@ -63,7 +65,7 @@ def _replica_fetch(
 ) -> tuple[str, str, tuple[str, ...]] | None:
     limits = [limit for route in routes if (limit := _limit(live, route.remote)) is not None]
     fetch = _broker_number(target, "replica.fetch.max.bytes")
-    if fetch is None or not limits or max(limits) <= fetch:
+    if fetch is None or not limits or max(limits) - LOG_OVERHEAD <= fetch:
         return None
     text = f"replica.fetch.max.bytes of the target is {human('a.bytes', str(fetch))}, topics take {max(limits)} bytes"
     return (

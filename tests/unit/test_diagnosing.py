@@ -41,7 +41,7 @@ FACTS = ClusterFacts(
     brokers={1: FINE, 2: FINE, 3: FINE},
     authorizer=True,
     features={"metadata.version": 29, "transaction.version": 2},
-    apis={"INCREMENTAL_ALTER_CONFIGS": 1, "DESCRIBE_TOPIC_PARTITIONS": 0},
+    apis={"IncrementalAlterConfigs": 1},
     skew_ms=5,
     skew_error_ms=3,
 )
@@ -73,7 +73,7 @@ def test_a_cluster_in_order_has_nothing_but_ok() -> None:
         ),
         ("cluster id", Verdict.PROBLEM, "other", {"cluster_id": "other"}),
         ("features", Verdict.WARNING, "transaction.version 1", {"features": {"transaction.version": 1}}),
-        ("features", Verdict.PROBLEM, "lack", {"apis": {"FETCH": 3}}),
+        ("features", Verdict.PROBLEM, "have no", {"apis": {"Fetch": 3}}),
         ("features", Verdict.UNKNOWN, "could not", {"features": LOST}),
         ("authorizer", Verdict.WARNING, "none", {"authorizer": False}),
         ("authorizer", Verdict.UNKNOWN, "could not", {"authorizer": LOST}),
