@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +19,18 @@ import jsonschema
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.jobs import ROOT, Job, flow, handover, status, until
 from tests.spark.records import digest, producer, total, write_awkward, write_transactions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 @dataclass
@@ -35,9 +43,11 @@ class Mirror:
     folder: Path
     flows: list[dict[str, Any]] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
+    metrics_port: int = field(default_factory=free_port)
 
     def start(self) -> Job:
-        job = Job(self.folder / f"run{len(self.jobs)}", handover(self.west, self.name, self.flows))
+        told = handover(self.west, self.name, self.flows) | {"metrics_port": self.metrics_port}
+        job = Job(self.folder / f"run{len(self.jobs)}", told)
         self.jobs.append(job)
         return job.start()
 
@@ -65,6 +75,20 @@ class Mirror:
             for condition in told["conditions"]
             if condition.get("topic") == of
         }
+
+    def metrics(self) -> dict[tuple[str, str], float]:
+        """(name, flow) -> the sum of its samples. Empty while nobody serves them."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return {}
+        found: dict[tuple[str, str], float] = {}
+        for metric in text_string_to_metric_families(text):
+            for one in metric.samples:
+                key = one.name, one.labels.get("flow", one.labels.get("application_id", ""))
+                found[key] = found.get(key, 0.0) + one.value
+        return found
 
     def until_equal(self, topic: str, count: int, seconds: float = 90.0) -> None:
         try:
@@ -133,6 +157,22 @@ def test_awkward_records_are_equal_on_both_sides(mirror: Mirror) -> None:
         return told["records_lag"] == 0 and told["records_total"] == 1500 and told["seconds_lag"] == 0
 
     until("no lag", no_lag, mirror.job)
+
+
+def test_metrics_tell_what_was_copied(mirror: Mirror) -> None:
+    flow = f"{mirror.name}-main"
+    mirror.until_equal(f"{mirror.name}-main-early", 1500)
+    until("all is counted", lambda: mirror.metrics().get(("mirror_flow_records_total", flow), 0) >= 1500, mirror.job)
+    found = mirror.metrics()
+    for level in ("topic", "partition"):
+        for figure in ("records_total", "bytes_total"):
+            assert found[f"mirror_{level}_{figure}", flow] == found[f"mirror_flow_{figure}", flow], (level, figure)
+    assert found["mirror_flow_transactions_total", flow] > 0
+    assert time.time() - 600 < found["mirror_flow_last_commit_timestamp_seconds", flow] <= time.time()
+    assert found["mirror_flow_path_partitions", flow] == found["mirror_flow_partitions", flow] >= 3
+    assert ("mirror_replication_latency_seconds_count", flow) in found
+    assert found["mirror_leases", ""] == 2
+    assert found["mirror_info", mirror.job.application_id] == 1
 
 
 def test_a_new_topic_is_picked_up_without_a_restart(mirror: Mirror) -> None:
@@ -222,6 +262,7 @@ def test_killed_workers_a_second_application_and_a_killed_driver_lose_and_double
         second = mirror.start()
         assert first.wait(90) == 3, first.log[-2000:]
         mirror.running()
+        until("its metrics", lambda: ("mirror_info", second.application_id) in mirror.metrics(), second)
         before = total(digest(mirror.west, f"east.{topic}"))
         until("it goes on", lambda: total(digest(mirror.west, f"east.{topic}")) > before, second)
         os.kill(second.driver_pid, signal.SIGKILL)
