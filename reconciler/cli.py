@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
 from reconciler.errors import ReconcilerError, StalePlan, Unknown
-from reconciler.executing import execution
+from reconciler.executing import Execution, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
 from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
@@ -79,7 +80,8 @@ def apply(
     steal: StealOption = "",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    with open_session(env, Principal.APPLY) as session, execution(session, "apply", steal) as execute:
+    with _changing(env, "apply", steal) as execute:
+        session = execute.session
         made = session.plan() if saved is None else _saved(session, saved, part)
         if form is Page.TEXT:
             show(rendering.plan_text(made, style()))
@@ -95,6 +97,16 @@ def apply(
     show(outcomes_in(made, outcomes, form, style()))
     execute.require_kept()
     raise typer.Exit(code)
+
+
+@contextmanager
+def _changing(env: Path, command: str, steal: str) -> Iterator[Execution]:
+    with (
+        interrupted_by_sigterm(),
+        open_session(env, Principal.APPLY) as session,
+        execution(session, command, steal) as execute,
+    ):
+        yield execute
 
 
 def _saved(session: Session, path: Path, part: bool) -> Plan:
@@ -217,7 +229,8 @@ def run(
 @mirror_app.command("start")
 def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
-    with open_session(env, Principal.APPLY) as session, execution(session, "mirror start", steal) as execute:
+    with _changing(env, "mirror start", steal) as execute:
+        session = execute.session
         told = handovers(session.topology)
         for name in _mirrors(session, flow):
             execute.by_hand(f"start:{name}", partial(session.runner.start, name, told[name], say))
@@ -227,7 +240,8 @@ def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -
 @mirror_app.command("stop")
 def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
-    with open_session(env, Principal.APPLY) as session, execution(session, "mirror stop", steal) as execute:
+    with _changing(env, "mirror stop", steal) as execute:
+        session = execute.session
         for name in _mirrors(session, flow):
             execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
             show(f"mirror {name} is stopped")

@@ -60,12 +60,12 @@ def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, stea
     log = _logger(folder.resolve().name)
     metrics = Metrics()
     with ExitStack() as stack:
+        stop = stack.enter_context(stopped_by_signals())
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
+        environment.stop = stop
         if metrics_at is not None:
             server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
             log.info("metrics", host=metrics_at.host, port=server.port)
-        stop = stack.enter_context(stopped_by_signals())
-        environment.stop = stop
 
         def tell(found: Round) -> None:
             metrics.take(round_figures(found, environment.session.seen))

@@ -5,10 +5,12 @@ Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes.
 
 from __future__ import annotations
 
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 
 from reconciler import applying
 from reconciler.applying import Gate, Progress, open_gate
@@ -65,9 +67,16 @@ class Execution:
             self.audit.write(ended(run, time.time(), (outcome,), ""))
 
     def require_lock(self) -> None:
-        """Raises LockHeld when the lock is no longer ours."""
+        """Raises LockHeld when the lock is someone else's, ReconcilerError while it cannot be renewed."""
         self.lock.lost()
-        self.require_kept()
+        if self.lock.gone:
+            self.require_kept()
+        if self.lock.cut_off:
+            raise ReconcilerError(
+                self.lock.cut_off,
+                f"Without it nothing is done in environment {self.lock.environment}: someone else may act now.",
+                f"Check cluster {self.lock.cluster.name}, which keeps it.",
+            )
 
     def require_kept(self) -> None:
         """Raises LockHeld when the lock was found lost while it was needed. Asks nobody."""
@@ -108,6 +117,20 @@ class _Recorder:
 
     def note(self, change_id: str, text: str) -> None:
         self.progress.note(change_id, text)
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """A cancelled CI job ends as Ctrl-C does: what was under way is looked up, the lock is given back."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def lock_cluster(topology: Topology) -> Cluster:

@@ -46,8 +46,10 @@ class KafkaLock:
         self._mutex = threading.Lock()
         self._ended = threading.Event()
         self._until = 0.0
-        self.lost_because = ""
-        """What ``lost`` said."""
+        self.gone = ""
+        """Why it is someone else's now; once said, it stays."""
+        self.cut_off = ""
+        """Why it could not be renewed while it still counted; ends when it can be renewed and is still ours."""
         self._renewer = threading.Thread(target=self._renew_on_time, name="lock", daemon=True)
 
     def take(self, reason: str = "") -> None:
@@ -70,11 +72,16 @@ class KafkaLock:
             raise
 
     def lost(self) -> str:
-        """Renews, and tells why the lock is no longer ours, or empty. What it says once stays."""
+        """Renews, and tells why no further step may begin, or empty."""
         with self._mutex:
-            if not self.lost_because:
-                self.lost_because = self._renew()
+            if not self.gone:
+                self.gone, self.cut_off = self._renew()
             return self.lost_because
+
+    @property
+    def lost_because(self) -> str:
+        """What ``lost`` last said."""
+        return self.gone or self.cut_off
 
     def release(self) -> None:
         """Gives the lock back at once; if that fails, its lease ends by itself. Never raises.
@@ -85,7 +92,7 @@ class KafkaLock:
         if self._renewer.is_alive():
             self._renewer.join()
         with self._mutex, contextlib.suppress(ClusterError, FencedError):
-            if not self.lost_because:
+            if not self.gone:
                 self._log.write(dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
         self._log.close()
 
@@ -138,20 +145,21 @@ class KafkaLock:
     def _is_dead(self, other: Holder) -> bool:
         return bool(other.place) and other.place == self.holder.place and not command_line(other.pid)
 
-    def _renew(self) -> str:
+    def _renew(self) -> tuple[str, str]:
+        """Why it is gone, and why it is cut off; both empty when it was renewed or still counts."""
         try:
             for _ in range(ATTEMPTS):
                 with contextlib.suppress(FencedError):
                     self._write()
-                    return ""
+                    return "", ""
                 self._log.fence()
                 if taken := self._taken_over():
-                    return taken
+                    return taken, ""
         except ClusterError as error:
             if time.monotonic() < self._until:
-                return ""
-            return f"the lock could not be renewed in time: {error.what}"
-        return "the lock is asked for by several at once, so it could not be renewed"
+                return "", ""
+            return "", f"the lock could not be renewed in time: {error.what}"
+        return "", "the lock is asked for by several at once, so it could not be renewed"
 
     def _taken_over(self) -> str:
         value = self._log.read()
@@ -168,7 +176,8 @@ class KafkaLock:
 
     def _renew_on_time(self) -> None:
         while not self._ended.wait(self.lease_ms / 3000):
-            if self.lost():
+            self.lost()
+            if self.gone:
                 return
 
 

@@ -167,6 +167,24 @@ def killed_apply(env: Path, pause: float) -> int:
     return process.returncode
 
 
+def test_a_cancelled_apply_gives_the_lock_back(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    """SIGTERM, as a CI system sends it: another host need not wait for the lease to end."""
+    text = declared(plain, *[f"{unique}-{number:02}" for number in range(30)])
+    command = [sys.executable, "-m", "reconciler", "apply", str(env_of("one", text)), "--yes"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    words = "".join(process.communicate(timeout=60))
+    assert process.returncode in (1, 5, 130)
+    assert "Traceback" not in words
+    assert cli("apply", env_of("two", text), "--yes").code == 0
+    kinds = [line["kind"] for line in audit(env_of("one", text))]
+    assert kinds.count("begin") == kinds.count("end")
+
+
 def silent_address() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -46,7 +46,7 @@ def killed(lock: KafkaLock) -> None:
     """Its process is gone: it renews nothing and releases nothing."""
     lock._ended.set()
     lock._renewer.join()
-    lock.lost_because = "killed"
+    lock.gone = "killed"
     lock._log.close()
 
 
@@ -166,10 +166,30 @@ def test_a_holder_cut_off_from_the_cluster_says_so_once_its_lease_is_over(make: 
     def cut_off(_value: bytes | None) -> None:
         raise ClusterError("east", "unreachable", "cluster east does not answer")
 
+    write = first._log.write
     first._log.write = cut_off  # type: ignore[method-assign]
     assert first.lost() == "", "its lease still counts"
     time.sleep(1.6)
     assert "could not be renewed in time" in first.lost()
+    first._log.write = write  # type: ignore[method-assign]
+    assert first.lost() == "", "nobody took it meanwhile"
+
+
+def test_a_holder_cut_off_while_another_came_and_went_has_lost_it(make: Make) -> None:
+    first = make(lease_ms=1_000)
+    first.take()
+
+    def cut_off(_value: bytes | None) -> None:
+        raise ClusterError("east", "unreachable", "cluster east does not answer")
+
+    write = first._log.write
+    first._log.write = cut_off  # type: ignore[method-assign]
+    time.sleep(1.2)
+    other = make(elsewhere(who="bob"))
+    other.take()
+    other.release()
+    first._log.write = write  # type: ignore[method-assign]
+    assert "bob" in first.lost()
 
 
 @pytest.mark.parametrize("principal", ["apply", "user"])
