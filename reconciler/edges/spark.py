@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,6 +96,19 @@ def require_java() -> None:
         )
 
 
+MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
+
+
+def require_master(mirror: Mirror) -> None:
+    """Only the form is looked at; whether it answers is seen at the start."""
+    if not MASTERS.fullmatch(mirror.master):
+        raise RunnerError(
+            f"mirror {mirror.name} has the Spark master {mirror.master!r}, which is no master URL",
+            "spark-submit would refuse it, and nothing would be mirrored.",
+            f"Set mirrors.{mirror.name}.master to local[2], spark://HOST:PORT, k8s://URL or yarn.",
+        )
+
+
 def package_folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
@@ -170,8 +184,15 @@ class SparkRunner:
             return replace(reported, state=JobState.STARTING, fingerprint=fingerprint, detail=word)
         return reported
 
+    def require_startable(self, mirrors: Iterable[str]) -> None:
+        """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
+        for name in mirrors:
+            require_java()
+            spark_submit()
+            require_master(self.mirrors[name])
+
     def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
-        require_java()
+        self.require_startable([mirror])
         folder = self.folder(mirror)
         if self.supervisor_pid(folder) is not None:
             self.stop(mirror, progress)

@@ -1,0 +1,73 @@
+"""Spark that cannot start: said in words before anything is changed, or with the end of its own log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from reconciler.edges.spark import SparkRunner
+from reconciler.errors import RunnerError
+from reconciler.topology import Mirror
+from sandbox.handles import Sandbox
+from tests.cli.conftest import Ended, Write, cli, two_clusters, write  # noqa: F401  # fixtures
+
+
+def runner(folder: Path, master: str = "local[1]") -> SparkRunner:
+    return SparkRunner(folder, {"west": Mirror("west", ("f",), master=master)}, lambda _: None)
+
+
+def test_without_java_the_package_to_install_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert shutil.which("java") is None
+    with pytest.raises(RunnerError, match="openjdk-17"):
+        runner(tmp_path).start("west", "{}", lambda _: None)
+    assert not (tmp_path / "west").exists()
+
+
+def test_a_spark_home_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(RunnerError, match="SPARK_HOME"):
+        runner(tmp_path).start("west", "{}", lambda _: None)
+
+
+@pytest.mark.parametrize("master", ["local[2", "mesos://host:5050", "http://host:7077", ""])
+def test_a_word_that_is_no_master_is_refused_before_spark_is_asked(tmp_path: Path, master: str) -> None:
+    with pytest.raises(RunnerError, match="no master URL"):
+        runner(tmp_path, master).start("west", "{}", lambda _: None)
+
+
+def test_a_job_that_ends_at_once_gives_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text("#!/bin/sh\necho 'Could not connect to the cluster manager' >&2\nexit 1\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(RunnerError) as caught:
+        runner(tmp_path).start("west", json.dumps({"fingerprint": "0" * 16}), lambda _: None)
+    assert "Could not connect to the cluster manager" in str(caught.value)
+    assert "job.log" in str(caught.value)
+
+
+def test_apply_changes_no_topic_when_the_mirror_could_not_start(
+    cli: Callable[..., Ended],  # noqa: F811
+    write: Write,  # noqa: F811
+    plain: Sandbox,
+    unique: str,
+) -> None:
+    text = two_clusters(plain) + (
+        f"topics:\n  {unique}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n"
+        f"flows:\n  f{unique}: {{source: east, target: west, topics: [{unique}], replication_factor: 1}}\n"
+        "mirrors:\n  west: {master: 'mesos://host:5050'}\n"
+    )
+    ended = cli("apply", write(text, unique), "--yes")
+    assert ended.code == 1
+    assert "mesos://host:5050" in ended.words
+    for cluster in plain.clusters.values():
+        topics = AdminClient(cluster.client()).list_topics(timeout=10).topics
+        assert not [name for name in topics if unique in name]
