@@ -121,6 +121,19 @@ def test_no_secret_reaches_the_record(
     assert password not in json.dumps(audit(env)) + ended.words
 
 
+def test_what_is_done_by_hand_is_recorded_too(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    text = two_clusters(plain) + f"flows:\n  f: {{source: east, target: west, topics: ['{unique}']}}\n"
+    env = env_of("one", text)
+    ended = cli("mirror", "stop", env, "--steal-lock", "nobody has it, which is no harm")
+    assert ended.code == 0, ended.words
+    begin, change, end = audit(env)
+    assert (begin["command"], begin["plan_digest"], begin["steal"]) == ("mirror stop", None, None)
+    assert (change["id"], change["result"], change["change"]) == ("stop:west", "done", None)
+    assert end["done"] == 1
+
+
 def test_nothing_is_begun_without_a_record(cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str) -> None:
     env = env_of("one", declared(plain, f"{unique}-a"))
     (env.parent / ".reconciler" / env.name / "audit.jsonl").mkdir(parents=True)
