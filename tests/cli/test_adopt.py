@@ -38,7 +38,8 @@ def test_two_clusters_one_after_the_other_and_a_plan_that_is_empty(
     assert f"{unique}-scratch" in first.out
     assert cli("plan", env).code == 0, cli("plan", env).words
     before = texts(env)
-    assert f"{unique}-orders: {{clusters: [east], partitions: 3, replication_factor: 1" in before["east/topics.yaml"]
+    assert f"  {unique}-orders:\n    clusters: [east]\n    partitions: 3\n" in before["east/topics.yaml"]
+    assert 'cleanup.policy: "compact,delete"' in before["east/topics.yaml"]
     assert "retention.ms: 1h" in before["east/topics.yaml"]
     assert "max.message.bytes: 2MiB" in before["east/topics.yaml"]
 
