@@ -15,6 +15,7 @@ from types import FrameType
 from reconciler import applying
 from reconciler.applying import Gate, Progress, open_gate
 from reconciler.auditing import Actor, begun, changed, ended
+from reconciler.changes import RestartMirror, StartMirror
 from reconciler.edges.audit_file import AuditFile
 from reconciler.edges.git import revision
 from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
@@ -37,6 +38,9 @@ class Execution:
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
         """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises."""
+        self.session.runner.require_startable(
+            planned.change.mirror for planned in plan.changes if isinstance(planned.change, StartMirror | RestartMirror)
+        )
         run, told = uuid.uuid4().hex, handovers(self.session.topology)
         seen = plan.basis
         self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))

@@ -189,7 +189,8 @@ class SparkRunner:
         for name in mirrors:
             require_java()
             spark_submit()
-            require_master(self.mirrors[name])
+            if name in self.mirrors:
+                require_master(self.mirrors[name])
 
     def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
         self.require_startable([mirror])

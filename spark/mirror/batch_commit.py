@@ -124,6 +124,8 @@ class Committer:
         lane = self._lane
         for partition, offset in moved.items():
             partition.committed = offset
+            if partition.open_records:
+                lane.latency.committed(partition.waiting_since)
             partition.records += partition.open_records
             partition.bytes += partition.open_bytes
             partition.open_records = partition.open_bytes = 0

@@ -13,6 +13,7 @@ from typing import Protocol
 from mirror import batch_refusals
 from mirror.batch_partition import Partition, Phase, Piece, Tuning
 from mirror.lanes import Condition, LaneSpec
+from mirror.latency import LatencyCounter
 from mirror.wire.cluster import Cluster, Key
 from mirror.wire.errors import RETRIABLE, name_of
 from mirror.wire.transactions import Identity
@@ -73,6 +74,7 @@ class Lane:
         self.stopping = False
         self.urgent = False
         self.trouble: Condition | None = None
+        self.latency = LatencyCounter()
         self.progress = asyncio.Event()
         self.drained = asyncio.Event()
         self.drained.set()

@@ -21,6 +21,7 @@ from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed
 from mirror.lanes import Condition, Control, Endpoint, LaneEnd, LaneProgress, LaneReport, LaneSpec, PartitionProgress
+from mirror.latency import NO_LATENCY
 from mirror.wire.cluster import Cluster, Key
 from mirror.wire.errors import (
     AuthenticationFailedError,
@@ -55,6 +56,8 @@ class Attempts:
         self._held: dict[Key, Condition] = {}
         self._counts: dict[Key, tuple[int, int]] = {}
         self._transactions = 0
+        self._retries = 0
+        self._latency = NO_LATENCY
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
 
     async def run(self) -> LaneReport:
@@ -98,6 +101,7 @@ class Attempts:
                     raise
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
+            self._retries += 1
             pause = PAUSE_FIRST if self._transactions > before else min(PAUSE_LAST, pause * 2)
             self._control.report(replace(self._progress, conditions=(unreachable(self._spec, "target", why),)))
             if not await self._unless_leaving(asyncio.sleep(pause)):
@@ -109,7 +113,7 @@ class Attempts:
             await session.run()
         finally:
             self._progress = self._total(session.progress())
-            self._transactions = self._progress.transactions
+            self._transactions, self._latency = self._progress.transactions, self._progress.latency
             self._counts = {(p.topic, p.partition): (p.records, p.bytes) for p in self._progress.partitions}
 
     def total(self, progress: LaneProgress) -> LaneProgress:
@@ -122,6 +126,8 @@ class Attempts:
             progress,
             partitions=tuple(self._added(p) for p in progress.partitions),
             transactions=progress.transactions + self._transactions,
+            retries=self._retries,
+            latency=progress.latency.plus(self._latency),
         )
 
     def _added(self, now: PartitionProgress) -> PartitionProgress:

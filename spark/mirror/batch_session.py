@@ -271,7 +271,9 @@ class Session:
             seconds = cluster.throttled()
             if seconds > 0:
                 conditions += (quota_throttled(cluster.name, seconds),)
-        return LaneProgress(lane.spec.flow, lane.spec.lane, parts, conditions, self.transactions, "batch")
+        latency = lane.latency.snapshot()
+        spec, done = lane.spec, self.transactions
+        return LaneProgress(spec.flow, spec.lane, parts, conditions, done, "batch", latency=latency)
 
     def _report(self) -> None:
         self._reported = time.monotonic()

@@ -1,4 +1,4 @@
-"""A path counts how long records took: the oldest record of each partition in each commit."""
+"""Both paths count how long records took: the oldest record of each partition in each commit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
+from mirror.batch_path import batch_path
 from mirror.lanes import CopyPath
 from mirror.record_path import record_path
 
@@ -16,7 +17,7 @@ from tests.wire.lane_runs import Flow
 AGE_MS = 3_600_000
 
 
-@pytest.mark.parametrize("path", [record_path], ids=["record"])
+@pytest.mark.parametrize("path", [batch_path, record_path], ids=["batch", "record"])
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_latency_is_the_age_of_the_oldest_record_at_the_commit(
     plain: Sandbox, unique: str, create_topic: Callable[..., str], path: CopyPath, delivery: str
