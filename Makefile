@@ -11,7 +11,7 @@ demo: install
 	@$(PYTHON_IN_VENV) -m sandbox.demo
 
 test: install
-	$(PYTHON_IN_VENV) -m pytest
+	@sh tests/run.sh
 
 check: install
 	.venv/bin/ruff check

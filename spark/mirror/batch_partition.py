@@ -127,6 +127,11 @@ class Partition:
         return not self.queue and not self.unacked
 
     @property
+    def reworked(self) -> str:
+        """Why its last records were encoded anew, or empty while whole batches travel."""
+        return self.why if self.phase is Phase.COPYING else ""
+
+    @property
     def caught_up(self) -> bool:
         return not self.queue and self.covered >= self.end
 

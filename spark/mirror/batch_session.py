@@ -261,6 +261,8 @@ class Session:
                 p.records,
                 p.bytes,
                 p.waiting_since,
+                "record level" if p.reworked else "",
+                p.reworked,
             )
             for key, p in lane.partitions.items()
         )

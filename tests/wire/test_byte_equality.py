@@ -156,8 +156,10 @@ def test_tiny_batches_are_gathered(flow: Flow) -> None:
     records: list[Content] = [(b"%d" % i, b"v" * 100, (("h", b"1"),), NOW + i) for i in range(3000)]
     fill(flow.source, flow.topic, records, batch_num_messages=1, compression_type="none")
     fill(flow.source, flow.topic, records, 1, batch_num_messages=2, compression_type="lz4")
-    flow.run(batch_path)
+    report, _ = flow.run(batch_path)
     assert flow.target_content() == flow.source_content()
+    ways = {(p.path, p.path_reason) for p in report.progress.partitions if p.partition < 2}
+    assert ways == {("record level", "small batches gathered")}
 
 
 def test_positions_say_what_the_record_path_says(flow: Flow) -> None:
