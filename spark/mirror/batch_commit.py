@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from mirror import positions
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition
-from mirror.wire.cluster import Key
-from mirror.wire.transactions import Committed
+from wire.cluster import Key
+from wire.transactions import Committed
 
 # confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it the record path would
 # read on into foreign memory.

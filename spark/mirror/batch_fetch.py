@@ -10,14 +10,14 @@ from uuid import UUID
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Phase
 from mirror.batch_pieces import pieces_of
-from mirror.wire import fetch_answers, fetching, protocol
-from mirror.wire.batches import CorruptBatchError
-from mirror.wire.buffers import Buffer
-from mirror.wire.cluster import NO_ID
-from mirror.wire.connection import Connection
-from mirror.wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
-from mirror.wire.fetch_answers import Fetched, FetchedPartition
-from mirror.wire.fetching import FetchLimits, FetchSession, Want
+from wire import fetch_answers, fetching, protocol
+from wire.batches import CorruptBatchError
+from wire.buffers import Buffer
+from wire.cluster import NO_ID
+from wire.connection import Connection
+from wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
+from wire.fetch_answers import Fetched, FetchedPartition
+from wire.fetching import FetchLimits, FetchSession, Want
 
 FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0

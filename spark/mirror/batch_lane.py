@@ -14,9 +14,9 @@ from mirror import batch_refusals
 from mirror.batch_partition import Partition, Phase, Piece, Tuning
 from mirror.lanes import Condition, LaneSpec
 from mirror.latency import LatencyCounter
-from mirror.wire.cluster import Cluster, Key
-from mirror.wire.errors import RETRIABLE, name_of
-from mirror.wire.transactions import Identity
+from wire.cluster import Cluster, Key
+from wire.errors import RETRIABLE, name_of
+from wire.transactions import Identity
 
 
 class RestartError(Exception):

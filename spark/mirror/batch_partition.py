@@ -11,9 +11,9 @@ from enum import StrEnum
 from uuid import UUID
 
 from mirror.lanes import Condition, PartitionSpec
-from mirror.wire.batches import Batch
-from mirror.wire.buffers import Buffer
-from mirror.wire.cluster import NO_ID, Key
+from wire.batches import Batch
+from wire.buffers import Buffer
+from wire.cluster import NO_ID, Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed
 from mirror.lanes import Condition, Control, Endpoint, LaneEnd, LaneProgress, LaneReport, LaneSpec, PartitionProgress
 from mirror.latency import NO_LATENCY
-from mirror.wire.cluster import Cluster, Key
-from mirror.wire.errors import (
+from replication.references import resolve
+from wire.cluster import Cluster, Key
+from wire.errors import (
     AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
@@ -32,9 +33,8 @@ from mirror.wire.errors import (
     SettingError,
     UnsupportedBrokerError,
 )
-from mirror.wire.settings import connection_settings
-from mirror.wire.transactions import Identity
-from replication.references import resolve
+from wire.settings import connection_settings
+from wire.transactions import Identity
 
 PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
 _log = logs.logger("batch path")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mirror.batch_partition import Partition, Piece
-from mirror.wire.batches import Batch, CommittedFilter, scan, why_not_whole
-from mirror.wire.buffers import Buffer
-from mirror.wire.fetch_answers import FetchedPartition
-from mirror.wire.records import gather, rebuild
+from wire.batches import Batch, CommittedFilter, scan, why_not_whole
+from wire.buffers import Buffer
+from wire.fetch_answers import FetchedPartition
+from wire.records import gather, rebuild
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 

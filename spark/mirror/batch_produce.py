@@ -14,10 +14,10 @@ from functools import partial
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition, Piece
 from mirror.batch_refusals import DEFINITE, refused, unavailable
-from mirror.wire import producing, protocol
-from mirror.wire.batches import CorruptBatchError, next_sequence, seal, verify
-from mirror.wire.connection import Connection, Frame
-from mirror.wire.errors import (
+from wire import producing, protocol
+from wire.batches import CorruptBatchError, next_sequence, seal, verify
+from wire.connection import Connection, Frame
+from wire.errors import (
     CONCURRENT_TRANSACTIONS,
     DUPLICATE_SEQUENCE,
     FENCED,
@@ -31,7 +31,7 @@ from mirror.wire.errors import (
     WireError,
     name_of,
 )
-from mirror.wire.producing import Produced
+from wire.producing import Produced
 
 PER_REQUEST = 0.004
 RETRY_PAUSE, UNREACHABLE_PAUSE, CONCURRENT_PAUSE = 0.1, 0.5, 0.005

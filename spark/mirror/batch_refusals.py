@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirror.lanes import Condition, LaneSpec
-from mirror.wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
+from wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 
 if TYPE_CHECKING:
     from mirror.batch_partition import Partition

@@ -16,8 +16,8 @@ from mirror.batch_produce import RETRY_PAUSE, Sender
 from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter
 from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
-from mirror.wire.cluster import Key
-from mirror.wire.errors import BrokerError, ConnectionLostError
+from wire.cluster import Key
+from wire.errors import BrokerError, ConnectionLostError
 
 LOOK_EVERY, REPORT_EVERY, METADATA_EVERY = 0.05, 0.25, 60.0
 LEAVE_WITHIN = 15.0

@@ -16,8 +16,8 @@ from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Phase
 from mirror.faults import SupersededError, position_lost, topic_recreated
 from mirror.lanes import Condition
-from mirror.wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from mirror.wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
+from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
+from wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 TELL_AFTER = 5.0

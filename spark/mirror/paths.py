@@ -9,9 +9,9 @@ from mirror.batch_path import batch_path
 from mirror.lanes import CopyPath, Endpoint, LaneSpec
 from mirror.record_path import record_path
 from mirror.settings import HandoverError
-from mirror.wire.errors import SettingError
-from mirror.wire.settings import connection_settings
 from replication.references import resolve
+from wire.errors import SettingError
+from wire.settings import connection_settings
 
 BATCH, RECORD = "batch", "record"
 PATH_SETTING = "spark.mirror.path"

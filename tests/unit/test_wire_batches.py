@@ -9,7 +9,8 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
-from mirror.wire.batches import (
+
+from wire.batches import (
     CONTROL,
     HEADER,
     TRANSACTIONAL,
@@ -22,7 +23,7 @@ from mirror.wire.batches import (
     verify,
     why_not_whole,
 )
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 LIMIT = 1 << 20
 

@@ -10,12 +10,13 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.wire.buffers import BufferPool, Spares
-from mirror.wire.connection import POOLED_FROM, Connection
-from mirror.wire.dialing import connect
-from mirror.wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
-from mirror.wire.protocol import ApiVersionsRequest
-from mirror.wire.settings import ConnectionSettings, SaslSettings
+
+from wire.buffers import BufferPool, Spares
+from wire.connection import POOLED_FROM, Connection
+from wire.dialing import connect
+from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
+from wire.protocol import ApiVersionsRequest
+from wire.settings import ConnectionSettings, SaslSettings
 
 T = TypeVar("T")
 Answer = Callable[[int, bytes], bytes]

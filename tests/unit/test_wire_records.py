@@ -10,10 +10,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
-from mirror.wire import codecs
-from mirror.wire.batches import CorruptBatchError, scan
-from mirror.wire.errors import MalformedResponseError
-from mirror.wire.records import Record, encode, gather, rebuild, records_of, varint
+
+from wire import codecs
+from wire.batches import CorruptBatchError, scan
+from wire.errors import MalformedResponseError
+from wire.records import Record, encode, gather, rebuild, records_of, varint
 
 HUGE = 1 << 40
 Plain = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
-from mirror.wire import fetch_answers, fetching, producing
-from mirror.wire.errors import MalformedResponseError
-from mirror.wire.fetch_answers import Fetched
-from mirror.wire.fetching import FetchLimits, FetchSession, Want
+
+from wire import fetch_answers, fetching, producing
+from wire.errors import MalformedResponseError
+from wire.fetch_answers import Fetched
+from wire.fetching import FetchLimits, FetchSession, Want
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, committed=True, rack="east-a")
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "payments")}

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from mirror.wire.errors import AuthenticationFailedError, SettingError
-from mirror.wire.sasl import exchange
-from mirror.wire.settings import SaslSettings, connection_settings
+
+from wire.errors import AuthenticationFailedError, SettingError
+from wire.sasl import exchange
+from wire.settings import SaslSettings, connection_settings
 
 SECRET = "s3cret=,pass"
 

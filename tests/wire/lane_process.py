@@ -11,7 +11,8 @@ from pathlib import Path
 
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneProgress, LaneSpec, PartitionSpec
-from mirror.wire import transactions
+
+from wire import transactions
 
 
 class Forever:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
-from mirror.wire.cluster import Position
 
 from sandbox.handles import ClusterHandle
 from tests.wire.raw import cluster_of
+from wire.cluster import Position
 
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 

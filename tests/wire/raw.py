@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from mirror.wire import producing, protocol
-from mirror.wire.batches import seal
-from mirror.wire.cluster import Cluster
-from mirror.wire.errors import MOVED
-from mirror.wire.records import Record, encode, varint
-from mirror.wire.settings import connection_settings
-
 from sandbox.handles import ClusterHandle
+from wire import producing, protocol
+from wire.batches import seal
+from wire.cluster import Cluster
+from wire.errors import MOVED
+from wire.records import Record, encode, varint
+from wire.settings import connection_settings
 
 
 def cluster_of(handle: ClusterHandle) -> Cluster:

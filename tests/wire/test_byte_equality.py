@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 from mirror.record_path import record_path
-from mirror.wire import transactions
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, fill
 from tests.wire.raw import produce_raw
+from wire import transactions
 
 CreateTopic = Callable[..., str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -18,15 +18,15 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
-from mirror.wire import producing, protocol
-from mirror.wire.batches import next_sequence, seal
-from mirror.wire.errors import FencedError
-from mirror.wire.records import encode
-from mirror.wire.transactions import Committed, Identity
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.wire.lane_runs import Flow, UntilControl, caught_up
 from tests.wire.raw import cluster_of, record, send
+from wire import producing, protocol
+from wire.batches import next_sequence, seal
+from wire.errors import FencedError
+from wire.records import encode
+from wire.transactions import Committed, Identity
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 4

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mirror.wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
-from mirror.wire.codecs import compress, decompress
-from mirror.wire.errors import MalformedResponseError
-from mirror.wire.legacy import legacy_records
+from wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
+from wire.codecs import compress, decompress
+from wire.errors import MalformedResponseError
+from wire.legacy import legacy_records
 
 GATHER_BYTES = 512 << 10
 GATHER_RECORDS = 10_000

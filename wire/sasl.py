@@ -17,8 +17,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Generator, Mapping
 
-from mirror.wire.errors import AuthenticationFailedError, SettingError
-from mirror.wire.settings import SaslSettings
+from wire.errors import AuthenticationFailedError, SettingError
+from wire.settings import SaslSettings
 
 Exchange = Generator[bytes, bytes, None]
 

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirror.wire import protocol
-from mirror.wire.buffers import Buffer, BufferPool
-from mirror.wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
-from mirror.wire.settings import ConnectionSettings
+from wire import protocol
+from wire.buffers import Buffer, BufferPool
+from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
+from wire.settings import ConnectionSettings
 
 Chunk = bytes | bytearray | memoryview
 LARGEST_FRAME = 256 << 20

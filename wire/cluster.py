@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from mirror.wire import protocol
-from mirror.wire.buffers import BufferPool
-from mirror.wire.connection import Connection
-from mirror.wire.dialing import connect
-from mirror.wire.errors import BrokerError, ConnectionLostError, SettingError, check
-from mirror.wire.settings import ConnectionSettings
+from wire import protocol
+from wire.buffers import BufferPool
+from wire.connection import Connection
+from wire.dialing import connect
+from wire.errors import BrokerError, ConnectionLostError, SettingError, check
+from wire.settings import ConnectionSettings
 
 Key = tuple[str, int]
 NO_ID = UUID(int=0)

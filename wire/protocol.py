@@ -25,7 +25,7 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 __all__ = [
     "FETCH",

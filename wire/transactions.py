@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mirror.wire import producing, protocol
-from mirror.wire.cluster import GROUP, TRANSACTION, Cluster, Key
-from mirror.wire.connection import Connection
-from mirror.wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
+from wire import producing, protocol
+from wire.cluster import GROUP, TRANSACTION, Cluster, Key
+from wire.connection import Connection
+from wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0

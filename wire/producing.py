@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 CLASSIC, VERSION_2 = 8, 12
 ACKS_ALL = -1

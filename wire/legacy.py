@@ -6,9 +6,9 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from mirror.wire.batches import Batch, CorruptBatchError
-from mirror.wire.codecs import LZ4, decompress
-from mirror.wire.errors import MalformedResponseError
+from wire.batches import Batch, CorruptBatchError
+from wire.codecs import LZ4, decompress
+from wire.errors import MalformedResponseError
 
 _OVERHEAD = 12
 _APPEND_TIME = 0x08

@@ -6,7 +6,7 @@ import struct
 
 import cramjam
 
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from mirror.wire.fetch_answers import NAMES, Fetched
+from wire.fetch_answers import NAMES, Fetched
 
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 SESSION_ERRORS = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, 103, 106})

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mirror.wire.errors import SettingError
+from wire.errors import SettingError
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SECURITY = ("ssl.", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl")

@@ -8,12 +8,12 @@ import socket
 import ssl
 import time
 
-from mirror.wire import protocol
-from mirror.wire.buffers import BufferPool
-from mirror.wire.connection import Connection
-from mirror.wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError, check, name_of
-from mirror.wire.sasl import exchange
-from mirror.wire.settings import ConnectionSettings
+from wire import protocol
+from wire.buffers import BufferPool
+from wire.connection import Connection
+from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError, check, name_of
+from wire.sasl import exchange
+from wire.settings import ConnectionSettings
 
 _UNSUPPORTED_VERSION = 35
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 HEADER = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from mirror.wire.errors import MalformedResponseError
+from wire.errors import MalformedResponseError
 
 NAMES, IDS = 11, 13
 
