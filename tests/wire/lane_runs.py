@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 
 from sandbox.handles import ClusterHandle
@@ -104,6 +104,22 @@ class Flow:
 
     def source_content(self, isolation: str = "read_committed") -> dict[int, list[Content]]:
         return content(self.source, self.topic, self.partitions, isolation)
+
+    def at_end(self) -> Callable[[LaneProgress], bool]:
+        """Done once every partition has reached the source's end as it is now, asked of the brokers.
+
+        A lane's own idea of the end is as old as its last answer from the leader, and a leader may be away.
+        """
+        admin = AdminClient(self.source.super_client())
+        asked = {TopicPartition(self.topic, p): OffsetSpec.latest() for p in range(self.partitions)}
+        answers = admin.list_offsets(asked, request_timeout=30)
+        ends = {one.partition: answer.result(30).offset for one, answer in answers.items()}
+
+        def done(progress: LaneProgress) -> bool:
+            positions = {p.partition: p.position for p in progress.partitions}
+            return all((positions.get(partition) or 0) >= end for partition, end in ends.items())
+
+        return done
 
     def target_content(self) -> dict[int, list[Content]]:
         return content(self.target, self.remote, self.partitions)
