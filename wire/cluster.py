@@ -60,6 +60,7 @@ class Cluster:
         self.settings = settings
         self.pool = BufferPool()
         self.topics: dict[str, TopicMetadata] = {}
+        self.brokers: tuple[int, ...] = ()
         self._bootstrap = [_address(server) for server in bootstrap]
         self._nodes: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[int | None, str], Connection] = {}
@@ -114,7 +115,10 @@ class Cluster:
     # metadata
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Reads metadata of ``topics`` into ``self.topics``. Raises ConnectionLostError or BrokerError."""
+        """Reads metadata of ``topics`` into ``self.topics``, and which brokers there are.
+
+        Raises ConnectionLostError or BrokerError.
+        """
         names = sorted(set(topics))
         connection = await self._any_control()
         version = connection.version(protocol.MetadataRequest)
@@ -127,6 +131,7 @@ class Cluster:
             ),
             ANSWER_WITHIN,
         )
+        self.brokers = tuple(broker.node_id for broker in answer.brokers)
         for broker in answer.brokers:
             self._learn(broker.node_id, broker.host, broker.port)
         for topic in answer.topics:

@@ -1,0 +1,117 @@
+"""Kafka's flexible encoding (KIP-482) by hand: compact strings and lists, tagged fields. For small or hot messages."""
+
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+NO_TAGS = b"\0"
+NULL = b"\0"
+MOST_ENTRIES = 1_000_000
+_I16, _I32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+
+
+def uvarint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def count(entries: int) -> bytes:
+    """The length before a compact list."""
+    return uvarint(entries + 1)
+
+
+def string(text: str) -> bytes:
+    raw = text.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+class Reader:
+    """Reads one response; ``frame`` begins with the correlation id. Raises ValueError, IndexError or struct.error.
+
+    ``at`` is public: a hot loop reads it, goes on by itself and writes it back.
+    """
+
+    __slots__ = ("at", "frame")
+
+    def __init__(self, frame: memoryview) -> None:
+        self.frame = bytes(frame)
+        self.at = 4
+        self.tags()
+
+    def int8(self) -> int:
+        self.at += 1
+        return self.frame[self.at - 1]
+
+    def int16(self) -> int:
+        (number,) = _I16.unpack_from(self.frame, self.at)
+        self.at += 2
+        return int(number)
+
+    def int32(self) -> int:
+        (number,) = _I32.unpack_from(self.frame, self.at)
+        self.at += 4
+        return int(number)
+
+    def int64(self) -> int:
+        (number,) = _I64.unpack_from(self.frame, self.at)
+        self.at += 8
+        return int(number)
+
+    def uint(self) -> int:
+        byte = self.frame[self.at]
+        self.at += 1
+        if byte < 0x80:
+            return byte
+        number, shift = byte & 0x7F, 7
+        while True:
+            byte = self.frame[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+            if shift > 28:
+                raise ValueError("a length has too many bytes")
+
+    def count(self) -> int:
+        """Entries of a compact list; 0 for null."""
+        number = max(self.uint() - 1, 0)
+        if number > MOST_ENTRIES:
+            raise ValueError(f"a list of {number} entries is announced")
+        return number
+
+    def string(self) -> str:
+        """Empty for null."""
+        size = self.uint() - 1
+        return "" if size < 0 else self.take(size).decode()
+
+    def raw(self) -> bytes:
+        size = self.uint() - 1
+        return b"" if size < 0 else self.take(size)
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self.take(16))
+
+    def take(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self.frame):
+            raise ValueError(f"{size} bytes are announced, {len(self.frame) - self.at} are there")
+        piece = self.frame[self.at : end]
+        self.at = end
+        return piece
+
+    def tags(self) -> None:
+        for _ in range(self.uint()):
+            self.uint()
+            self.take(self.uint())
+
+    def finish(self) -> None:
+        if self.at != len(self.frame):
+            raise ValueError(f"{len(self.frame) - self.at} bytes are left over")

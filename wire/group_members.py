@@ -1,0 +1,188 @@
+"""ListGroups, DescribeGroups and ConsumerGroupDescribe by hand: which groups there are, and who is in them.
+
+The three kinds of members: classic (JoinGroup), consumer (KIP-848). Share (KIP-932) and streams (KIP-1071) groups are
+listed with their kind and not described.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wire.compact import NO_TAGS, Reader, count, string
+from wire.errors import MalformedResponseError
+
+LIST_GROUPS, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 16, 15, 69
+LIST_LOWEST, LIST_NEWEST = 3, 5
+STATES_FROM, TYPES_FROM = 4, 5
+DESCRIBE_VERSION, CONSUMER_VERSION = 5, 0
+
+Key = tuple[str, int]
+_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
+
+
+class Kind(StrEnum):
+    """Group types as brokers name them. OTHER: a type made after this list."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """``state`` as the broker says it (``Empty``, ``Stable``, ...), empty from brokers before Kafka 2.6.
+    ``protocol`` is the protocol type: ``consumer``, ``connect``, or empty for a group that only ever committed.
+    ``coordinator``: node id of the broker that listed it."""
+
+    group: str
+    kind: Kind
+    state: str
+    protocol: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    client_id: str
+    host: str
+    assigned: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """``error``: Kafka's code; then nothing else counts. ``assignor``: ``stream`` tells a Kafka Streams application."""
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[Member, ...]
+    error: int = 0
+
+
+def pack_list(version: int) -> bytes:
+    filters = count(0) * (version - LIST_LOWEST)  # by state from 4 on, by type from 5 on
+    return filters + NO_TAGS
+
+
+def unpack_list(version: int, frame: memoryview, node: int) -> tuple[int, int, list[ListedGroup]]:
+    """(throttle in ms, error, groups). Raises MalformedResponseError."""
+    try:
+        reader = Reader(frame)
+        throttle, error = reader.int32(), reader.int16()
+        found = []
+        for _ in range(reader.count()):
+            group, protocol = reader.string(), reader.string()
+            state = reader.string() if version >= STATES_FROM else ""
+            kind = _kind(reader.string()) if version >= TYPES_FROM else Kind.CLASSIC
+            reader.tags()
+            found.append(ListedGroup(group, kind, state, protocol, node))
+        reader.tags()
+        reader.finish()
+        return throttle, error, found
+    except _UNREADABLE as error_:
+        raise MalformedResponseError(f"a ListGroups response cannot be read: {error_}") from error_
+
+
+def _kind(word: str) -> Kind:
+    try:
+        return Kind(word.lower())
+    except ValueError:
+        return Kind.OTHER
+
+
+def pack_describe(groups: Sequence[str]) -> bytes:
+    """Both DescribeGroups 5 and ConsumerGroupDescribe 0."""
+    return b"".join((count(len(groups)), *map(string, groups), b"\0", NO_TAGS))
+
+
+def unpack_describe(frame: memoryview) -> tuple[int, list[DescribedGroup]]:
+    try:
+        reader = Reader(frame)
+        throttle = reader.int32()
+        found = [_classic(reader) for _ in range(reader.count())]
+        reader.tags()
+        reader.finish()
+        return throttle, found
+    except _UNREADABLE as error:
+        raise MalformedResponseError(f"a DescribeGroups response cannot be read: {error}") from error
+
+
+def _classic(reader: Reader) -> DescribedGroup:
+    error, group, state = reader.int16(), reader.string(), reader.string()
+    _, assignor = reader.string(), reader.string()
+    members = []
+    for _ in range(reader.count()):
+        member_id, _, client_id, host = reader.string(), reader.string(), reader.string(), reader.string()
+        _, assignment = reader.raw(), reader.raw()
+        reader.tags()
+        members.append(Member(member_id, client_id, host, _assigned(assignment)))
+    reader.int32()
+    reader.tags()
+    return DescribedGroup(group, state, assignor, tuple(members), error)
+
+
+def _assigned(raw: bytes) -> tuple[Key, ...]:
+    """ConsumerProtocolAssignment of any version; other protocols (Connect's) have bytes of their own: nothing."""
+    try:
+        _, topics = struct.unpack_from(">hi", raw)
+        at, found = 6, []
+        for _ in range(topics):
+            (size,) = struct.unpack_from(">h", raw, at)
+            name = raw[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+            (number,) = struct.unpack_from(">i", raw, at)
+            found += [(name, partition) for partition in struct.unpack_from(f">{number}i", raw, at + 4)]
+            at += 4 + 4 * number
+        return tuple(found)
+    except (struct.error, UnicodeDecodeError):
+        return ()
+
+
+def unpack_consumer_describe(frame: memoryview) -> tuple[int, list[DescribedGroup]]:
+    try:
+        reader = Reader(frame)
+        throttle = reader.int32()
+        found = [_consumer(reader) for _ in range(reader.count())]
+        reader.tags()
+        reader.finish()
+        return throttle, found
+    except _UNREADABLE as error:
+        raise MalformedResponseError(f"a ConsumerGroupDescribe response cannot be read: {error}") from error
+
+
+def _consumer(reader: Reader) -> DescribedGroup:
+    error, _, group, state = reader.int16(), reader.string(), reader.string(), reader.string()
+    _, _, assignor = reader.int32(), reader.int32(), reader.string()
+    members = tuple(_consumer_member(reader) for _ in range(reader.count()))
+    reader.int32()
+    reader.tags()
+    return DescribedGroup(group, state, assignor, members, error)
+
+
+def _consumer_member(reader: Reader) -> Member:
+    member_id, _, _ = reader.string(), reader.string(), reader.string()
+    reader.int32()
+    client_id, host = reader.string(), reader.string()
+    for _ in range(reader.count()):
+        reader.string()
+    reader.string()
+    assigned, _ = _assignment(reader), _assignment(reader)
+    reader.tags()
+    return Member(member_id, client_id, host, assigned)
+
+
+def _assignment(reader: Reader) -> tuple[Key, ...]:
+    found: list[Key] = []
+    for _ in range(reader.count()):
+        reader.uuid()
+        name = reader.string()
+        found += [(name, reader.int32()) for _ in range(reader.count())]
+        reader.tags()
+    reader.tags()
+    return tuple(found)

@@ -1,0 +1,123 @@
+"""OffsetFetch and OffsetCommit by hand: thousands of partitions a second must cost next to nothing.
+
+OffsetFetch layout 8 carries many groups in one request (KIP-709), layout 7 one. OffsetCommit layout 8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wire.compact import NO_TAGS, NULL, Reader, count, string, uvarint
+from wire.errors import MalformedResponseError
+
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+ONE_GROUP, MANY_GROUPS = 7, 8
+COMMIT_VERSION = 8
+
+Key = tuple[str, int]
+_PARTITION = struct.Struct(">iqi")
+_ERROR = struct.Struct(">ih")
+_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """``leader_epoch`` -1: not known. ``metadata`` is the committer's own text."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """All committed offsets of a group. ``error`` concerns the whole group, ``unstable`` single partitions whose
+    transactional commit is still undecided (KIP-447)."""
+
+    offsets: Mapping[Key, CommittedOffset]
+    error: int = 0
+    unstable: tuple[Key, ...] = ()
+
+
+def pack_fetch(version: int, groups: Sequence[str], *, stable: bool) -> bytes:
+    """Asks for every partition the groups have committed. Layout 7 takes exactly one group."""
+    if version == ONE_GROUP:
+        (group,) = groups
+        return b"".join((string(group), NULL, bytes((stable,)), NO_TAGS))
+    entries = (string(group) + NULL + NO_TAGS for group in groups)
+    return b"".join((count(len(groups)), *entries, bytes((stable,)), NO_TAGS))
+
+
+def unpack_fetch(version: int, groups: Sequence[str], frame: memoryview) -> tuple[int, dict[str, GroupOffsets]]:
+    """(throttle in ms, offsets of each group). Raises MalformedResponseError."""
+    try:
+        reader = Reader(frame)
+        throttle = reader.int32()
+        found: dict[str, GroupOffsets] = {}
+        if version == ONE_GROUP:
+            found[groups[0]] = _offsets(reader)
+        else:
+            for _ in range(reader.count()):
+                name = reader.string()
+                found[name] = _offsets(reader)
+                reader.tags()
+        reader.tags()
+        reader.finish()
+        return throttle, found
+    except _UNREADABLE as error:
+        raise MalformedResponseError(f"an OffsetFetch response cannot be read: {error}") from error
+
+
+def _offsets(reader: Reader) -> GroupOffsets:
+    offsets: dict[Key, CommittedOffset] = {}
+    unstable: list[Key] = []
+    frame = reader.frame
+    for _ in range(reader.count()):
+        topic = reader.string()
+        for _ in range(reader.count()):
+            partition, offset, epoch = _PARTITION.unpack_from(frame, reader.at)
+            reader.at += 16
+            metadata = reader.string()
+            error = reader.int16()
+            reader.tags()
+            if error:
+                unstable.append((topic, partition))
+            elif offset >= 0:
+                offsets[topic, partition] = CommittedOffset(offset, epoch, metadata)
+        reader.tags()
+    return GroupOffsets(offsets, reader.int16(), tuple(unstable))
+
+
+def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
+    """As a client that is no member: the coordinator refuses it while the group has members."""
+    by_topic: dict[str, list[bytes]] = {}
+    for (topic, partition), one in offsets.items():
+        entry = _PARTITION.pack(partition, one.offset, one.leader_epoch) + string(one.metadata) + NO_TAGS
+        by_topic.setdefault(topic, []).append(entry)
+    parts = [string(group), struct.pack(">i", -1), uvarint(1), NULL, count(len(by_topic))]
+    for topic, entries in by_topic.items():
+        parts += (string(topic), count(len(entries)), *entries, NO_TAGS)
+    return b"".join((*parts, NO_TAGS))
+
+
+def unpack_commit(frame: memoryview) -> tuple[int, dict[Key, int]]:
+    """(throttle in ms, Kafka's error code of each partition). Raises MalformedResponseError."""
+    try:
+        reader = Reader(frame)
+        throttle = reader.int32()
+        found: dict[Key, int] = {}
+        for _ in range(reader.count()):
+            topic = reader.string()
+            for _ in range(reader.count()):
+                partition, error = _ERROR.unpack_from(reader.frame, reader.at)
+                reader.at += 6
+                reader.tags()
+                found[topic, partition] = error
+            reader.tags()
+        reader.tags()
+        reader.finish()
+        return throttle, found
+    except _UNREADABLE as error:
+        raise MalformedResponseError(f"an OffsetCommit response cannot be read: {error}") from error
