@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from reconciler.errors import Unknown
+from reconciler.replicas import ReplicaFacts
 
 
 class Source(StrEnum):
@@ -74,6 +75,7 @@ class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
     ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
+    ``replicas`` None: nobody had a reason to look closer.
     """
 
     name: str
@@ -81,6 +83,7 @@ class LiveCluster:
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
     sees_all: bool = True
+    replicas: ReplicaFacts | Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,165 @@
+"""Replicas: where they lie, where they are going, and which part of a running reassignment is ours. Frozen nouns.
+
+A reassignment is Kafka's (KIP-455): a partition keeps its old replicas until all new ones are in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+Partition = tuple[str, int]
+"""Topic and partition index."""
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+RATES = (LEADER_RATE, FOLLOWER_RATE)
+"""Dynamic configs of a broker, in bytes/s."""
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+THROTTLED_REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+"""Configs of a topic: entries ``partition:broker``, or one ``*``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The replicas of one partition, the first preferred as leader. Equal: it stays as it is."""
+
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.before if broker not in self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A reassignment in flight, as ListPartitionReassignments tells it. ``replicas`` holds old and new ones."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast replicas are copied. ``throttle``: bytes/s out of and into each broker. The next partitions begin when
+    less than ``bytes_in_flight`` and fewer than ``partitions_in_flight`` are under way."""
+
+    throttle: int = 50 << 20
+    bytes_in_flight: int = 10 << 30
+    partitions_in_flight: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntries:
+    """What we added to one throttled-replicas key of a topic. ``fresh``: the topic had no such key before."""
+
+    topic: str
+    key: str
+    entries: tuple[str, ...]
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What a reassignment of ours is about to do, written on its cluster before it does it, gone when all is undone.
+
+    ``targets``: where each partition goes. ``rates``: the values that are ours wherever a broker of ``brokers`` has
+    them under its key. Only what stands here is ever cleared.
+    """
+
+    environment: str
+    began_ms: int
+    targets: Mapping[Partition, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    rates: tuple[int, ...] = ()
+    brokers: tuple[tuple[int, str], ...] = ()
+    lists: tuple[ListEntries, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    """Of one cluster. ``moves`` are everybody's. ``sizes``: topic, partition, broker -> bytes of that replica.
+
+    ``rates``: broker -> its own dynamic throttle rates. ``journal``: what this environment has under way, None when
+    nothing.
+    """
+
+    moves: tuple[Move, ...] = ()
+    sizes: Mapping[tuple[str, int, int], int] = field(default_factory=lambda: MappingProxyType({}))
+    rates: Mapping[int, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    journal: Journal | None = None
+
+    def ours(self, move: Move) -> bool:
+        """Whether it goes where our journal says; then it was begun by us, or does the same."""
+        return self.journal is not None and self.journal.targets.get(move.key) == move.target
+
+    def others(self) -> tuple[Move, ...]:
+        return tuple(move for move in self.moves if not self.ours(move))
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    replicas: int = 0
+    leaders: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """One broker before the changes of a plan, while they run (the most it holds), and after. ``leaders`` are the
+    preferred ones."""
+
+    cluster: str
+    broker: int
+    rack: str | None
+    before: Load
+    during: Load
+    after: Load
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleEdit:
+    """One incremental change of one key. ``broker`` None: the topic's. ``operation``: set, delete, append, subtract."""
+
+    key: str
+    operation: str
+    value: str = ""
+    broker: int | None = None
+    topic: str = ""
+
+
+def largest(sizes: Mapping[tuple[str, int, int], int]) -> dict[Partition, int]:
+    """The bytes of each partition: its largest replica."""
+    found: dict[Partition, int] = {}
+    for (topic, partition, _), size in sizes.items():
+        found[topic, partition] = max(size, found.get((topic, partition), 0))
+    return found
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found
