@@ -18,3 +18,8 @@ def position_group(flow: str) -> str:
 def transactional_id(flow: str, lane: int) -> str:
     """One per lane, for ever: InitProducerId with it fences every earlier holder of the lane."""
     return f"mirror.{flow}.{lane}"
+
+
+OFFSETS_TOPIC = "__mirror_offsets"
+"""On each flow's target: the exact offset map, see ``offset_map``."""
+OFFSETS_PARTITIONS = 8

@@ -1,0 +1,216 @@
+"""The exact offset map of one mirrored partition: which source offsets were copied, and to which target offsets.
+
+A *run* is what is consecutive on both sides; a *stretch* says all about a range of source offsets: those in its runs
+were copied, the others never (control markers, aborted records, holes after compaction, filtered records). So no later
+compaction of either side can make it wrong. Between stretches nothing is known (a lane was killed before it could
+write); there a translation names a safe offset and the gap that has to be counted to do better.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """``records`` records from offset ``source`` on were copied to ``target`` on, without a hole on either side."""
+
+    source: int
+    target: int
+    records: int
+
+    @property
+    def source_end(self) -> int:
+        return self.source + self.records
+
+    @property
+    def target_end(self) -> int:
+        return self.target + self.records
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """All that was copied of source offsets ``begin`` <= o < ``end``; at least one run, both offsets growing.
+
+    ``first``: the flow began here, nothing before ``begin`` was ever copied.
+    """
+
+    begin: int
+    end: int
+    runs: tuple[Run, ...]
+    first: bool = False
+
+
+class Exactness(StrEnum):
+    """RECORD: the record's own counterpart. NEXT: it has none (a marker, aborted, compacted, filtered); the next record
+    that has one. END: nothing from there on has a counterpart yet; the offset after the last one. These three are
+    exact: a consumer that goes on there misses nothing and reads nothing again.
+
+    EARLIER: not exact, never ahead; what lies between is read again. UNKNOWN: no safe offset but the partition's start.
+    """
+
+    RECORD = "record"
+    NEXT = "next"
+    END = "end"
+    EARLIER = "earlier"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What the map does not know: records from source offset ``source`` to before ``source_end`` were copied, if they
+    were, to target offsets from ``target`` to before ``target_end``. None: no end is known, or no beginning."""
+
+    source: int | None
+    target: int | None
+    source_end: int | None
+    target_end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """``offset``: where to go on at the other side; None only for UNKNOWN. ``reason``: why not exact, else empty.
+    ``gap``: set where counting records on both sides may make it exact."""
+
+    offset: int | None
+    exactness: Exactness
+    reason: str = ""
+    gap: Gap | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.exactness in (Exactness.RECORD, Exactness.NEXT, Exactness.END)
+
+
+class PartitionMap:
+    """Translates positions (the next offset to read) of one partition. Immutable; about 10 µs a translation."""
+
+    __slots__ = ("_begins", "_copies", "_copy_targets", "_stretches")
+
+    def __init__(self, stretches: Iterable[Stretch]) -> None:
+        """``stretches`` in any order. What was copied again later (a position set back by hand) counts once: last."""
+        self._copies = sorted(stretches, key=lambda s: (s.runs[0].target, s.runs[-1].target_end))
+        self._copy_targets = [stretch.runs[0].target for stretch in self._copies]
+        self._stretches: list[Stretch] = []
+        for stretch in self._copies:
+            self._append(stretch)
+        self._begins = [stretch.begin for stretch in self._stretches]
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """What counts, by source offset."""
+        return tuple(self._stretches)
+
+    @property
+    def source_end(self) -> int | None:
+        """The source offset up to which the map knows, None for an empty map."""
+        return self._stretches[-1].end if self._stretches else None
+
+    def downstream(self, source: int) -> Translation:
+        """The target position for source position ``source``: of the first record at or after it."""
+        if not self._stretches:
+            return Translation(None, Exactness.UNKNOWN, "the map has no entry for the partition", _NOTHING)
+        at = bisect_right(self._begins, source) - 1
+        if at < 0:
+            return self._before(self._stretches[0])
+        stretch = self._stretches[at]
+        if source < stretch.end:
+            found = _next_run(stretch.runs, source)
+            if found is not None:
+                inside = source >= found.source
+                return (
+                    Translation(found.target + source - found.source, Exactness.RECORD)
+                    if inside
+                    else Translation(found.target, Exactness.NEXT)
+                )
+        return self._after(at, source)
+
+    def upstream(self, target: int) -> Translation:
+        """The source position for target position ``target``, for failback: of the first record at or after it."""
+        if not self._copies:
+            return Translation(None, Exactness.UNKNOWN, "the map has no entry for the partition", _NOTHING)
+        at = bisect_right(self._copy_targets, target) - 1
+        if at < 0:
+            first = self._copies[0]
+            if first.first:
+                return Translation(first.runs[0].source, Exactness.NEXT)
+            gap = Gap(None, None, first.runs[0].source, first.runs[0].target)
+            return Translation(None, Exactness.UNKNOWN, "older than the map", gap)
+        runs = self._copies[at].runs
+        low = bisect_right(runs, target, key=lambda run: run.target) - 1
+        if target < runs[low].target_end:
+            return Translation(runs[low].source + target - runs[low].target, Exactness.RECORD)
+        if low + 1 < len(runs):
+            return Translation(runs[low + 1].source, Exactness.NEXT)
+        return self._after_copy(at, target)
+
+    def _append(self, stretch: Stretch) -> None:
+        kept = self._stretches
+        while kept and kept[-1].begin >= stretch.begin:
+            kept.pop()
+        if kept and kept[-1].end > stretch.begin:
+            cut = _cut(kept.pop(), stretch.begin)
+            if cut is not None:
+                kept.append(cut)
+        kept.append(stretch)
+
+    def _before(self, first: Stretch) -> Translation:
+        if first.first:
+            return Translation(first.runs[0].target, Exactness.NEXT)
+        gap = Gap(None, None, first.begin, first.runs[0].target)
+        return Translation(None, Exactness.UNKNOWN, "older than the map", gap)
+
+    def _after(self, at: int, source: int) -> Translation:
+        stretch, last = self._stretches[at], self._stretches[at].runs[-1]
+        following = self._stretches[at + 1] if at + 1 < len(self._stretches) else None
+        if following is not None and following.begin == stretch.end:
+            return Translation(following.runs[0].target, Exactness.NEXT)
+        if following is not None:
+            gap = Gap(stretch.end, last.target_end, following.begin, following.runs[0].target)
+            if source < stretch.end:
+                source = stretch.end
+            reason = f"the map has a gap from source offset {stretch.end} to {following.begin}"
+            return Translation(last.target_end, Exactness.EARLIER, reason, gap)
+        if source <= stretch.end:
+            return Translation(last.target_end, Exactness.END)
+        gap = Gap(stretch.end, last.target_end, None, None)
+        return Translation(last.target_end, Exactness.EARLIER, f"the map ends at source offset {stretch.end}", gap)
+
+    def _after_copy(self, at: int, target: int) -> Translation:
+        stretch, last = self._copies[at], self._copies[at].runs[-1]
+        following = self._copies[at + 1] if at + 1 < len(self._copies) else None
+        if following is not None and following.begin <= stretch.end:
+            return Translation(following.runs[0].source, Exactness.NEXT)
+        if following is not None:
+            gap = Gap(stretch.end, last.target_end, following.begin, following.runs[0].target)
+            reason = f"the map has a gap from source offset {stretch.end} to {following.begin}"
+            return Translation(stretch.end, Exactness.EARLIER, reason, gap)
+        if target <= last.target_end:
+            return Translation(stretch.end, Exactness.END)
+        gap = Gap(stretch.end, last.target_end, None, None)
+        reason = f"the map ends at target offset {last.target_end}"
+        return Translation(stretch.end, Exactness.EARLIER, reason, gap)
+
+
+_NOTHING = Gap(None, None, None, None)
+
+
+def _next_run(runs: tuple[Run, ...], source: int) -> Run | None:
+    """The run that has ``source``, else the first one after it."""
+    at = bisect_right(runs, source, key=lambda run: run.source) - 1
+    if at >= 0 and source < runs[at].source_end:
+        return runs[at]
+    return runs[at + 1] if at + 1 < len(runs) else None
+
+
+def _cut(stretch: Stretch, end: int) -> Stretch | None:
+    """``stretch`` up to source offset ``end``; None when no run is left."""
+    runs = [run for run in stretch.runs if run.source < end]
+    if not runs:
+        return None
+    last = runs[-1]
+    runs[-1] = last._replace(records=min(last.records, end - last.source))
+    return Stretch(stretch.begin, end, tuple(runs), stretch.first)
