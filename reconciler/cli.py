@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,21 +13,19 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import applying, cli_clusters, cli_review, controller, planfile, rendering
+from reconciler import cli_apply, cli_clusters, cli_review, controller
+from reconciler.cli_apply import changing
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
-from reconciler.errors import ReconcilerError, StalePlan, Unknown
-from reconciler.executing import Execution, execution, interrupted_by_sigterm
+from reconciler.errors import ReconcilerError, Unknown
 from reconciler.handover import handovers
-from reconciler.narrowing import Autonomy, Narrowed, known_part, with_held
-from reconciler.plans import ExitCode, Outcome, Plan
-from reconciler.rendering.review import outcomes_in
+from reconciler.narrowing import Autonomy
+from reconciler.plans import ExitCode
 from reconciler.rendering.status import status_json, status_text
-from reconciler.rendering.style import Format as Page
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
-from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
+from reconciler.terminal import Env, Format, FormatOption, OutOption, StealOption, say, show, style
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
 from reconciler.verifying import time_ms
@@ -48,11 +45,6 @@ app.add_typer(mirror_app, name="mirror")
 app.add_typer(sandbox_app, name="sandbox")
 
 
-StealOption = Annotated[
-    str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
-]
-
-
 @app.command()
 def validate(env: Env) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
@@ -66,103 +58,7 @@ app.command("explain")(cli_review.explain)
 app.command("drift")(cli_clusters.drift)
 app.command("adopt")(cli_clusters.adopt)
 app.command("doctor")(cli_clusters.doctor)
-
-
-@app.command()
-def apply(
-    env: Env,
-    saved: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="apply this saved plan and nothing else")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    form: PageOption = Page.TEXT,
-    part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
-    steal: StealOption = "",
-) -> None:
-    """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    with _changing(env, "apply", steal) as execute:
-        session = execute.session
-        made = session.plan() if saved is None else _saved(session, saved, part)
-        if form is Page.TEXT:
-            show(rendering.plan_text(made, style()))
-        if not part:
-            applying.refuse_if_blocked(made)
-        chosen = known_part(made) if part else Narrowed(made)
-        if chosen.plan.changes and not yes:
-            _confirm(session, chosen.plan)
-        outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, _Said(chosen.plan)))
-        code = applying.exit_code(outcomes, made)
-        if code is ExitCode.DONE and made.changes:
-            _verify(session)
-    show(outcomes_in(made, outcomes, form, style()))
-    execute.require_kept()
-    raise typer.Exit(code)
-
-
-@contextmanager
-def _changing(env: Path, command: str, steal: str) -> Iterator[Execution]:
-    with (
-        interrupted_by_sigterm(),
-        open_session(env, Principal.APPLY) as session,
-        execution(session, command, steal) as execute,
-    ):
-        yield execute
-
-
-def _saved(session: Session, path: Path, part: bool) -> Plan:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ReconcilerError(
-            f"the saved plan {path} cannot be read: {error.strerror}",
-            "Nothing was applied.",
-            "Make it with: reconciler plan ENV --out FILE.",
-        ) from None
-    made = planfile.loads(text)
-    if not part:
-        applying.refuse_if_blocked(made)
-    if moved := session.moved(made):
-        raise StalePlan(moved)
-    return made
-
-
-def _confirm(session: Session, made: Plan) -> None:
-    if not sys.stdin.isatty():
-        raise ReconcilerError(
-            "nothing was applied: nobody can be asked, standard input is not a terminal",
-            "A plan is only carried out when someone agrees to it.",
-            "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
-        )
-    if not typer.confirm(f"Apply these {len(made.changes)} changes?", err=True):
-        raise ReconcilerError("nothing was applied, as you wished")
-    if moved := session.moved(made):
-        raise StalePlan(moved, "the clusters moved while you were asked")
-
-
-def _verify(session: Session) -> None:
-    """The acceptance test of every apply: the next plan is empty."""
-    left = session.plan()
-    if left.changes or left.unknown or left.refused:
-        say("after the apply, a new plan is not empty:")
-        say(rendering.plan_text(left))
-    else:
-        say("checked: a new plan is empty")
-
-
-class _Said:
-    """Progress of an apply, to people."""
-
-    def __init__(self, made: Plan) -> None:
-        self.total = len(made.changes)
-        self.done = 0
-        self.began = time.monotonic()
-
-    def outcome(self, outcome: Outcome) -> None:
-        self.done += 1
-        say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
-
-    def note(self, change_id: str, text: str) -> None:
-        say(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")
+app.command("apply")(cli_apply.apply)
 
 
 @app.command()
@@ -229,7 +125,7 @@ def run(
 @mirror_app.command("start")
 def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
-    with _changing(env, "mirror start", steal) as execute:
+    with changing(env, "mirror start", steal) as execute:
         session = execute.session
         told = handovers(session.topology)
         for name in _mirrors(session, flow):
@@ -240,7 +136,7 @@ def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -
 @mirror_app.command("stop")
 def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
-    with _changing(env, "mirror stop", steal) as execute:
+    with changing(env, "mirror stop", steal) as execute:
         session = execute.session
         for name in _mirrors(session, flow):
             execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))

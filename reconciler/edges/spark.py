@@ -61,10 +61,14 @@ class RunFolder:
 
 
 def state_folder(environment_folder: Path) -> Path:
-    """Where runs of an environment live; git ignores it by a ``.gitignore`` of its own."""
+    """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
+
+    Git ignores it by a ``.gitignore`` of its own. A checkout that CI clears needs the first: mirror jobs outlive it.
+    """
     folder = environment_folder.resolve()
-    root = folder.parent / ".reconciler"
-    root.mkdir(exist_ok=True)
+    asked = os.environ.get("RECONCILER_STATE")
+    root = Path(asked) if asked else folder.parent / ".reconciler"
+    root.mkdir(exist_ok=True, parents=bool(asked))
     ignore = root / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")

@@ -1,0 +1,35 @@
+"""Is a fresh plan covered by the one that was reviewed? What nobody has seen is not carried out.
+
+Border: compares two plans; what they rest on may have moved, what they would do may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.errors import Moved
+from reconciler.plans import Plan
+from reconciler.rendering.changes import headline
+
+
+def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
+    """Every change of ``fresh`` that ``reviewed`` does not hold, or holds otherwise; empty when all were seen.
+
+    Changes that only ``reviewed`` holds are no matter: they are done, or a half-finished apply did them.
+    """
+    if fresh.basis.environment != reviewed.basis.environment:
+        return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
+    return tuple(_uncovered(fresh, reviewed))
+
+
+def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
+    seen = {planned.id: planned for planned in reviewed.changes}
+    for planned in fresh.changes:
+        before, now = seen.get(planned.id), headline(planned.change)
+        if before is None:
+            yield Moved(planned.id, "not in the reviewed plan", now)
+        elif before.change != planned.change:
+            was = headline(before.change)
+            yield Moved(planned.id, was, f"{now}, with other values" if was == now else now)
+        elif before.risk != planned.risk:
+            yield Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}")
