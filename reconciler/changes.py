@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reconciler.acls import AclBinding
 from reconciler.topology import TopicRef
 
 
@@ -28,9 +29,14 @@ class Risk(StrEnum):
 
 
 class Stage(StrEnum):
-    """The order over all clusters. Target topics exist before anything flows; removals come last."""
+    """The order over all clusters. Target topics exist before anything flows; removals come last.
 
+    What is denied is denied before a topic is made that it is about; what is allowed, once the topic is there.
+    """
+
+    DENIALS = "denials"
     TARGET_TOPICS = "target topics"
+    ACCESS = "access"
     SOURCE_TOPICS = "source topics"
     MIRROR = "mirror"
     REMOVALS = "removals"
@@ -135,9 +141,41 @@ class StopMirror:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Why a rule is wished. ``title`` is what a reviewer reads, and what equal changes are told under
+    (``User:orders-app: producer on orders``). ``maker``: ``declared``, or ``flow <name>`` that derived it."""
+
+    title: str
+    maker: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAcl:
+    """``rests_on``: for a derived rule, the rule on the flow's source, as ``cluster``/``text of the rule``."""
+
+    cluster: str
+    acl: AclBinding
+    grant: Grant
+    reason: Reason
+    rests_on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcl:
+    """Only of a rule that an earlier run made, or that is declared absent."""
+
+    cluster: str
+    acl: AclBinding
+    grant: Grant
+    reason: Reason
+
+
 TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
 MirrorChange = StartMirror | RestartMirror | StopMirror
-Change = TopicChange | MirrorChange
+AclChange = CreateAcl | DeleteAcl
+Change = TopicChange | AclChange | MirrorChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +202,11 @@ class Unmanaged:
 
     ref: TopicRef
     partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanagedAcl:
+    """A rule of a cluster whose access is declared that is neither declared nor made by us. Never touched."""
+
+    cluster: str
+    acl: AclBinding

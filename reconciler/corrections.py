@@ -13,7 +13,9 @@ from typing import TypeAlias, assert_never
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     StartMirror,
@@ -48,7 +50,7 @@ def fields_of(planned: Planned) -> tuple[Field, ...]:
             return (f"{planned.id} = {change.after}",)
         case StartMirror() | RestartMirror():
             return (f"{planned.id} = {change.fingerprint}",)
-        case CreateTopic() | StopMirror() | DeleteTopic():
+        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl():
             return (planned.id,)
         case _:
             assert_never(change)

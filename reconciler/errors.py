@@ -17,6 +17,9 @@ class Where:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
+NOWHERE = Where("(built in)")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in docs/messages.md."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from reconciler.acls import AclBinding, Unsupported
 from reconciler.errors import Unknown
 from reconciler.replicas import ReplicaFacts
 
@@ -71,11 +72,33 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """What the ownership record says of a rule: for whom it was made, under which title (see ``changes.Grant``)."""
+
+    title: str
+    maker: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAccess:
+    """The access control of one cluster. ``owned``: rules that runs of this environment made, by the ownership record;
+    a rule in it that is not in ``acls`` was removed by someone else.
+
+    ``not_understood``: rules whose resource or operation this version has no word for; they are left alone.
+    """
+
+    acls: frozenset[AclBinding] | Unknown | Unsupported
+    owned: Mapping[AclBinding, Made] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+    not_understood: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
     ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
     ``replicas`` None: nobody had a reason to look closer.
+    ``access`` None: nobody asked, because nothing that is declared rests on it.
     """
 
     name: str
@@ -84,6 +107,12 @@ class LiveCluster:
     topics: Mapping[str, LiveTopic]
     sees_all: bool = True
     replicas: ReplicaFacts | Unknown | None = None
+    access: LiveAccess | None = None
+
+    @property
+    def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:
+        """Every rule of the cluster, or why there is no such set."""
+        return self.access.acls if self.access is not None else Unknown(f"access of {self.name}", "nobody asked")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, Risk, Role, TopicChange
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    DeleteTopic,
+    RestartMirror,
+    Risk,
+    Role,
+    StartMirror,
+    StopMirror,
+)
 from reconciler.plans import Outcome, Plan, Planned, Result
 
 
@@ -74,7 +86,7 @@ def known_part(plan: Plan) -> Narrowed:
             reasons[planned.id] = f"refused: {text}"
         elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and isinstance(planned.change, DeleteTopic):
+        elif doubt and isinstance(planned.change, DeleteTopic | DeleteAcl):
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     return without(replace(plan, refused=(), unknown=()), reasons)
 
@@ -106,9 +118,17 @@ def _is_growth(planned: Planned) -> bool:
 
 def _touched(planned: Planned) -> str:
     change = planned.change
-    return str(change.ref) if isinstance(change, TopicChange) else f"mirror {change.mirror}"
+    match change:
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
+            return str(change.ref)
+        case CreateAcl() | DeleteAcl():
+            return f"access {change.cluster}"
+        case StartMirror() | RestartMirror() | StopMirror():
+            return f"mirror {change.mirror}"
+        case _:
+            assert_never(change)
 
 
 def _subject(text: str) -> str:
     """``east/orders partitions`` is about the topic east/orders."""
-    return text if text.startswith(("mirror ", "cluster ", "flow ")) else text.split(" ")[0]
+    return text if text.startswith(("mirror ", "cluster ", "flow ", "access ")) else text.split(" ")[0]

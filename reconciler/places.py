@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from reconciler.errors import Where
-from reconciler.topology import NOWHERE
+from reconciler.errors import NOWHERE, Where
 from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.yaml_nodes import Mapping as YamlMapping
 

@@ -18,7 +18,9 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     Change,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     StartMirror,
@@ -37,6 +39,8 @@ _KINDS: Mapping[str, type[Change]] = {
     "restart_mirror": RestartMirror,
     "stop_mirror": StopMirror,
     "delete_topic": DeleteTopic,
+    "create_acl": CreateAcl,
+    "delete_acl": DeleteAcl,
 }
 _KIND_OF = {made: kind for kind, made in _KINDS.items()}
 KINDS = tuple(_KINDS)

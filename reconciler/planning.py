@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from reconciler.acls import Permission
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     Change,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     Reason,
     Refused,
@@ -37,7 +40,17 @@ from reconciler.topology import Mirror, TopicRef, Topology
 from replication.names import STATUS_TOPIC
 
 _STAGES = tuple(Stage)
-_KINDS = (CreateTopic, AddPartitions, AlterConfigs, StopMirror, RestartMirror, StartMirror, DeleteTopic)
+_KINDS = (
+    CreateTopic,
+    AddPartitions,
+    AlterConfigs,
+    CreateAcl,
+    StopMirror,
+    RestartMirror,
+    StartMirror,
+    DeleteTopic,
+    DeleteAcl,
+)
 
 
 def plan(
@@ -83,6 +96,10 @@ def change_id(change: Change) -> str:
             return f"stop:{change.mirror}"
         case DeleteTopic():
             return f"delete:{change.ref}"
+        case CreateAcl():
+            return f"create-acl:{change.cluster}: {change.acl}"
+        case DeleteAcl():
+            return f"delete-acl:{change.cluster}: {change.acl}"
         case _:
             assert_never(change)
 
@@ -93,7 +110,9 @@ def stage_of(change: Change) -> Stage:
             return Stage.SOURCE_TOPICS if change.role is Role.DECLARED and change.depth == 0 else Stage.TARGET_TOPICS
         case StartMirror() | RestartMirror() | StopMirror():
             return Stage.MIRROR
-        case DeleteTopic():
+        case CreateAcl():
+            return Stage.ACCESS if change.acl.permission is Permission.ALLOW else Stage.DENIALS
+        case DeleteTopic() | DeleteAcl():
             return Stage.REMOVALS
         case _:
             assert_never(change)
@@ -153,6 +172,8 @@ def _place(change: Change) -> tuple[int, int, str, int, str]:
             return stage, 0, "", kind, change.mirror
         case DeleteTopic():
             return stage, 0, change.ref.cluster, kind, change.ref.name
+        case CreateAcl() | DeleteAcl():
+            return stage, isinstance(change, DeleteAcl), change.cluster, kind, f"{change.grant.title} {change.acl}"
         case _:
             assert_never(change)
 
@@ -202,7 +223,10 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case DeleteTopic():
             wanted = list(links.jobs)
             why = "a job with an older definition may still use the topic"
-        case CreateTopic() | AlterConfigs() | StopMirror():
+        case DeleteAcl():
+            wanted = list(links.jobs)
+            why = "a job with an older definition may still use the right"
+        case CreateTopic() | AlterConfigs() | StopMirror() | CreateAcl():
             return (), ""
         case _:
             assert_never(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from reconciler.changes import Change, Ignored, Refused, Unmanaged
+from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
 
 FORMAT_VERSION = 1
@@ -25,12 +25,13 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again."""
+    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls`` None: not looked at."""
 
     name: str
     cluster_id: str | None
     brokers: int
     topics: int
+    acls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Plan:
     refused: tuple[Refused, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = ()
+    unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     unchanged: int = 0

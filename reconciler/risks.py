@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from reconciler.acls import ANYONE, Permission
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     Change,
     ConfigChange,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     Risk,
@@ -56,8 +59,24 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             return Assessment(Risk.MEDIUM, "its flows are no longer copied; positions stay for a later start")
         case DeleteTopic():
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
+        case CreateAcl() | DeleteAcl():
+            return _access(change)
         case _:
             assert_never(change)
+
+
+def _access(change: CreateAcl | DeleteAcl) -> Assessment:
+    """What is new for those the rule is about; who that is today is for the what-if to say."""
+    allows = change.acl.permission is Permission.ALLOW
+    if isinstance(change, DeleteAcl):
+        if allows:
+            return Assessment(Risk.MEDIUM, "clients that still use this right are refused from then on")
+        return Assessment(Risk.MEDIUM, "what was denied may be allowed by other rules from then on")
+    if not allows:
+        return Assessment(Risk.MEDIUM, "a denial wins over every rule that allows")
+    if change.acl.principal == ANYONE:
+        return Assessment(Risk.HIGH, "everybody who can connect is allowed", REVERSIBLE)
+    return Assessment(Risk.LOW)
 
 
 def _what_goes(change: DeleteTopic) -> str:

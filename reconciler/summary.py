@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from reconciler.changes import (
+    AclChange,
     Action,
     AddPartitions,
     AlterConfigs,
     Change,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     Risk,
@@ -24,7 +27,7 @@ from reconciler.plans import Outcome, Plan, Result
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts of one plan. ``clusters`` are those whose topics change; mirrors are names."""
+    """Counts of one plan. ``clusters`` are those whose topics or access change; mirrors are names."""
 
     changes: int
     clusters: tuple[str, ...]
@@ -39,13 +42,15 @@ class Summary:
     blocked: int
     unknown: int
     unchanged: int
+    granted: int
+    revoked: int
 
 
 def summarize(plan: Plan) -> Summary:
     changes = [planned.change for planned in plan.changes]
     return Summary(
         changes=len(changes),
-        clusters=tuple(sorted({change.ref.cluster for change in changes if isinstance(change, TopicChange)})),
+        clusters=tuple(sorted(set(map(_cluster, changes)) - {""})),
         created=sum(isinstance(change, CreateTopic) for change in changes),
         grown=sum(isinstance(change, AddPartitions) for change in changes),
         configured=sum(isinstance(change, AlterConfigs) for change in changes),
@@ -57,7 +62,15 @@ def summarize(plan: Plan) -> Summary:
         blocked=len(plan.refused),
         unknown=len(plan.unknown),
         unchanged=plan.unchanged,
+        granted=sum(isinstance(change, CreateAcl) for change in changes),
+        revoked=sum(isinstance(change, DeleteAcl) for change in changes),
     )
+
+
+def _cluster(change: Change) -> str:
+    if isinstance(change, TopicChange):
+        return change.ref.cluster
+    return change.cluster if isinstance(change, AclChange) else ""
 
 
 def verdict(plan: Plan) -> str:
@@ -96,7 +109,7 @@ def counted(count: int, one: str, many: str = "") -> str:
 def action(change: Change) -> Action:
     """Its value is the sign shown in plans."""
     match change:
-        case CreateTopic() | StartMirror():
+        case CreateTopic() | StartMirror() | CreateAcl():
             return Action.CREATE
         case AddPartitions() | AlterConfigs():
             return Action.UPDATE
@@ -104,7 +117,7 @@ def action(change: Change) -> Action:
             return Action.RESTART
         case StopMirror():
             return Action.STOP
-        case DeleteTopic():
+        case DeleteTopic() | DeleteAcl():
             return Action.DELETE
         case _:
             assert_never(change)
@@ -118,6 +131,8 @@ def _kinds(found: Summary) -> list[str]:
         kinds.append(f"~{counted(found.grown, 'partition count')}")
     if found.configured:
         kinds.append(f"~{counted(found.configured, 'config')}")
+    if found.granted:
+        kinds.append(f"+{counted(found.granted, 'access rule')}")
     for mark, word, names in (
         ("+", "start", found.starts),
         ("!", "restart", found.restarts),
@@ -127,4 +142,6 @@ def _kinds(found: Summary) -> list[str]:
             kinds.append(f"{mark}{counted(len(names), f'mirror {word}')} ({', '.join(names)})")
     if found.removed:
         kinds.append(f"-{counted(found.removed, 'topic')}")
+    if found.revoked:
+        kinds.append(f"-{counted(found.revoked, 'access rule')}")
     return kinds

@@ -8,9 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.errors import Where
-
-NOWHERE = Where("(built in)")
+from reconciler.access_rules import AccessRule
+from reconciler.errors import NOWHERE, Where
 
 
 class Principal(StrEnum):
@@ -131,6 +130,18 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSync:
+    """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
+
+    ``principals``: a principal's name on the source -> its name on the target, where it differs.
+    """
+
+    enabled: bool = False
+    groups: bool = False
+    principals: Mapping[str, str] = field(default_factory=_no_configs)
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``."""
 
@@ -147,6 +158,7 @@ class Flow:
     lanes: int = 2
     configs: ConfigSync = ConfigSync()
     groups: Groups = Groups()
+    access: AccessSync = AccessSync()
     labels: Mapping[str, str] = field(default_factory=_no_configs)
     where: Where = field(default=NOWHERE, compare=False)
 
@@ -199,6 +211,7 @@ class Topology:
     flows: Mapping[str, Flow]
     mirrors: Mapping[str, Mirror]
     deletions: tuple[Tombstone, ...] = ()
+    access: tuple[AccessRule, ...] = ()
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from reconciler.changes import (
+    AclChange,
     AddPartitions,
     AlterConfigs,
     Change,
     ConfigChange,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     StartMirror,
@@ -27,6 +30,8 @@ def subject(change: Change) -> str:
             return change.ref.name
         case StartMirror() | RestartMirror() | StopMirror():
             return f"mirror {change.mirror}"
+        case CreateAcl() | DeleteAcl():
+            return change.grant.title
         case _:
             assert_never(change)
 
@@ -49,6 +54,8 @@ def headline(change: Change, alone: bool = True) -> str:
             return f"stop{why}"
         case DeleteTopic():
             return f"DELETE, {counted(change.partitions, 'partition')}{why}"
+        case CreateAcl() | DeleteAcl():
+            return change.reason.text
         case _:
             assert_never(change)
 
@@ -69,6 +76,8 @@ def signature(change: Change) -> object:
             return "grow", change.before, change.after, change.reason.code
         case AlterConfigs():
             return "configs", _values(change.configs), change.reason.code
+        case CreateAcl() | DeleteAcl():
+            return type(change).__name__, change.grant.title, change.reason
         case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic():
             return change
         case _:
@@ -91,6 +100,8 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield f"topic id {first.topic_id}; the tombstone counts until {first.expires}"
         case AddPartitions() | StopMirror():
             return
+        case CreateAcl() | DeleteAcl():
+            yield from (str(other.acl) for other in changes if isinstance(other, AclChange))
         case _:
             assert_never(first)
 

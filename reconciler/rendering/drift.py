@@ -12,7 +12,9 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     ConfigChange,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     Role,
@@ -91,6 +93,7 @@ def drift_json(plan: Plan, seen: History = NOTHING) -> str:
         "refused": [asdict(one) for one in plan.refused],
         "unknown": [asdict(one) for one in plan.unknown],
         "unmanaged": [asdict(one) for one in plan.unmanaged],
+        "unmanaged_acls": [{"cluster": one.cluster, "acl": str(one.acl)} for one in plan.unmanaged_acls],
         "ignored": [asdict(one) for one in plan.ignored],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -128,5 +131,11 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
         case DeleteTopic():
             found = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
             yield difference(str(change.ref), "tombstone-not-carried-out", "no topic", found)
+        case CreateAcl():
+            wished = f"a rule ({change.reason.text})"
+            yield difference(f"{change.cluster}: {change.acl}", "access-missing", wished, "no such rule")
+        case DeleteAcl():
+            found = f"the rule ({change.reason.text})"
+            yield difference(f"{change.cluster}: {change.acl}", "access-left-over", "no such rule", found)
         case _:
             assert_never(change)

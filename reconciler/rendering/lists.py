@@ -18,7 +18,7 @@ def left_lists(plan: Plan, style: Style) -> Iterator[str]:
             yield from listed(plan, style)
     if plan.notes:
         yield from ("", "Notes")
-        yield from _cut([f"  {note}" for note in plan.notes], style)
+        yield from cut([f"  {note}" for note in plan.notes], style)
 
 
 def _refused(plan: Plan, _: Style) -> Iterator[str]:
@@ -45,10 +45,11 @@ def _unmanaged(plan: Plan, style: Style) -> Iterator[str]:
 def _ignored(plan: Plan, style: Style) -> Iterator[str]:
     for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
         yield f"  {rule}"
-        yield from _cut([f"    {one.subject}: {one.text}" for one in found], style)
+        yield from cut([f"    {one.subject}: {one.text}" for one in found], style)
 
 
-def _cut(lines: list[str], style: Style) -> Iterator[str]:
+def cut(lines: list[str], style: Style) -> Iterator[str]:
+    """The first ones and how many more, all of them in full style. Indented as the first."""
     if style.full or len(lines) <= SHOWN + 1:
         yield from lines
     else:

@@ -6,10 +6,10 @@ Border: words and grouping only; no layout, no escaping.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.changes import AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, TopicChange
+from reconciler.changes import AclChange, AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, TopicChange
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
 from reconciler.rendering.changes import described, headline, signature, subject
 from reconciler.summary import action, counted
@@ -17,7 +17,9 @@ from reconciler.topic_configs import human
 
 FOLD = 3
 STAGE_WHY = {
+    Stage.DENIALS: "before anything is made that they are about",
     Stage.TARGET_TOPICS: "before anything flows to them",
+    Stage.ACCESS: "once what it is about is there",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
     Stage.REMOVALS: "when nothing of this plan uses them any more; only what has a tombstone is ever deleted",
@@ -37,7 +39,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values."""
+    """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values.
+
+    ``folds``: a concise form may show the first lines only, since the headline says what they come to.
+    """
 
     sign: str
     names: tuple[str, ...]
@@ -50,6 +55,7 @@ class Entry:
     reversibility: str
     needs: tuple[str, ...]
     needs_why: str
+    folds: bool = False
 
     @property
     def irreversible(self) -> bool:
@@ -125,7 +131,9 @@ def risk_words(entry: Entry) -> str:
 
 def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[Entry]:
     for members in groups:
-        if len(members) >= FOLD:
+        if isinstance(members[0].change, AclChange):
+            yield _access(members)
+        elif len(members) >= FOLD:
             yield _entry(members)
         else:
             yield from (_entry([one]) for one in members)
@@ -149,6 +157,17 @@ def _entry(members: Sequence[Planned]) -> Entry:
     )
 
 
+def _access(members: Sequence[Planned]) -> Entry:
+    """Rules are read by what they are for; what Kafka stores stands below, folded in text."""
+    entry = _entry(members[:1])
+    return replace(
+        entry,
+        headline=f"{counted(len(members), 'rule')}; {entry.headline}",
+        lines=tuple(described([one.change for one in members])),
+        folds=True,
+    )
+
+
 def _values(members: Sequence[Planned]) -> tuple[Value, ...]:
     change = members[0].change
     if not isinstance(change, CreateTopic | AlterConfigs):
@@ -168,4 +187,7 @@ def _value(change: ConfigChange, by: str) -> Value:
 
 
 def _cluster(planned: Planned) -> str:
-    return planned.change.ref.cluster if isinstance(planned.change, TopicChange) else ""
+    change = planned.change
+    if isinstance(change, TopicChange):
+        return change.ref.cluster
+    return change.cluster if isinstance(change, AclChange) else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler import planfile
 from reconciler.changes import Risk
 from reconciler.plans import Plan
-from reconciler.rendering.lists import left_lists
+from reconciler.rendering.lists import cut, left_lists
 from reconciler.rendering.outline import Entry, ground, outline, risk_words, seen
 from reconciler.rendering.style import Style
 from reconciler.summary import verdict
@@ -37,7 +37,8 @@ def _entry(entry: Entry, style: Style, indent: str) -> Iterator[str]:
     if len(entry.names) > 1:
         yield f"{inner}{style.listed(entry.names)}"
         yield f"{inner}why: {entry.why}"
-    yield from (f"{inner}{line}" for line in entry.lines)
+    lines = [f"{inner}{line}" for line in entry.lines]
+    yield from cut(lines, style) if entry.folds else lines
     if words := risk_words(entry):
         yield f"{inner}{style.paint('alarm', words) if entry.risk is Risk.HIGH else words}"
     if entry.needs:

@@ -1,0 +1,136 @@
+"""Kafka's access control rules: the 7-tuple, its vocabulary and its text form, and what each operation implies.
+
+Words are Kafka's own in lower case (``org.apache.kafka.common.acl``, ``ResourceType``, ``PatternType``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+WILDCARD = "*"
+"""As a literal resource name: all names. As a host: every address."""
+CLUSTER_NAME = "kafka-cluster"
+ANYONE = "User:*"
+
+
+class ResourceType(StrEnum):
+    """The value is Kafka's name in lower case; see ``edges.kafka`` for the codes."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional_id"
+    DELEGATION_TOKEN = "delegation_token"  # noqa: S105 - Kafka's word for a kind of resource
+    USER = "user"
+
+
+class PatternType(StrEnum):
+    """Stored rules are literal or prefixed; MATCH and ANY exist in Kafka's filters only and are never used here."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
+
+
+class Operation(StrEnum):
+    ALL = "all"
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster_action"
+    DESCRIBE_CONFIGS = "describe_configs"
+    ALTER_CONFIGS = "alter_configs"
+    IDEMPOTENT_WRITE = "idempotent_write"
+    CREATE_TOKENS = "create_tokens"
+    DESCRIBE_TOKENS = "describe_tokens"
+    TWO_PHASE_COMMIT = "two_phase_commit"
+
+
+class Permission(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+_IMPLIED_BY = {
+    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+_PLAIN = re.compile(r"[^\s\"]+")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AclBinding:
+    """One rule as Kafka stores it: an identity, never updated. ``str`` of two different rules differs."""
+
+    resource: ResourceType
+    name: str
+    pattern: PatternType
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def __str__(self) -> str:
+        """``allow User:orders-app write on topic orders``; a prefix, and a host that is not every host, are told."""
+        where = "" if self.host == WILDCARD else f" from {self.host}"
+        return f"{self.permission} {_word(self.principal)} {self.operation} on {self.target}{where}"
+
+    @property
+    def target(self) -> str:
+        """``topic orders``, ``topic prefix orders.`` or ``cluster``."""
+        if self.resource is ResourceType.CLUSTER and self.name == CLUSTER_NAME and self.pattern is PatternType.LITERAL:
+            return str(self.resource)
+        prefix = "prefix " if self.pattern is PatternType.PREFIXED else ""
+        return f"{self.resource} {prefix}{_word(self.name)}"
+
+    @property
+    def wildcard(self) -> bool:
+        return self.name == WILDCARD and self.pattern is PatternType.LITERAL
+
+    def covers_name(self, name: str) -> bool:
+        """Does the resource pattern match the resource called ``name``?"""
+        if self.pattern is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.wildcard or self.name == name
+
+    def implied_by(self) -> tuple[AclBinding, ...]:
+        """Rules for the same pattern, principal and host that make this one say nothing new (StandardAuthorizer).
+
+        An allowed READ, WRITE, DELETE or ALTER implies DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS, ALL implies
+        everything. A denied operation implies nothing but, for ALL, every operation.
+        """
+        if self.operation is Operation.ALL:
+            return ()
+        wider: frozenset[Operation] = frozenset()
+        if self.permission is Permission.ALLOW:
+            wider = _IMPLIED_BY.get(self.operation, wider)
+        return tuple(replace(self, operation=operation) for operation in (Operation.ALL, *sorted(wider)))
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The cluster does not have this kind of thing, which is not the same as having none: SECURITY_DISABLED."""
+
+    why: str
+
+
+def redundant(binding: AclBinding, among: Iterable[AclBinding] | frozenset[AclBinding]) -> bool:
+    """Whether another rule of ``among`` already implies ``binding``."""
+    found = among if isinstance(among, frozenset) else frozenset(among)
+    return any(wider in found for wider in binding.implied_by())
+
+
+def normalised(bindings: Iterable[AclBinding]) -> frozenset[AclBinding]:
+    """Without the rules that others of them imply."""
+    found = frozenset(bindings)
+    return frozenset(binding for binding in found if not redundant(binding, found))
+
+
+def _word(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
