@@ -166,8 +166,10 @@ def build_flow(reading: Reading) -> Flow:
         ),
         groups=Groups(
             include=reading.texts("groups", "include", default=Groups().include),
-            exclude=reading.texts("groups", "exclude"),
+            exclude=reading.texts("groups", "exclude", default=Groups().exclude),
             sync_offsets=reading.value("groups", "sync_offsets", default=False),
+            interval_ms=_interval(reading, ("groups", "interval"), Groups().interval_ms),
+            follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
         ),
         labels=reading.mapping("labels", each=_label),
         where=reading.place.where,
@@ -182,8 +184,8 @@ def build_mirror(reading: Reading) -> Mirror:
         master=reading.value("master", default="local[2]"),
         parallelism=reading.value("parallelism", default=2),
         spark_conf=reading.mapping("spark_conf", each=_spark_setting),
-        refresh_interval_ms=_interval(reading, "refresh_interval", 5_000),
-        status_interval_ms=_interval(reading, "status_interval", 2_000),
+        refresh_interval_ms=_interval(reading, ("refresh_interval",), 5_000),
+        status_interval_ms=_interval(reading, ("status_interval",), 2_000),
         metrics_port=reading.value("metrics_port", default=0),
         metrics_host=reading.value("metrics_host", default="127.0.0.1"),
         where=reading.place.where,
@@ -228,18 +230,18 @@ def _spark_setting(key: str, node: Node) -> str | Wrong:
     return scalar_text(node)
 
 
-def _interval(reading: Reading, name: str, default: int) -> int:
-    text = reading.value(name, default=None)
+def _interval(reading: Reading, path: tuple[str, ...], default: int) -> int:
+    text, name = reading.value(*path, default=None), ".".join(path)
     if text is None:
         return default
     try:
         found = duration_ms(text)
     except ValueError as error:
-        reading.wrong((name,), Wrong("bad-duration", f'{name} is "{text}"', "It is not a time", _sentence(error)))
+        reading.wrong(path, Wrong("bad-duration", f'{name} is "{text}"', "It is not a time", _sentence(error)))
         return default
     if found < MIN_INTERVAL_MS:
         why = "Shorter intervals cost more than they tell"
-        reading.wrong((name,), Wrong("out-of-range", f"{name} is {text}", why, "Write 100ms or more"))
+        reading.wrong(path, Wrong("out-of-range", f"{name} is {text}", why, "Write 100ms or more"))
     return found
 
 

@@ -154,8 +154,8 @@ def _mirrors(session: Session, flow: str | None) -> Sequence[str]:
     return found
 
 
-Profile = Annotated[str, typer.Option("--profile", help="plain, ha or secure")]
-AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha or secure; all when left out")]
+Profile = Annotated[str, typer.Option("--profile", help="plain, ha, trio or secure")]
+AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, trio or secure; all when left out")]
 Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
 
 

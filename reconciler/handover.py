@@ -2,7 +2,7 @@
 
 A flow's hand-over is already canonical (patterns and addresses sorted, without duplicates), and its fingerprint
 covers exactly what is handed over. What the job does not read cannot change it: labels, comments, regions, factors,
-config sync, groups. Secrets stay references. Nothing here reads a file or a cluster.
+config sync, groups that are not synced. Secrets stay references. Nothing here reads a file or a cluster.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
         "start": {"kind": flow.start.kind, "timestamp_ms": flow.start.timestamp_ms},
         "lanes": flow.lanes,
     }
+    if flow.groups.sync_offsets:
+        told["groups"] = {
+            "include": sorted(set(flow.groups.include)),
+            "exclude": sorted(set(flow.groups.exclude)),
+            "interval_ms": flow.groups.interval_ms,
+            "follow_rewinds": flow.groups.follow_rewinds,
+        }
     return {**told, "fingerprint": fingerprint(told)}
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
+from replication.groups import EXCLUDED_GROUPS
 
 
 class Principal(StrEnum):
@@ -122,11 +123,21 @@ class ConfigSync:
     use_defaults_from: str = "target"
 
 
+GROUPS_INTERVAL_MS = 3_000
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
+    """Which consumer groups travel with a flow. ``exclude`` is MirrorMaker 2's unless written.
+
+    ``follow_rewinds``: a group that goes back at the source goes back at the target, too.
+    """
+
     include: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = EXCLUDED_GROUPS
     sync_offsets: bool = False
+    interval_ms: int = GROUPS_INTERVAL_MS
+    follow_rewinds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

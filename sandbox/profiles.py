@@ -10,10 +10,12 @@ HOST = "127.0.0.1"
 CLUSTERS = ("east", "west")
 PORT_VARIABLE = "SANDBOX_PORT"
 
-DEFAULT_BASES: Mapping[str, int] = MappingProxyType({"east": 19092, "west": 29092})
+HUB = "hub"
+
+DEFAULT_BASES: Mapping[str, int] = MappingProxyType({"east": 19092, "west": 29092, HUB: 39092})
 # With a base of one's own all ports lie in one block, so that one number frees the sandbox of any neighbour.
 BLOCK = 100
-_CLUSTER_STRIDE = 50
+_FIRST_PORT: Mapping[str, int] = MappingProxyType({"east": 0, "west": 50, HUB: 80})  # the hub has one broker
 _BROKER_STRIDE = 10
 
 # C1 only: half the start-up CPU. Not for `plain`, which also carries the benchmarks.
@@ -22,7 +24,7 @@ _QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A shape of cluster. ``heap`` is Java's notation (``512m``); ``replication`` also holds for internal topics."""
+    """A shape of clusters. ``heap`` is Java's notation (``512m``); ``replication`` also holds for internal topics."""
 
     name: str
     brokers: int
@@ -31,12 +33,14 @@ class Profile:
     secure: bool
     heap: str
     jvm: tuple[str, ...]
+    clusters: tuple[str, ...] = CLUSTERS
 
 
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
         "plain": Profile("plain", 1, 1, 1, secure=False, heap="512m", jvm=("-XX:+UseSerialGC",)),
         "ha": Profile("ha", 3, 3, 2, secure=False, heap="256m", jvm=_QUICK_START),
+        "trio": Profile("trio", 1, 1, 1, secure=False, heap="256m", jvm=_QUICK_START, clusters=(*CLUSTERS, HUB)),
         "secure": Profile("secure", 1, 1, 1, secure=True, heap="256m", jvm=_QUICK_START),
     }
 )
@@ -60,8 +64,8 @@ class Broker:
 def layout(profile: Profile, base: int | None = None) -> dict[str, tuple[Broker, ...]]:
     """Brokers of each cluster. ``base`` None: the default ports; else one block of ``BLOCK`` ports from ``base``."""
     brokers = {}
-    for index, cluster in enumerate(CLUSTERS):
-        first = DEFAULT_BASES[cluster] if base is None else base + index * _CLUSTER_STRIDE
+    for cluster in profile.clusters:
+        first = DEFAULT_BASES[cluster] if base is None else base + _FIRST_PORT[cluster]
         ports = [first + node * _BROKER_STRIDE for node in range(profile.brokers)]
         brokers[cluster] = tuple(
             Broker(node, port, port + 1, port + 2 if profile.secure else 0, f"{cluster}-{'abc'[node - 1]}")

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sandbox.brokers import running
 from sandbox.handles import ClusterHandle, Sandbox
 
-_PROFILES = {"plain", "ha", "secure"}
+_PROFILES = {"plain", "ha", "secure", "trio"}
 _RUN = uuid.uuid4().hex[:4]
 _counter = itertools.count(1)
 

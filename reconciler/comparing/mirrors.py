@@ -15,7 +15,7 @@ _NOT_READ = {
     ("flow", "labels"): "labels are for people",
     ("flow", "replication_factor"): "it counts when apply makes a topic; the job makes none",
     ("flow", "sync_topic_configs"): "configs are synced by the reconciler; the job does not read them",
-    ("flow", "groups"): "the job does not read groups",
+    ("flow", "groups"): "the job reads groups only with sync_offsets",
     ("cluster", "region"): "the job does not read it",
     ("cluster", "cluster_id"): "the job does not read it",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",
@@ -78,6 +78,8 @@ def _harmless(mirror: Mirror, sides: Sides) -> Iterator[str]:
         if item.sign is not Sign.CHANGED or item.name not in near.get(item.kind, ()):
             continue
         for field in item.fields:
+            if field.path.startswith("groups") and after.flows[item.name].groups.sync_offsets:
+                continue
             if why := _why(item.kind, field.path, field.means):
                 yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
     was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}

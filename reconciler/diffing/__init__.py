@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.changes import Ignored, Reason, Refused, Role, Unmanaged
+from reconciler.changes import Reason, Refused, Role, Unmanaged
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.mirrors import compare_mirrors
 from reconciler.diffing.removals import compare_tombstones, without_doomed
@@ -43,7 +43,7 @@ def diff(topology: Topology, live: LiveState, previous: Previous | None = None) 
             Findings(unmanaged=tuple(_unmanaged(topology, usable, wished, routing.contested))),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
-            Findings(ignored=tuple(_not_carried_out(topology)), notes=tuple(_declared_remotes(wished))),
+            Findings(notes=tuple(_declared_remotes(wished))),
         )
     )
     return replace(found, unknown=_each_once(found.unknown)), routing
@@ -144,13 +144,6 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
     selector = selector_of(flow)
     upstream = selector.policy.upstream_topic(remote)
     return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
-
-
-def _not_carried_out(topology: Topology) -> Iterable[Ignored]:
-    for flow in topology.flows.values():
-        if flow.groups.sync_offsets:
-            text = "group offsets are not yet synced by this version; consumers keep their positions on each cluster"
-            yield Ignored(f"flow {flow.name} groups.sync_offsets", "not-yet-carried-out", text)
 
 
 def _declared_remotes(wished: Mapping[TopicRef, TopicWish]) -> Iterable[str]:

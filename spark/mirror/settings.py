@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirror.lanes import Endpoint
+from replication.groups import GroupSelector, make_group_selector
 from replication.policy import TopicSelector, make_selector
 
 FORMAT_VERSION = 1
@@ -28,8 +29,25 @@ class StatusPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Whose offsets are kept on the target, and how often the source's groups are read."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    interval_ms: int
+    follow_rewinds: bool
+
+    def selector(self) -> GroupSelector:
+        """Raises HandoverError for a pattern that cannot be used."""
+        try:
+            return make_group_selector(self.include, self.exclude)
+        except re.error as error:
+            raise HandoverError(f"A pattern for groups: {error}. Mend the flow's groups and run apply.") from error
+
+
+@dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """``start_timestamp_ms`` only with ``start_kind`` timestamp."""
+    """``start_timestamp_ms`` only with ``start_kind`` timestamp. ``groups`` None: no offsets are synced."""
 
     name: str
     fingerprint: str
@@ -44,6 +62,7 @@ class FlowSettings:
     start_kind: str
     start_timestamp_ms: int | None
     lanes: int
+    groups: GroupSettings | None = None
 
     def selector(self) -> TopicSelector:
         """Raises HandoverError for a pattern or policy that cannot be used."""
@@ -149,6 +168,16 @@ def _flow(given: Mapping[str, Any]) -> FlowSettings:
         start_kind=kind,
         start_timestamp_ms=stamp if kind == "timestamp" else None,
         lanes=lanes,
+        groups=_groups(given["groups"]) if "groups" in given else None,
+    )
+
+
+def _groups(given: Mapping[str, Any]) -> GroupSettings:
+    return GroupSettings(
+        tuple(map(str, given["include"])),
+        tuple(map(str, given["exclude"])),
+        _at_least(given, "interval_ms", 100),
+        bool(given["follow_rewinds"]),
     )
 
 

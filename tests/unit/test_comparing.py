@@ -134,7 +134,7 @@ def test_a_regex_gains_and_loses_topics_over_all_hops() -> None:
         pytest.param({"labels": {"owner": "me"}}, "labels are for people", id="labels"),
         pytest.param({"replication_factor": 1}, "the job makes none", id="factor"),
         pytest.param({"configs": ConfigSync(enabled=False)}, "synced by the reconciler", id="config sync"),
-        pytest.param({"groups": Groups(sync_offsets=True)}, "does not read groups", id="groups"),
+        pytest.param({"groups": Groups(("a",))}, "only with sync_offsets", id="groups"),
         pytest.param({"topics": ("pay|x", "orders")}, "order of a list", id="order"),
     ],
 )

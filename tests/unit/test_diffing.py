@@ -12,7 +12,7 @@ from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveState, Source
 from reconciler.planning import plan
 from reconciler.plans import ExitCode
-from reconciler.topology import Flow, Groups, TopicDefaults, Topology
+from reconciler.topology import TopicDefaults, Topology
 from tests.builders import World, altered, changed, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.fakes import unreachable
 
@@ -234,11 +234,6 @@ def test_flows_that_do_not_see_their_ring_are_refused() -> None:
     there = flow("east", "west", naming=replace(flow("east", "west").naming, separator="-"))
     back = flow("west", "east", naming=replace(there.naming, separator="+"))
     assert "mirror-loop" in codes(seen.plan(topology(there, back)))
-
-
-def test_what_this_version_does_not_carry_out_is_said() -> None:
-    one: Flow = flow("east", "west", groups=Groups(sync_offsets=True))
-    assert rules(world().plan(topology(one)).ignored) == {"not-yet-carried-out"}
 
 
 def test_the_status_topic_fits_the_cluster() -> None:

@@ -1,0 +1,102 @@
+"""Which consumer groups travel with a flow, and when a translated offset may be written on the other side.
+
+Rules of MirrorMaker 2's DefaultGroupFilter, MirrorCheckpointTask and KIP-545, and where ours are stricter. Both the
+mirror job (continuous sync) and the reconciler (failover) decide by these functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+# DefaultGroupFilter, groups.exclude (MirrorMaker 2)
+EXCLUDED_GROUPS = (r"console-consumer-.*", r"connect-.*", r"__.*")
+POSITIONS = "mirror."
+"""Groups of this prefix hold positions of mirrors, not consumers."""
+
+_IDLE = frozenset({"", "empty", "dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSelector:
+    """Whole-name match; exclude wins; groups that hold positions of mirrors never travel."""
+
+    include: re.Pattern[str]
+    exclude: re.Pattern[str]
+
+    def why_not(self, group: str) -> str | None:
+        """None when the group's offsets travel, else the rule that keeps them."""
+        if group.startswith(POSITIONS):
+            return "holds positions of a mirror"
+        if not group:
+            return "has no name"
+        if not self.include.fullmatch(group):
+            return "no pattern matches"
+        return "excluded" if self.exclude.fullmatch(group) else None
+
+
+def make_group_selector(include: Sequence[str], exclude: Sequence[str]) -> GroupSelector:
+    """Raises re.error for a bad pattern. An empty include list matches nothing, an empty exclude list nothing."""
+    return GroupSelector(*(re.compile("|".join(f"(?:{p})" for p in ps) or r"(?!)") for ps in (include, exclude)))
+
+
+def idle(state: str) -> bool:
+    """Whether a group of this state has no members, so that its offsets may be set. ``state`` as brokers say it."""
+    return state.lower() in _IDLE
+
+
+class Unsupported(StrEnum):
+    """Groups whose state is more than committed offsets. The value is fit for a sentence about the group."""
+
+    SHARE = "is a share group (KIP-932): brokers keep its state per record, there is no offset to carry over"
+    STREAMS = (
+        "is a Kafka Streams group (KIP-1071): its offsets belong to its state stores and internal topics, which a "
+        "mirror does not copy"
+    )
+    STREAMS_CLASSIC = (
+        "is a Kafka Streams application: its offsets were carried over, its state stores and internal topics were not"
+    )
+    OTHER = "is of a group type that this version does not know"
+
+
+def unsupported(kind: str, group: str, assignor: str, topics: Collection[str]) -> Unsupported | None:
+    """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed.
+
+    STREAMS_CLASSIC is a warning, its offsets are synced. It is told by the assignor while members are there, else by
+    the repartition topics, which Streams names after the application.
+    """
+    match kind:
+        case "share":
+            return Unsupported.SHARE
+        case "streams":
+            return Unsupported.STREAMS
+        case "classic" | "consumer":
+            mine = any(t.startswith(f"{group}-") and t.endswith(("-repartition", "-changelog")) for t in topics)
+            return Unsupported.STREAMS_CLASSIC if assignor == "stream" or mine else None
+        case _:
+            return Unsupported.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a group's last checkpoint said of one partition: offset at the source, offset at the target."""
+
+    upstream: int
+    downstream: int
+
+
+def checkpoint_due(last: Synced | None, now: Synced) -> bool:
+    """MirrorMaker 2's rule: the first one, or the group went back at the source, or the target offset advanced."""
+    return last is None or now.upstream < last.upstream or now.downstream > last.downstream
+
+
+def may_write(translated: int, on_target: int | None, *, rewound: bool) -> bool:
+    """Whether a group without members at the target may be set to ``translated``.
+
+    Never backwards, unless the group itself went back at the source (``rewound``) and the flow follows rewinds.
+    """
+    if on_target is None:
+        return True
+    return translated > on_target or (rewound and translated != on_target)
