@@ -6,17 +6,13 @@ entry out. Relations between entries are ``checking``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from types import MappingProxyType
-from typing import Any
 
-from reconciler.errors import Problem
-from reconciler.places import Place, Step, locate
+from reconciler.copying import read_on_condition, read_rate_limit, read_start
+from reconciler.reading import Reading
 from reconciler.settings import Wrong, client_setting, has_reference, scalar_text, topic_config
-from reconciler.shape import subject
 from reconciler.sizes import duration_ms
 from reconciler.topology import (
     Cluster,
@@ -28,66 +24,13 @@ from reconciler.topology import (
     Mirror,
     Naming,
     Principal,
-    Start,
     Tombstone,
     Topic,
     TopicDefaults,
 )
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar, Sequence
+from reconciler.yaml_nodes import Node, Scalar
 
 MIN_INTERVAL_MS = 100
-
-
-@dataclass(slots=True)
-class Reading:
-    """One entry being read. ``problems`` grows; the entry is usable when none came."""
-
-    section: str
-    name: str
-    place: Place
-    problems: list[Problem] = field(default_factory=list)
-
-    def wrong(self, path: tuple[Step, ...], wrong: Wrong) -> None:
-        where = self.place.document.where(locate(self.place.entry, path))
-        what = f"{subject((self.section, self.name))}: {wrong.what}"
-        self.problems.append(Problem(wrong.code, where, what, wrong.why, wrong.todo))
-
-    def node(self, *path: str) -> Node | None:
-        """The node at a path of field names, or None when it is not written."""
-        node: Node = self.place.entry.value
-        for step in path:
-            if not isinstance(node, YamlMapping) or step not in node.entries:
-                return None
-            node = node.entries[step].value
-        return node
-
-    def value(self, *path: str, default: Any) -> Any:
-        """The plain value at a path. The schema has already seen to its type."""
-        node = self.node(*path)
-        if node is None:
-            return default
-        data = node.data
-        return int(data) if isinstance(data, float) else data
-
-    def texts(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        node = self.node(*path)
-        if not isinstance(node, Sequence):
-            return default
-        return tuple(item.text for item in node.items if isinstance(item, Scalar))
-
-    def mapping(self, *path: str, each: Callable[[str, Node], str | Wrong]) -> Mapping[str, str]:
-        node = self.node(*path)
-        found: dict[str, str] = {}
-        if isinstance(node, YamlMapping):
-            for key, entry in node.entries.items():
-                value = each(key, entry.value)
-                if isinstance(value, Wrong):
-                    self.wrong((*path, key), value)
-                else:
-                    found[key] = value
-        return MappingProxyType(found)
-
 
 VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Callable[[str, Node], str | Wrong]], ...]] = MappingProxyType(
     {
@@ -157,8 +100,10 @@ def build_flow(reading: Reading) -> Flow:
         replication_factor=reading.value("replication_factor", default=None),
         delivery=Delivery(reading.value("delivery", default="exactly_once")),
         isolation=Isolation(reading.value("isolation", default="read_committed")),
-        start=_start(reading),
+        start=read_start(reading),
         lanes=reading.value("lanes", default=2),
+        rate_limit=read_rate_limit(reading),
+        on_condition=read_on_condition(reading),
         configs=ConfigSync(
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
             exclude=reading.texts("sync_topic_configs", "exclude", default=standard.exclude),
@@ -248,23 +193,3 @@ def _interval(reading: Reading, path: tuple[str, ...], default: int) -> int:
 def _sentence(error: ValueError) -> str:
     text = str(error)
     return text[0].upper() + text[1:]
-
-
-def _start(reading: Reading) -> Start:
-    node = reading.node("start", "timestamp")
-    if node is None:
-        return Start(kind=str(reading.value("start", default="earliest")))
-    assert isinstance(node, Scalar)
-    if re.fullmatch(r"[0-9]{1,15}", node.text):
-        return Start("timestamp", int(node.text))
-    try:
-        moment = datetime.fromisoformat(node.text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        what = f'start.timestamp is "{node.text}"'
-        why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
-        todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
-        reading.wrong(("start", "timestamp"), Wrong("bad-timestamp", what, why, todo))
-        return Start("earliest")
-    return Start("timestamp", int(moment.astimezone(UTC).timestamp() * 1000))

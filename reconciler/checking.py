@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
+from reconciler.copying import check_starts
 from reconciler.errors import Problem, Where
 from reconciler.expressions import check_expressions, expression_faults
 from reconciler.half_read import half_read_flows, half_read_topics
@@ -58,6 +59,7 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
     yield from check_flows_apart(travels, places)
     yield from check_declared_apart(topology, travels, places)
     yield from check_metric_names(topology, remote, places)
+    yield from check_starts(travels, places)
     for one in remote:
         if len(one.name) > MAX_TOPIC_NAME:
             flow = topology.flows[one.flow]

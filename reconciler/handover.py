@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.topology import Cluster, Flow, Mirror, Principal, Topology
+from reconciler.topology import Cluster, Flow, Mirror, Principal, Start, Topology
 from replication import names
 
 FORMAT_VERSION = 1
@@ -43,7 +43,7 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
         "naming": {"policy": flow.naming.policy, "separator": flow.naming.separator},
         "delivery": flow.delivery.value,
         "isolation": flow.isolation.value,
-        "start": {"kind": flow.start.kind, "timestamp_ms": flow.start.timestamp_ms},
+        "start": _start(flow.start),
         "lanes": flow.lanes,
     }
     if flow.groups.sync_offsets:
@@ -53,6 +53,10 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
             "interval_ms": flow.groups.interval_ms,
             "follow_rewinds": flow.groups.follow_rewinds,
         }
+    if flow.rate_limit is not None:
+        told["rate_limit"] = flow.rate_limit
+    if flow.on_condition:
+        told["continue_on"] = sorted(code for code, what in flow.on_condition.items() if what == "continue")
     return {**told, "fingerprint": fingerprint(told)}
 
 
@@ -100,6 +104,13 @@ def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> t
     own = [{k: v for k, v in side.items() if k != "flows"} for side in (before, after)]
     lines += _differences(f"mirror {after.get('mirror', before.get('mirror', ''))}", own[0], own[1])
     return tuple(lines)
+
+
+def _start(start: Start) -> Handover:
+    if start.offsets is None:
+        return {"kind": start.kind, "timestamp_ms": start.timestamp_ms}
+    offsets = {topic: {str(p): at for p, at in each.items()} for topic, each in start.offsets.items()}
+    return {"kind": start.kind, "offsets": offsets, "otherwise": start.otherwise}
 
 
 def _endpoint(cluster: Cluster) -> Handover:

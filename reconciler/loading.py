@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.building import (
-    Reading,
     build_cluster,
     build_flow,
     build_mirror,
@@ -25,6 +24,7 @@ from reconciler.building import (
 from reconciler.checking import check
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.places import Place, Places
+from reconciler.reading import Reading
 from reconciler.shape import SECTIONS, check_shape
 from reconciler.tombstones import check_tombstones
 from reconciler.topology import Cluster, Flow, Mirror, Tombstone, Topic, Topology, by_name

@@ -213,7 +213,7 @@ def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tup
             todo = f"Perhaps {near} is meant" if near else todo
         case "minimum" | "maximum":
             code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
-        case "minItems" | "minLength":
+        case "minItems" | "minLength" | "minProperties":
             code, why = "empty-value", "Without it nothing can be done"
         case _:
             code, why = "bad-value", "Nothing else has a meaning here"

@@ -97,10 +97,15 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``."""
+    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``.
+
+    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest or latest) for all others.
+    """
 
     kind: str = "earliest"
     timestamp_ms: int | None = None
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    otherwise: str | None = None
 
 
 # MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
@@ -154,7 +159,10 @@ class AccessSync:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``."""
+    """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``.
+
+    ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
+    """
 
     name: str
     source: str
@@ -167,6 +175,8 @@ class Flow:
     isolation: Isolation = Isolation.READ_COMMITTED
     start: Start = Start()
     lanes: int = 2
+    rate_limit: int | None = None
+    on_condition: Mapping[str, str] = field(default_factory=_no_configs)
     configs: ConfigSync = ConfigSync()
     groups: Groups = Groups()
     access: AccessSync = AccessSync()

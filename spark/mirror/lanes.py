@@ -56,6 +56,9 @@ NO_CLAIM = Claim()
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
+    """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
+    a partition goes on behind what is lost, counted."""
+
     flow: str
     lane: int
     transactional_id: str
@@ -69,6 +72,8 @@ class LaneSpec:
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
     path: str = "batch"
+    start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    continue_on: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

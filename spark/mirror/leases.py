@@ -24,7 +24,7 @@ _log = logs.logger("leases")
 
 
 def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) -> LaneSpec:
-    """Without partitions. The start is earliest: any other start was committed when the flow was taken over."""
+    """Without partitions. The start is earliest: any other start but explicit offsets was committed at the takeover."""
     return LaneSpec(
         flow=flow.name,
         lane=lane,
@@ -39,6 +39,8 @@ def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) ->
         partitions=(),
         claim=claim,
         path=path,
+        start_offsets=flow.start_offsets,
+        continue_on=flow.continue_on,
     )
 
 

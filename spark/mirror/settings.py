@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirror.lanes import Endpoint
@@ -47,7 +47,11 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """``start_timestamp_ms`` only with ``start_kind`` timestamp. ``groups`` None: no offsets are synced."""
+    """``start_timestamp_ms`` only with ``start_kind`` timestamp. ``start_offsets`` by source topic and partition count
+    whatever the kind, for partitions without a position. ``rate_limit``: bytes per second, None for no limit.
+    ``continue_on``: conditions after which a partition goes on behind what is lost. ``groups`` None: no offsets are
+    synced.
+    """
 
     name: str
     fingerprint: str
@@ -63,6 +67,9 @@ class FlowSettings:
     start_timestamp_ms: int | None
     lanes: int
     groups: GroupSettings | None = None
+    start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    rate_limit: int | None = None
+    continue_on: frozenset[str] = frozenset()
 
     def selector(self) -> TopicSelector:
         """Raises HandoverError for a pattern or policy that cannot be used."""
@@ -151,7 +158,10 @@ def _flow(given: Mapping[str, Any]) -> FlowSettings:
     if lanes > MOST_LANES:
         raise HandoverError(f"Flow {given['name']} has {lanes} lanes; {MOST_LANES} is the limit.")
     stamp = start.get("timestamp_ms")
-    kind = _one_of(start, "kind", ("earliest", "latest", "timestamp"))
+    kind = _one_of(start, "kind", ("earliest", "latest", "timestamp", "offsets"))
+    offsets = _offsets(given["name"], start) if kind == "offsets" else {}
+    if kind == "offsets":
+        kind = _one_of(start, "otherwise", ("earliest", "latest"))
     if kind == "timestamp" and not isinstance(stamp, int):
         raise HandoverError(f"Flow {given['name']} starts at a timestamp but start.timestamp_ms is {stamp!r}.")
     return FlowSettings(
@@ -168,6 +178,9 @@ def _flow(given: Mapping[str, Any]) -> FlowSettings:
         start_kind=kind,
         start_timestamp_ms=stamp if kind == "timestamp" else None,
         lanes=lanes,
+        start_offsets=offsets,
+        rate_limit=_at_least(given, "rate_limit", 1) if "rate_limit" in given else None,
+        continue_on=frozenset(map(str, given.get("continue_on", ()))),
         groups=_groups(given["groups"]) if "groups" in given else None,
     )
 
@@ -179,6 +192,16 @@ def _groups(given: Mapping[str, Any]) -> GroupSettings:
         _at_least(given, "interval_ms", 100),
         bool(given["follow_rewinds"]),
     )
+
+
+def _offsets(flow: str, start: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for topic, each in start["offsets"].items():
+        for partition, offset in each.items():
+            if not isinstance(offset, int) or offset < 0:
+                raise HandoverError(f"Flow {flow} starts {topic}-{partition} at offset {offset!r}, which is none.")
+            found[topic, int(partition)] = offset
+    return found
 
 
 def _endpoint(given: Mapping[str, Any]) -> Endpoint:

@@ -1,0 +1,115 @@
+"""How a flow's records are copied, from its entry: where partitions start, how fast, and when to go on after a loss.
+
+Border: given an entry whose shape is right; notes problems of single values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from reconciler.errors import Problem
+from reconciler.places import Places
+from reconciler.reading import Reading
+from reconciler.settings import Wrong
+from reconciler.sizes import size_bytes
+from reconciler.topology import Start
+from reconciler.travels import Travel
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_nodes import Scalar
+from replication.conditions import CONTINUABLE
+
+LEAST_RATE = 1024
+"""Bytes per second. One batch is the smallest piece that is copied, so less would only be a stutter."""
+
+
+def read_start(reading: Reading) -> Start:
+    node = reading.node("start")
+    if not isinstance(node, YamlMapping):
+        return Start(kind=str(reading.value("start", default="earliest")))
+    given = [field for field in ("timestamp", "offsets") if field in node.entries]
+    if len(given) != 1:
+        what = "start has both timestamp and offsets" if given else "start has neither timestamp nor offsets"
+        reading.wrong(("start",), Wrong("bad-value", what, "A partition starts at one place", "Write one of the two"))
+        return Start()
+    if given == ["offsets"]:
+        return Start("offsets", None, _offsets(reading), str(reading.value("start", "otherwise", default="earliest")))
+    if "otherwise" in node.entries:
+        what, why = "start.otherwise stands beside timestamp", "A timestamp is for every partition"
+        reading.wrong(("start", "otherwise"), Wrong("bad-value", what, why, "Remove it"))
+    return _timestamp(reading)
+
+
+def check_starts(travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
+    """A start for a topic that the flow leaves out would never be read."""
+    for travel in travels.values():
+        flow = travel.flow
+        for topic in flow.start.offsets or ():
+            why = travel.selector.why_not(topic)
+            if why is not None:
+                yield Problem(
+                    "start-topic-not-mirrored",
+                    places.find("flows", flow.name, "start", "offsets", topic, or_else=flow.where),
+                    f"flow {flow.name}: start.offsets names the topic {topic}, which the flow does not mirror: {why}",
+                    "An offset that nothing reads would look as if it held",
+                    "Mend the name, or remove it",
+                )
+
+
+def _offsets(reading: Reading) -> Mapping[str, Mapping[int, int]]:
+    node = reading.node("start", "offsets")
+    found: dict[str, Mapping[int, int]] = {}
+    for topic, entry in sorted(node.entries.items()) if isinstance(node, YamlMapping) else ():
+        each = entry.value.data
+        if isinstance(each, dict):
+            at = {int(p): int(offset) for p, offset in each.items() if isinstance(offset, int)}
+            found[topic] = MappingProxyType(dict(sorted(at.items())))
+    return MappingProxyType(found)
+
+
+def read_rate_limit(reading: Reading) -> int | None:
+    node = reading.node("rate_limit")
+    if not isinstance(node, Scalar):
+        return None
+    try:
+        rate = int(node.text) if re.fullmatch(r"[0-9]{1,19}", node.text) else size_bytes(node.text)
+    except ValueError as error:
+        what, why = f'rate_limit is "{node.text}"', "Bytes per second are wanted here"
+        todo = str(error)[0].upper() + str(error)[1:]
+        reading.wrong(("rate_limit",), Wrong("bad-size", what, why, f"{todo}, without a time: it is per second"))
+        return None
+    if rate < LEAST_RATE:
+        why = "One batch is the smallest piece that is copied, so less would be a stutter"
+        todo = "Write 1KiB or more, or pause the flow with reconciler mirror pause"
+        reading.wrong(("rate_limit",), Wrong("out-of-range", f"rate_limit is {node.text}", why, todo))
+    return rate
+
+
+def read_on_condition(reading: Reading) -> Mapping[str, str]:
+    """Only what goes on: ``stop`` is the default of each, so that writing it down changes nothing."""
+    node = reading.node("on_condition")
+    if isinstance(node, YamlMapping):
+        wished = {code: entry.value.data for code, entry in node.entries.items()}
+    else:
+        wished = dict.fromkeys(CONTINUABLE, reading.value("on_condition", default="stop"))
+    return MappingProxyType({code: "continue" for code in sorted(wished) if wished[code] == "continue"})
+
+
+def _timestamp(reading: Reading) -> Start:
+    node = reading.node("start", "timestamp")
+    assert isinstance(node, Scalar)
+    if re.fullmatch(r"[0-9]{1,15}", node.text):
+        return Start("timestamp", int(node.text))
+    try:
+        moment = datetime.fromisoformat(node.text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        what = f'start.timestamp is "{node.text}"'
+        why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
+        todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
+        reading.wrong(("start", "timestamp"), Wrong("bad-timestamp", what, why, todo))
+        return Start("earliest")
+    return Start("timestamp", int(moment.astimezone(UTC).timestamp() * 1000))
