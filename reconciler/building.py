@@ -11,8 +11,9 @@ from datetime import date
 from types import MappingProxyType
 
 from reconciler.copying import read_on_condition, read_rate_limit, read_start
+from reconciler.places import locate
 from reconciler.reading import Reading
-from reconciler.settings import Wrong, client_setting, has_reference, scalar_text, topic_config
+from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
 from reconciler.sizes import duration_ms
 from reconciler.topology import (
     Cluster,
@@ -38,8 +39,11 @@ VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Callable[[str, Node], str | Wr
             (("client",), client_setting),
             *((("principals", principal.value), client_setting) for principal in Principal),
             (("defaults", "configs"), topic_config),
+            (("defaults", "lower_retention_by"), retention_step),
         ),
-        "topics": ((("configs",), topic_config),),
+        "topics": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
+        "defaults": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
+        "classes": ((("configs",), topic_config), (("lower_retention_by",), retention_step)),
         "mirrors": ((("spark_conf",), lambda key, node: _spark_setting(key, node)),),
     }
 )
@@ -64,12 +68,21 @@ def build_cluster(reading: Reading) -> Cluster:
         region=reading.value("region", default=None),
         client=reading.mapping("client", each=client_setting),
         principals=MappingProxyType(principals),
-        defaults=TopicDefaults(
-            partitions=reading.value("defaults", "partitions", default=None),
-            replication_factor=reading.value("defaults", "replication_factor", default=None),
-            configs=reading.mapping("defaults", "configs", each=topic_config),
-        ),
+        defaults=build_defaults(reading, "defaults"),
+        prune_topics=reading.texts("prune", "topics"),
         where=reading.place.where,
+    )
+
+
+def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
+    """The layer at ``path`` of an entry; without a path the entry is the layer."""
+    at = reading.place.document.where(locate(reading.place.entry, path))
+    return TopicDefaults(
+        partitions=reading.value(*path, "partitions", default=None),
+        replication_factor=reading.value(*path, "replication_factor", default=None),
+        configs=reading.mapping(*path, "configs", each=topic_config),
+        lower_retention_by=reading.mapping(*path, "lower_retention_by", each=retention_step),
+        where=at,
     )
 
 
@@ -81,6 +94,8 @@ def build_topic(reading: Reading) -> Topic:
         replication_factor=reading.value("replication_factor", default=None),
         configs=reading.mapping("configs", each=topic_config),
         labels=reading.mapping("labels", each=_label),
+        class_name=reading.value("class", default=""),
+        lower_retention_by=reading.mapping("lower_retention_by", each=retention_step),
         where=reading.place.where,
     )
 

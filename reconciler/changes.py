@@ -60,13 +60,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key. ``after`` None removes the override. ``origin`` says where the wished value comes from."""
+    """One key. ``after`` None removes the override. ``origin`` says where the wished value comes from.
+
+    ``goal``: what is wished in the end, where ``after`` is only a step on the way.
+    """
 
     key: str
     before: str | None
     before_source: str
     after: str | None
     origin: str
+    goal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

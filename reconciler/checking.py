@@ -13,6 +13,7 @@ from reconciler.copying import check_starts
 from reconciler.errors import Problem, Where
 from reconciler.expressions import check_expressions, expression_faults
 from reconciler.half_read import half_read_flows, half_read_topics
+from reconciler.layers import configs, layers_of, replication_factor
 from reconciler.loops import Loop, Unproved, find_loops
 from reconciler.places import Places, Step, suggestion
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
@@ -150,20 +151,22 @@ def _same_cluster(places: Places, cluster: Cluster, other: Cluster, shared: str,
 
 def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterator[Problem]:
     """min.insync.replicas above the replication factor: producers with acks=all could never write."""
-    defaults = cluster.defaults
-    wanted = defaults.configs.get("min.insync.replicas")
-    if wanted is not None and _above(wanted, defaults.replication_factor):
-        where = _at(places, cluster, "defaults", "configs", "min.insync.replicas")
-        yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted, defaults.replication_factor, where)
+    layers = layers_of(topology, cluster.name)
+    wanted, factor = configs(layers).get("min.insync.replicas"), replication_factor(layers)
+    if wanted is not None and _above(wanted.value, factor):
+        at_cluster = wanted.layer.values is cluster.defaults
+        where = _at(places, cluster, "defaults", "configs", "min.insync.replicas") if at_cluster else wanted.layer.where
+        yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted.value, factor, where)
         return
     for topic in topology.topics.values():
         if cluster.name not in topic.clusters:
             continue
-        least = topic.configs.get("min.insync.replicas", wanted)
-        factor = topic.replication_factor or defaults.replication_factor
-        if least is not None and _above(least, factor):
+        layers = layers_of(topology, cluster.name, topic)
+        least, factor = configs(layers).get("min.insync.replicas"), replication_factor(layers)
+        if least is not None and _above(least.value, factor):
             key = "configs" if "min.insync.replicas" in topic.configs else "replication_factor"
-            yield _too_few_replicas(f"topic {topic.name} on {cluster.name}", least, factor, _at(places, topic, key))
+            where = _at(places, topic, key)
+            yield _too_few_replicas(f"topic {topic.name} on {cluster.name}", least.value, factor, where)
 
 
 def _above(least: str, factor: int | None) -> bool:

@@ -12,7 +12,7 @@ from reconciler.topology import TopicRef
 class Value:
     """One value of a topic, in words. ``live`` is empty where no cluster was asked or nothing is there.
 
-    ``because`` says which layer decided, ``where`` the file and line of that layer.
+    ``because`` says which layer decided, ``where`` the file and line of that layer; ``overridden`` are the weaker ones.
     """
 
     key: str
@@ -20,6 +20,7 @@ class Value:
     because: str
     where: str = ""
     live: str = ""
+    overridden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,24 +15,27 @@ from typing import TypeVar
 
 from reconciler.building import (
     build_cluster,
+    build_defaults,
     build_flow,
     build_mirror,
     build_tombstone,
     build_topic,
     judge_values,
 )
+from reconciler.building_rules import build_class, build_protection, build_shrink_limit
 from reconciler.checking import check
+from reconciler.checking_rules import check_rules
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.places import Place, Places
 from reconciler.reading import Reading
 from reconciler.shape import SECTIONS, check_shape
 from reconciler.tombstones import check_tombstones
-from reconciler.topology import Cluster, Flow, Mirror, Tombstone, Topic, Topology, by_name
-from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
+from reconciler.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
+from reconciler.yaml_nodes import Document, Entry, Scalar, Sequence
 from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
-Noun = TypeVar("Noun", Cluster, Topic, Flow, Mirror, Tombstone)
+Noun = TypeVar("Noun")
 
 
 def load(texts: Mapping[str, str], environment: str, today: date | None = None) -> Topology:
@@ -73,12 +76,32 @@ def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
     flows = builder.build("flows", build_flow)
     mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
     stones = tuple(builder.build("deletions", build_tombstone))
-    topology = Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors), stones)
+    topology = Topology(
+        environment,
+        by_name(clusters),
+        by_name(topics),
+        by_name(flows),
+        by_name(mirrors),
+        stones,
+        rules=_rules(builder),
+    )
     problems += check(topology, places)
+    problems += check_rules(topology, places)
     problems += check_tombstones(topology, places, today)
     if problems:
         raise TopologyError(tuple(problems))
     return topology
+
+
+def _rules(builder: _Builder) -> Rules:
+    defaults = builder.build("defaults", lambda reading: build_defaults(reading))
+    limits = builder.build("shrink_limit", build_shrink_limit)
+    return Rules(
+        defaults[0] if defaults else TopicDefaults(),
+        MappingProxyType(dict(builder.build("classes", build_class))),
+        tuple(builder.build("protected", build_protection)),
+        limits[0] if limits else ShrinkLimit(),
+    )
 
 
 def _nothing(environment: str) -> Problem:
@@ -100,10 +123,9 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
         if not isinstance(document.root, YamlMapping):
             complete = False
             continue
-        for section, word in (*SECTIONS.items(), ("deletions", "the deletion of")):
+        for section, (word, read_as) in _READ_AS.items():
             part = document.root.entries.get(section)
-            read_as = _listed if section == "deletions" else _named
-            for name, entry in read_as(part.value if part else None):
+            for name, entry in read_as(part) if part else ():
                 place = Place(document, entry)
                 first = entries.setdefault((section, name), place)
                 if first is not place:
@@ -111,7 +133,7 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
                         Problem(
                             "duplicate-name",
                             place.where,
-                            f"{word} {name} is defined again",
+                            f"{word} {name} is defined again" if word else f"{name} is defined again",
                             f"It is already defined at {first.where}, and only one of them could count",
                             "Remove one, or merge the two",
                         )
@@ -119,20 +141,45 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
     return Places(MappingProxyType(entries), complete), problems
 
 
-def _named(part: Node | None) -> Iterator[tuple[str, Entry]]:
-    if isinstance(part, YamlMapping):
-        yield from part.entries.items()
+def _named(part: Entry) -> Iterator[tuple[str, Entry]]:
+    if isinstance(part.value, YamlMapping):
+        yield from part.value.entries.items()
 
 
-def _listed(part: Node | None) -> Iterator[tuple[str, Entry]]:
+def _single(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """A section that is one thing, under its own name."""
+    if isinstance(part.value, YamlMapping):
+        yield part.key, part
+
+
+def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """A list of texts, each under itself."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            if isinstance(item, Scalar):
+                yield item.text, Entry(item.text, item, item.line, item.column)
+
+
+def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
     """Tombstones, each under the name of its cluster and topic: ``east/orders``."""
-    if isinstance(part, Sequence):
-        for item in part.items:
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
             fields = item.entries if isinstance(item, YamlMapping) else {}
             words = [fields[key].value for key in ("cluster", "topic") if key in fields]
             name = "/".join(word.text for word in words if isinstance(word, Scalar))
             name = name if "/" in name else f"line {item.line}"
             yield name, Entry(name, item, item.line, item.column)
+
+
+_READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]]] = {
+    **{section: (word, _named) for section, word in SECTIONS.items()},
+    "deletions": ("the deletion of", _listed),
+    "classes": ("class", _named),
+    "defaults": ("", _single),
+    "shrink_limit": ("", _single),
+    "protected": ("the protection", _texts),
+}
+"""Section -> what one of its entries is called, and how they are found in it."""
 
 
 class _Builder:

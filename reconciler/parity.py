@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown
+from reconciler.layers import configs, layers_of
 from reconciler.live import ConfigValue, LiveState, LiveTopic, Source
 from reconciler.routing import Route
 from reconciler.topic_configs import THROTTLES, human, same
@@ -144,8 +145,8 @@ def _rule(topology: Topology, pair: _Pair, key: str, here: ConfigValue) -> str:
     wish = topology.topics.get(remote.name)
     if wish is not None and remote.cluster in wish.clusters and key in wish.configs:
         return f"declared for {remote} itself"
-    if key in topology.clusters[remote.cluster].defaults.configs:
-        return f"a default of cluster {remote.cluster}"
+    if given := configs(layers_of(topology, remote.cluster)).get(key):
+        return f"a {given.layer.name}"
     if pair.route.two_way:
         return "the same name flows both ways, so neither side leads"
     if not flow.configs.enabled:

@@ -6,18 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
+from reconciler.layers import Layers, configs, partitions, retention_steps
 from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.topology import Cluster, Topic
+from reconciler.topic_configs import human, number
+from reconciler.topology import Topic
 
 BrokerConfigs = Mapping[str, ConfigValue]
+Configs = Mapping[str, ConfigValue] | Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A wished config value and where the wish comes from, in words for a plan."""
+    """A wished config value and where the wish comes from, in words for a plan.
+
+    ``goal``: what is wished in the end, where ``value`` is only a step on the way. ``hold``: why it cannot be set.
+    """
 
     value: str
     origin: str
+    goal: str | None = None
+    hold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +33,7 @@ class Prospect:
     """``partitions`` None: nobody said how many, the broker will decide when it makes the topic."""
 
     partitions: int | None
-    configs: Mapping[str, ConfigValue] | Unknown
+    configs: Configs
 
     def at_least(self, partitions: int | None) -> Prospect:
         if self.partitions is None or partitions is None:
@@ -37,29 +45,52 @@ def prospect_of_live(topic: LiveTopic) -> Prospect:
     return Prospect(len(topic.partitions), topic.configs)
 
 
-def prospect_of_declared(found: Prospect | None, wish: Topic, cluster: Cluster, brokers: BrokerConfigs) -> Prospect:
+def prospect_of_declared(found: Prospect | None, wish: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
     """A declared topic: its wish over what is live, or over the brokers' values when it is not there yet."""
     base = found or Prospect(None, brokers)
-    wished = wish.partitions or (None if found else cluster.defaults.partitions)
-    return replace(base.at_least(wished), configs=overlaid(base.configs, declared_configs(wish, cluster)))
+    wished = wish.partitions or (None if found else partitions(layers))
+    wanted = wanted_configs(layers, found.configs if found else None)
+    return replace(base.at_least(wished), configs=overlaid(base.configs, wanted))
 
 
-def overlaid(
-    configs: Mapping[str, ConfigValue] | Unknown, wanted: Mapping[str, Wanted]
-) -> Mapping[str, ConfigValue] | Unknown:
-    if isinstance(configs, Unknown):
-        return configs
-    return {**configs, **{key: ConfigValue(wish.value, Source.TOPIC) for key, wish in wanted.items()}}
+def overlaid(found: Configs, wanted: Mapping[str, Wanted]) -> Configs:
+    if isinstance(found, Unknown):
+        return found
+    return {**found, **{key: ConfigValue(wish.value, Source.TOPIC) for key, wish in wanted.items() if not wish.hold}}
 
 
-def declared_configs(wish: Topic, cluster: Cluster) -> dict[str, Wanted]:
-    """The topic's own configs over the cluster's ``defaults.configs``."""
-    return default_configs(cluster) | {key: Wanted(value, "declared") for key, value in wish.configs.items()}
+def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Configs:
+    """Configs of a topic that a flow makes and git declares as well: what git says wins, as ``declared`` has it."""
+    if isinstance(remote, Unknown) or isinstance(declared.configs, Unknown):
+        return remote
+    return {**remote, **{key: declared.configs[key] for key in configs(layers) if key in declared.configs}}
 
 
-def default_configs(cluster: Cluster) -> dict[str, Wanted]:
-    origin = f"default of cluster {cluster.name}"
-    return {key: Wanted(value, origin) for key, value in cluster.defaults.configs.items()}
+def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, Wanted]:
+    """What the layers wish. ``live``: what the topic has now, None when it is not there; a retention that is to be
+    lowered in steps goes down one step from that."""
+    found = {key: Wanted(one.value, one.layer.name) for key, one in configs(layers).items()}
+    if live is None or isinstance(live, Unknown):
+        return found
+    for key, by in retention_steps(layers).items():
+        if key in found and key in live:
+            found[key] = lowered(key, live[key].value, found[key], by)
+    return found
+
+
+def lowered(key: str, now: str | None, wish: Wanted, by: int) -> Wanted:
+    """``wish``, or the first step towards it when it lies more than ``by`` below ``now``."""
+    before, after = number(now), number(wish.value)
+    if before is None or after is None or after >= before:
+        return wish
+    if before == float("inf"):
+        hold = f"{key} is unlimited now, and steps of {human(key, str(by))} need a value to begin from"
+        return replace(wish, hold=hold)
+    if before - after <= by:
+        return wish
+    left = -(-int(before - after) // by)
+    origin = f"{wish.origin}, 1 of {left} steps to {human(key, wish.value)}, one an apply"
+    return replace(wish, value=str(int(before) - by), origin=origin, goal=wish.value)
 
 
 def broker_configs(cluster: LiveCluster) -> dict[str, ConfigValue]:

@@ -15,13 +15,13 @@ from types import MappingProxyType
 
 from reconciler.changes import Reason, Refused
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.layers import layers_of, replication_factor
 from reconciler.live import LiveState
 from reconciler.prospects import (
     BrokerConfigs,
     Prospect,
     broker_configs,
-    declared_configs,
-    overlaid,
+    declared_over,
     prospect_of_declared,
     prospect_of_live,
 )
@@ -180,11 +180,11 @@ def _values(
     routes: list[Route] = []
     for ref in order:
         hop = hops[ref]
-        flow, target, source = topology.flows[hop.flow], topology.clusters[ref.cluster], prospects[hop.source]
+        flow, target, source = topology.flows[hop.flow], layers_of(topology, ref.cluster), prospects[hop.source]
         depths[ref] = depths.get(hop.source, 0) + 1
         sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
         configs = synced_configs(sync, hop.source, source.configs, target)
-        factor = flow.replication_factor or target.defaults.replication_factor
+        factor = flow.replication_factor or replication_factor(target)
         routes.append(
             Route(
                 flow.name,
@@ -200,7 +200,9 @@ def _values(
         remote = prospect_of_remote(prospects.get(ref), source.partitions, configs, brokers[ref.cluster])
         wish = topology.topics.get(ref.name)
         if wish is not None and ref.cluster in wish.clusters:
-            remote = replace(remote, configs=overlaid(remote.configs, declared_configs(wish, target)))
+            remote = replace(
+                remote, configs=declared_over(remote.configs, prospects[ref], layers_of(topology, ref.cluster, wish))
+            )
         prospects[ref] = remote
     return tuple(sorted(routes, key=lambda route: route.remote))
 
@@ -230,7 +232,9 @@ def _prospects(
             wish = topology.topics.get(name)
             found = prospect_of_live(cluster.topics[name]) if name in cluster.topics else None
             if wish is not None and cluster_name in wish.clusters:
-                found = prospect_of_declared(found, wish, topology.clusters[cluster_name], brokers[cluster_name])
+                found = prospect_of_declared(
+                    found, wish, layers_of(topology, cluster_name, wish), brokers[cluster_name]
+                )
             assert found is not None
             prospects[TopicRef(cluster_name, name)] = found
     return prospects

@@ -124,6 +124,16 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
     return text
 
 
+def retention_step(key: str, node: Node) -> str | Wrong:
+    """How much one apply lowers a retention by: milliseconds or bytes, more than 0."""
+    if not isinstance(node, Scalar):
+        return ""  # the schema has said so
+    found = with_units(key, scalar_text(node), strict=True)
+    if isinstance(found, Wrong) or int(found) > 0:
+        return found
+    return Wrong("out-of-range", f"{key} is {found}", "A step of nothing never arrives", "Write a step above 0")
+
+
 def client_setting(key: str, node: Node) -> str | Wrong:
     """One librdkafka setting. No answer ever holds the value, because it may be a secret."""
     if not isinstance(node, Scalar):

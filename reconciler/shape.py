@@ -20,7 +20,9 @@ from reconciler.yaml_nodes import Document
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 NOT_CARRIED_OUT = ("access", "rollout")
-_WORDS = {**SECTIONS, "deletions": "deletion of"}
+SINGLE = ("defaults", "shrink_limit")
+_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class"}
+_TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "nothing",
@@ -62,6 +64,9 @@ def subject(path: Sequence[Step]) -> str:
             return "the file"
         case [section]:
             return str(section)
+        case [str() as section, *rest] if section in SINGLE:
+            tail = _tail(rest[1:] if rest[:1] == [section] else rest)
+            return f"{section}: {tail}" if tail else section
         case [section, int() as index, *rest]:
             head, tail = f"{section}[{index}]", _tail(rest)
             return f"{head}: {tail}" if tail else head
@@ -183,7 +188,7 @@ def _bad_name(document: Document, path: list[Step], error: ValidationError) -> P
 
 
 def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
-    wanted = str(schema.get("title", "another value")) if path[1:] or path == ["deletions"] else "a mapping"
+    wanted = str(schema.get("title", "another value")) if path[1:] or path in _TITLED else "a mapping"
     where = document.where(_at(document, path))
     name = subject(path)
     if error.instance is None:

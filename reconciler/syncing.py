@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
+from reconciler.layers import Layers
 from reconciler.live import ConfigValue, Source
-from reconciler.prospects import BrokerConfigs, Prospect, Wanted, default_configs, overlaid
+from reconciler.prospects import BrokerConfigs, Prospect, Wanted, overlaid, wanted_configs
 from reconciler.topic_configs import THROTTLES
-from reconciler.topology import Cluster, ConfigSync, TopicRef
+from reconciler.topology import ConfigSync, TopicRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class SyncedConfigs:
 
 
 def synced_configs(
-    sync: ConfigSync, source: TopicRef, configs: Mapping[str, ConfigValue] | Unknown, target: Cluster
+    sync: ConfigSync, source: TopicRef, configs: Mapping[str, ConfigValue] | Unknown, target: Layers
 ) -> SyncedConfigs | Unknown:
-    """The target cluster's ``defaults.configs`` hold where the source has nothing to say."""
-    defaults = default_configs(target)
+    """``target``: the layers of the target cluster; they hold where the source has nothing to say."""
+    defaults = wanted_configs(target, None)
     if not sync.enabled:
         return SyncedConfigs(defaults)
     if isinstance(configs, Unknown):

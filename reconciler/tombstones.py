@@ -5,29 +5,13 @@ Border: nouns in, problems out; comparing with live clusters is ``diffing.remova
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import date
 
 from reconciler.errors import Problem, Where
+from reconciler.guarding.protecting import protection_of
 from reconciler.places import Places, Step, suggestion
 from reconciler.topology import Tombstone, Topology
-
-PROTECTED = (
-    r"__.*",
-    r"_schemas",
-    r"_confluent.*",
-    r"mm2.*[.-]internal",
-    r".*\.checkpoints\.internal",
-    r"connect-(configs|offsets|status)",
-)
-"""Whole names of topics that Kafka, its companions and our own mirror live on. No tombstone reaches them."""
-
-_PROTECTED = re.compile("|".join(f"(?:{pattern})" for pattern in PROTECTED))
-
-
-def is_protected(topic: str) -> bool:
-    return _PROTECTED.fullmatch(topic) is not None
 
 
 def check_tombstones(topology: Topology, places: Places, today: date) -> Iterator[Problem]:
@@ -39,10 +23,14 @@ def check_tombstones(topology: Topology, places: Places, today: date) -> Iterato
             why = "One asks for the topic, the other for its end"
             todo = f"Remove {stone.cluster} from the topic's clusters, or remove the tombstone"
             yield Problem("tombstone-for-declared", _at(places, stone), what, why, todo)
-        if is_protected(stone.topic):
-            what = f"{stone.ref} is protected and cannot be deleted"
+        if rule := protection_of(stone.topic, topology.rules.protected):
+            what = f"{stone.ref} has a tombstone, but {rule} keeps it from being deleted"
             why = "Kafka or a program beside it keeps its own state in such topics"
-            yield Problem("tombstone-protected", _at(places, stone, "topic"), what, why, "Remove the tombstone")
+            todo = "Remove the tombstone"
+            if rule.place:
+                why = "One asks for its end, the other forbids it"
+                todo = "Remove one of the two, in an edit that its owner reviews"
+            yield Problem("tombstone-protected", _at(places, stone, "topic"), what, why, todo)
         if date.fromisoformat(stone.expires) < today:
             what = f"the tombstone of {stone.ref} counted until {stone.expires}"
             why = "What was agreed then may no longer be meant"

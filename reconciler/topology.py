@@ -42,14 +42,24 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
+    """One layer of values: of the environment, a class, a cluster, or a topic itself.
+
+    ``lower_retention_by``: config -> the most that one apply may lower it by.
+    """
+
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_no_configs)
+    lower_retention_by: Mapping[str, str] = field(default_factory=_no_configs)
+    where: Where = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``client`` and ``principals`` hold librdkafka settings with secrets still as ``${env:}``/``${file:}``."""
+    """``client`` and ``principals`` hold librdkafka settings with secrets still as ``${env:}``/``${file:}``.
+
+    ``prune_topics``: whole-name expressions of topics this environment may delete there when nothing asks for them.
+    """
 
     name: str
     bootstrap_servers: tuple[str, ...]
@@ -58,6 +68,7 @@ class Cluster:
     client: Mapping[str, str] = field(default_factory=_no_configs)
     principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_no_principals)
     defaults: TopicDefaults = TopicDefaults()
+    prune_topics: tuple[str, ...] = ()
     where: Where = field(default=NOWHERE, compare=False)
 
     def client_for(self, principal: Principal) -> dict[str, str]:
@@ -66,7 +77,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic wished on each cluster in ``clusters``. ``None`` means: the cluster's default decides."""
+    """A topic wished on each cluster in ``clusters``. ``None`` means: a weaker layer decides.
+
+    ``class_name``: an entry of ``Rules.classes``, or empty.
+    """
 
     name: str
     clusters: tuple[str, ...]
@@ -74,6 +88,8 @@ class Topic:
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_no_configs)
     labels: Mapping[str, str] = field(default_factory=_no_configs)
+    class_name: str = ""
+    lower_retention_by: Mapping[str, str] = field(default_factory=_no_configs)
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -223,6 +239,36 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class Protection:
+    """Topics whose whole name ``pattern`` matches are never deleted, on any cluster."""
+
+    pattern: str
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkLimit:
+    """How much may go at once unasked: a loss is too large when it is more than ``percent`` and at least ``least``."""
+
+    percent: int = 20
+    least: int = 5
+
+
+def _no_classes() -> Mapping[str, TopicDefaults]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What counts for the whole environment: values for its topics, and what must not be lost."""
+
+    defaults: TopicDefaults = TopicDefaults()
+    classes: Mapping[str, TopicDefaults] = field(default_factory=_no_classes)
+    protected: tuple[Protection, ...] = ()
+    shrink_limit: ShrinkLimit = ShrinkLimit()
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """One environment folder. Mappings are keyed by name, in the order of the files."""
 
@@ -233,6 +279,7 @@ class Topology:
     mirrors: Mapping[str, Mirror]
     deletions: tuple[Tombstone, ...] = ()
     access: tuple[AccessRule, ...] = ()
+    rules: Rules = Rules()
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

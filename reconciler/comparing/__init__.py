@@ -12,6 +12,7 @@ from typing import Any
 from reconciler.comparing.fields import changed_fields, whole
 from reconciler.comparing.meanings import meaning
 from reconciler.comparing.mirrors import Sides, mirror_impacts
+from reconciler.comparing.rules import rule_items
 from reconciler.comparing.travelling import flow_impacts, following, routes_of
 from reconciler.comparison import Comparison, ItemChange, Sign
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
@@ -33,6 +34,7 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_items("flow", base.flows, after.flows, base, after),
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
+        *rule_items(base, after),
     )
     routes = routes_of(base, after)
     return Comparison(

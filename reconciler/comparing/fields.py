@@ -14,6 +14,7 @@ from reconciler.topology import Flow
 
 Path = tuple[str, ...]
 NOT_SET = "(not set)"
+LOWERED = ("retention.ms", "retention.bytes")
 SAME_SET = "the order of a list does not count"
 
 
@@ -62,12 +63,14 @@ def words(path: Path, value: Any) -> str:
 
 
 def _yaml_name(noun: Any, field: str) -> str:
-    return "sync_topic_configs" if isinstance(noun, Flow) and field == "configs" else field
+    if isinstance(noun, Flow) and field == "configs":
+        return "sync_topic_configs"
+    return {"class_name": "class", "prune_topics": "prune.topics"}.get(field, field)
 
 
 def _config(path: Path) -> bool:
     """Kafka's topic configs, which have units and spellings."""
-    return len(path) > 1 and path[-2] == "configs"
+    return len(path) > 0 and (path[-1] in LOWERED or (len(path) > 1 and path[-2] == "configs"))
 
 
 def _text(value: Any) -> str | None:

@@ -32,6 +32,10 @@ def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
         return _config(field, key, old.configs.get(key), topic.configs.get(key))
     if section == "labels":
         return replace(field, means="for people and rules; nothing changes on a cluster")
+    if section == "class":
+        return replace(field, means="its values count where neither the topic nor its cluster says otherwise")
+    if section == "lower_retention_by":
+        return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
     if section == "clusters":
         gone = sorted(set(old.clusters) - set(topic.clusters))
         left = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
@@ -70,6 +74,8 @@ def _cluster(field: FieldChange, cluster: Cluster, after: Topology) -> FieldChan
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
+    if section == "prune":
+        return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
     if section != "defaults":
         return field
     if not rest.startswith("configs."):

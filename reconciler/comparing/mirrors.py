@@ -19,6 +19,7 @@ _NOT_READ = {
     ("cluster", "region"): "the job does not read it",
     ("cluster", "cluster_id"): "the job does not read it",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",
+    ("cluster", "prune"): "what may be deleted; the job deletes nothing",
     ("cluster", "principals.plan"): "the job speaks as the principal mirror",
     ("cluster", "principals.apply"): "the job speaks as the principal mirror",
 }

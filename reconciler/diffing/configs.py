@@ -9,6 +9,7 @@ from reconciler.diffing.findings import Findings, Settled
 from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveTopic, Source
+from reconciler.prospects import Wanted
 from reconciler.topic_configs import THROTTLES, human, same
 
 
@@ -35,10 +36,12 @@ def compare_configs(wish: TopicWish, topic: LiveTopic, fallback: Mapping[str, Co
             ignored.append(
                 Ignored(f"{subject} {key}", "sensitive", "the broker hides its value, so it is not compared")
             )
+        elif wanted.hold:
+            refused.append(_held(wish, key, wanted))
         elif same(key, entry.value, wanted.value):
             settled.append(Settled(subject, key))
         else:
-            changes.append(ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin))
+            changes.append(ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal))
     for key in sorted(wish.reset):
         entry = topic.configs.get(key)
         if entry is not None and entry.source is Source.TOPIC:
@@ -53,6 +56,12 @@ def compare_configs(wish: TopicWish, topic: LiveTopic, fallback: Mapping[str, Co
         ignored=(*ignored, *_left_alone(wish, topic.configs)),
         settled=tuple(settled),
     )
+
+
+def _held(wish: TopicWish, key: str, wanted: Wanted) -> Refused:
+    what = f"{wish.ref}: {wanted.hold}; wished is {human(key, wanted.value)} ({wanted.origin})"
+    todo = f"Give it a {key} first that keeps all it has, or lower it in one step without lower_retention_by"
+    return Refused(f"{wish.ref} {key}", Reason("retention-without-start", what), todo)
 
 
 def throttle(subject: str, key: str) -> Ignored:

@@ -9,8 +9,8 @@ from reconciler.changes import DeleteTopic, Reason, Refused, Role
 from reconciler.diffing.findings import Findings, Settled
 from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown
+from reconciler.guarding.protecting import is_protected
 from reconciler.live import LiveCluster, LiveState, LiveTopic
-from reconciler.tombstones import is_protected
 from reconciler.topology import Tombstone, TopicRef, Topology
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
+from reconciler.layers import layers_of, partitions, replication_factor
 from reconciler.live import LiveState
-from reconciler.prospects import Wanted, declared_configs
+from reconciler.prospects import Wanted, wanted_configs
 from reconciler.routing import Route, Routing
-from reconciler.topology import Cluster, Topic, TopicRef, Topology
+from reconciler.topology import Topic, TopicRef, Topology
 from replication.names import STATUS_TOPIC
 
 # One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
@@ -53,24 +54,27 @@ def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicR
     for topic in topology.topics.values():
         for cluster in topic.clusters:
             if live.known(cluster):
-                wish = _declared(topic, topology.clusters[cluster])
+                wish = _declared(topic, cluster, topology, live)
                 found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
     for wish in _internal(topology, live):
         found.setdefault(wish.ref, wish)
     return found
 
 
-def _declared(topic: Topic, cluster: Cluster) -> TopicWish:
+def _declared(topic: Topic, cluster: str, topology: Topology, live: LiveState) -> TopicWish:
+    layers = layers_of(topology, cluster, topic)
+    known = live.known(cluster)
+    found = known.topics.get(topic.name) if known else None
     return TopicWish(
-        ref=TopicRef(cluster.name, topic.name),
+        ref=TopicRef(cluster, topic.name),
         role=Role.DECLARED,
         reason=Reason("declared", f"declared in {topic.where.file}"),
         partitions=topic.partitions,
         exact=topic.partitions is not None,
-        new_partitions=topic.partitions or cluster.defaults.partitions,
+        new_partitions=partitions(layers),
         replication_factor=topic.replication_factor,
-        new_factor=topic.replication_factor or cluster.defaults.replication_factor,
-        configs=declared_configs(topic, cluster),
+        new_factor=replication_factor(layers),
+        configs=wanted_configs(layers, found.configs if found else None),
     )
 
 
@@ -132,7 +136,7 @@ def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
             reason=Reason("mirror-needs", f"mirror {', '.join(sorted(mirrors))} writes its status there"),
             partitions=1,
             new_partitions=1,
-            new_factor=topology.clusters[name].defaults.replication_factor or min(STATUS_FACTOR, len(cluster.brokers)),
+            new_factor=replication_factor(layers_of(topology, name)) or min(STATUS_FACTOR, len(cluster.brokers)),
             configs={key: Wanted(value, "needed by the mirror job") for key, value in STATUS_CONFIGS.items()},
         )
         for name, mirrors in needed.items()

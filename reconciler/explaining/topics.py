@@ -10,11 +10,12 @@ from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown, Where
 from reconciler.explaining.matching import flow_answer
 from reconciler.explanation import Hop, TopicAnswer, Value
+from reconciler.layers import DECLARED, Layers, given, layers_of
 from reconciler.live import LiveState, LiveTopic, Source
 from reconciler.prospects import Wanted
 from reconciler.routing import Routing
 from reconciler.topic_configs import human
-from reconciler.topology import Topic, TopicRef, Topology
+from reconciler.topology import Flow, Topic, TopicRef, Topology
 
 BROKERS = "the brokers decide"
 
@@ -85,36 +86,54 @@ def _counts(ground: Ground, ref: TopicRef, wish: TopicWish | None, live: LiveTop
         return
     partitions = str(wish.new_partitions) if wish.new_partitions else ""
     seen = str(len(live.partitions)) if live else ""
-    yield Value("partitions", partitions, *_partitions_from(ground, ref, wish), seen)
+    told = _partitions_from(ground, ref, wish)
+    yield Value("partitions", partitions, *told, seen, _overridden(ground, ref, "partitions", told[0]))
     factor = str(wish.new_factor) if wish.new_factor else ""
     seen = str(live.replication_factor or "mixed") if live else ""
-    yield Value("replication_factor", factor, *_factor_from(ground, ref, wish), seen)
+    told = _factor_from(ground, ref, wish)
+    yield Value("replication_factor", factor, *told, seen, _overridden(ground, ref, "replication_factor", told[0]))
 
 
 def _partitions_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, str]:
-    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
-    if topic and topic.partitions:
-        return "declared", _place(topic.where)
-    if wish.source and wish.partitions:
+    topic = _declaration(ground, ref)
+    if wish.source and wish.partitions and not (topic and topic.partitions):
         return f"as many as {wish.source}", _source_place(ground, wish.source)
     if wish.role is Role.INTERNAL:
         return "needed by the mirror job", ""
-    if cluster.defaults.partitions:
-        return f"default of cluster {ref.cluster}, for a new topic", _place(cluster.where)
-    return BROKERS, ""
+    return _layer_from(ground, ref, "partitions") or (BROKERS, "")
 
 
 def _factor_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, str]:
-    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
-    if topic and topic.replication_factor:
-        return "declared", _place(topic.where)
-    route = next((one for one in ground.routing.routes if one.remote == ref), None)
-    flow = ground.topology.flows[route.flow] if route else None
-    if flow and flow.replication_factor:
+    topic = _declaration(ground, ref)
+    flow = _maker(ground, ref)
+    if flow and flow.replication_factor and not (topic and topic.replication_factor):
         return f"flow {flow.name}", _place(flow.where)
-    if cluster.defaults.replication_factor:
-        return f"default of cluster {ref.cluster}, for a new topic", _place(cluster.where)
-    return (BROKERS if wish.role is not Role.INTERNAL else "at most 3, as many as there are brokers"), ""
+    undecided = BROKERS if wish.role is not Role.INTERNAL else "at most 3, as many as there are brokers"
+    return _layer_from(ground, ref, "replication_factor") or (undecided, "")
+
+
+def _maker(ground: Ground, ref: TopicRef) -> Flow | None:
+    route = next((one for one in ground.routing.routes if one.remote == ref), None)
+    return ground.topology.flows[route.flow] if route else None
+
+
+def _layers(ground: Ground, ref: TopicRef) -> Layers:
+    return layers_of(ground.topology, ref.cluster, _declaration(ground, ref))
+
+
+def _layer_from(ground: Ground, ref: TopicRef, field: str) -> tuple[str, str] | None:
+    """The strongest layer of git that has a count to give."""
+    found = next(given(_layers(ground, ref), field), None)
+    if found is None:
+        return None
+    only_new = "" if found.layer.name == DECLARED else ", for a new topic"
+    return f"{found.layer.name}{only_new}", _place(found.layer.where)
+
+
+def _overridden(ground: Ground, ref: TopicRef, field: str, won: str) -> tuple[str, ...]:
+    """Layers that had something to say and lost: ``3d by class critical, classes.yaml:4``."""
+    lost = [one for one in given(_layers(ground, ref), field) if not won.startswith(one.layer.name)]
+    return tuple(f"{human(field, one.value)} by {one.layer.name}, {_place(one.layer.where)}" for one in lost)
 
 
 def _configs(
@@ -130,9 +149,9 @@ def _configs(
             f"{human(name, entry.value) if not entry.sensitive else '(hidden)'} ({entry.source.value})" if entry else ""
         )
         if name in wanted:
-            yield Value(
-                name, human(name, wanted[name].value), *_config_from(ground, ref, wish, name, wanted[name]), seen
-            )
+            told = _config_from(ground, ref, wish, name, wanted[name])
+            lost = _overridden(ground, ref, name, told[0])
+            yield Value(name, human(name, wanted[name].value), *told, seen, lost)
         elif name in reset:
             yield Value(name, "", f"no override: at its default on {wish.source if wish else ''}", "", seen)
         else:
@@ -141,13 +160,11 @@ def _configs(
 
 
 def _config_from(ground: Ground, ref: TopicRef, wish: TopicWish | None, key: str, wanted: Wanted) -> tuple[str, str]:
-    topic, cluster = _declaration(ground, ref), ground.topology.clusters[ref.cluster]
-    if topic and key in topic.configs:
-        return wanted.origin, _place(topic.where)
     if wish and wish.source and wanted.origin.startswith("source "):
         return wanted.origin, _source_place(ground, wish.source)
-    if key in cluster.defaults.configs and wish and wish.role is not Role.INTERNAL:
-        return wanted.origin, _place(cluster.where)
+    found = next(given(_layers(ground, ref), key), None)
+    if found and wish and wish.role is not Role.INTERNAL:
+        return wanted.origin, _place(found.layer.where)
     return wanted.origin, ""
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails, TopicAnswer
+from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails, TopicAnswer, Value
 from reconciler.rendering.style import SHOWN, Style
 from reconciler.summary import counted
 
@@ -37,7 +37,7 @@ def _topic(one: TopicAnswer, style: Style) -> Iterator[str]:
     if one.live:
         yield f"  {one.live}"
     rows = [
-        (value.key, value.wished or "-", f"live {value.live}" if value.live else "", _from(value.because, value.where))
+        (value.key, value.wished or "-", f"live {value.live}" if value.live else "", _from(value))
         for value in one.values
     ]
     yield from _table([tuple(cell for cell in row) for row in rows])
@@ -50,8 +50,9 @@ def _topic(one: TopicAnswer, style: Style) -> Iterator[str]:
         yield f"    {'  ' * (hop.depth - 1)}{hop.source} is {hop.remote}, by flow {hop.flow}"
 
 
-def _from(because: str, where: str) -> str:
-    return f"{because}, {where}" if where else because
+def _from(value: Value) -> str:
+    told = f"{value.because}, {value.where}" if value.where else value.because
+    return f"{told}; over {' and '.join(value.overridden)}" if value.overridden else told
 
 
 def _answer(answer: FlowAnswer) -> str:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from reconciler.changes import DeleteTopic
 from reconciler.errors import TopologyError
+from reconciler.guarding.protecting import is_protected
 from reconciler.loading import load
 from reconciler.narrowing import known_part
 from reconciler.planning import plan
 from reconciler.plans import ExitCode, Result
 from reconciler.rendering import drift_text, plan_text
-from reconciler.tombstones import is_protected
 from reconciler.topology import Tombstone, Topology
 from tests.builders import World, codes, flow, ids, topic, topology, world
 from tests.fakes import unreachable

@@ -1,0 +1,40 @@
+"""Rules over what counts for the whole environment: classes that topics name, expressions of prune and protected.
+
+Border: as ``checking``: nouns in, problems out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.errors import Problem, Where
+from reconciler.patterns import fault
+from reconciler.places import Places, suggestion
+from reconciler.topology import Topology
+
+
+def check_rules(topology: Topology, places: Places) -> Iterator[Problem]:
+    yield from _classes(topology, places)
+    for cluster in topology.clusters.values():
+        for index, text in enumerate(cluster.prune_topics):
+            where = places.find("clusters", cluster.name, "prune", "topics", index, or_else=cluster.where)
+            yield from _expression(text, where, f"cluster {cluster.name}: prune.topics[{index}]")
+    for one in topology.rules.protected:
+        yield from _expression(one.pattern, one.where, "protected")
+
+
+def _classes(topology: Topology, places: Places) -> Iterator[Problem]:
+    for topic in topology.topics.values():
+        name = topic.class_name
+        if not name or name in topology.rules.classes or places.has("classes", name) or not places.complete:
+            continue
+        where = places.find("topics", topic.name, "class", or_else=topic.where)
+        todo = suggestion(name, topology.rules.classes, "Declare it under classes")
+        why = "No file of the environment declares it, so nobody knows its values"
+        yield Problem("unknown-class", where, f"topic {topic.name} names the unknown class {name}", why, todo)
+
+
+def _expression(text: str, where: Where, subject: str) -> Iterator[Problem]:
+    if wrong := fault(text):
+        what = f'{subject} is "{text}", no regular expression: {wrong[0]}'
+        yield Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1])

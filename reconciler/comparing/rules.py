@@ -1,0 +1,65 @@
+"""How an edit changes what counts for the whole environment: defaults, classes, protections, the shrink limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.changes import Risk
+from reconciler.comparing.fields import NOT_SET, changed_fields, whole
+from reconciler.comparison import FieldChange, ItemChange, Sign
+from reconciler.errors import Where
+from reconciler.topology import TopicDefaults, Topology
+
+
+def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
+    was, now = before.rules, after.rules
+    if fields := tuple(_meaning(one, _everywhere(after, one)) for one in changed_fields(was.defaults, now.defaults)):
+        yield ItemChange(Sign.CHANGED, "defaults", "of the environment", _place(now.defaults.where), fields=fields)
+    yield from _classes(was.classes, now.classes, after)
+    old, new = ({one.pattern: one.where for one in rules.protected} for rules in (was, now))
+    for pattern in sorted(old.keys() | new.keys()):
+        if pattern not in old:
+            yield ItemChange(Sign.ADDED, "protection", pattern, _place(new[pattern]), "nothing deletes such topics")
+        elif pattern not in new:
+            means = "such topics may be deleted from now on"
+            yield ItemChange(Sign.REMOVED, "protection", pattern, _place(old[pattern]), means)
+    if fields := tuple(changed_fields(was.shrink_limit, now.shrink_limit)):
+        told = tuple(replace(one, means="how much may be lost at once unasked") for one in fields)
+        yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=told)
+
+
+def _classes(
+    was: Mapping[str, TopicDefaults], now: Mapping[str, TopicDefaults], after: Topology
+) -> Iterator[ItemChange]:
+    for name in sorted(was.keys() | now.keys()):
+        if name not in was:
+            yield ItemChange(Sign.ADDED, "class", name, _place(now[name].where), fields=tuple(whole(now[name])))
+        elif name not in now:
+            yield ItemChange(Sign.REMOVED, "class", name, _place(was[name].where), "no topic gets its values any more")
+        elif fields := tuple(changed_fields(was[name], now[name])):
+            count = sum(topic.class_name == name for topic in after.topics.values())
+            reach = f"for the {count} topic{'s' if count != 1 else ''} of the class"
+            told = tuple(_meaning(one, reach) for one in fields)
+            yield ItemChange(Sign.CHANGED, "class", name, _place(now[name].where), fields=told)
+
+
+def _everywhere(after: Topology, field: FieldChange) -> str:
+    key = field.path.removeprefix("configs.")
+    count = sum(key not in topic.configs for topic in after.topics.values())
+    return f"for {count} declared topic{'s' if count != 1 else ''} at most, and for remote topics"
+
+
+def _meaning(field: FieldChange, reach: str) -> FieldChange:
+    if field.path.startswith("lower_retention_by"):
+        return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
+    if not field.path.startswith("configs."):
+        return replace(field, means="for topics that are yet to be made; existing ones keep what they have")
+    if field.after == NOT_SET:
+        return replace(field, means="topics keep the value they have")
+    means = f"{reach}, where nothing stronger says otherwise"
+    return replace(field, means=means, risk=Risk.MEDIUM if "retention" in field.path else Risk.LOW)
+
+
+def _place(where: Where) -> str:
+    return f"{where.file}:{where.line}" if where.line else ""

@@ -1,0 +1,59 @@
+"""Names that nothing may delete: what Kafka and its companions live on, and what git protects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from reconciler.topology import Protection
+
+BUILT_IN = (
+    r"__.*",
+    r"_schemas",
+    r"_confluent.*",
+    r"mm2.*[.-]internal",
+    r".*\.checkpoints\.internal",
+    r"(.*[.-])?heartbeats",
+    r"connect-(configs|offsets|status)",
+)
+"""Whole names of topics that Kafka, MirrorMaker 2, Connect, a schema registry and our own mirror live on."""
+
+STATE_OF_APPLICATIONS = (r".+-changelog", r".+-repartition")
+"""Kafka Streams keeps its state in these: git never declares them, so a prune would take them for left over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Why a name is protected. ``place`` is a file and line, or empty for a built-in rule."""
+
+    pattern: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"protected: '{self.pattern}' ({self.place})" if self.place else f"the built-in protection '{self.pattern}'"
+        )
+
+
+def is_protected(topic: str) -> bool:
+    """By the built-in rules alone."""
+    return _matcher(BUILT_IN).fullmatch(topic) is not None
+
+
+def protection_of(topic: str, own: Iterable[Protection]) -> Protected | None:
+    """The rule that protects ``topic`` from every deletion."""
+    if is_protected(topic):
+        return Protected(next(pattern for pattern in BUILT_IN if re.fullmatch(pattern, topic)))
+    hit = next((one for one in own if re.fullmatch(one.pattern, topic)), None)
+    return Protected(hit.pattern, f"{hit.where.file}:{hit.where.line}") if hit else None
+
+
+def is_state_of_an_application(topic: str) -> bool:
+    return _matcher(STATE_OF_APPLICATIONS).fullmatch(topic) is not None
+
+
+@cache
+def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

@@ -1,0 +1,86 @@
+"""The layers that give a topic its values: environment, class, cluster, topic; each wins over those before it.
+
+Border: nouns in, nouns out. What brokers say comes after all of these and is not a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.errors import Where
+from reconciler.topology import Topic, TopicDefaults, Topology
+
+DECLARED = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """``name`` in words for a plan: ``default of cluster east``."""
+
+    name: str
+    values: TopicDefaults
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value and the layer that gives it."""
+
+    value: str
+    layer: Layer
+
+
+Layers = tuple[Layer, ...]
+
+
+def layers_of(topology: Topology, cluster: str, topic: Topic | None = None) -> Layers:
+    """Strongest first. Without ``topic``: what a remote topic of this cluster gets."""
+    here, rules = topology.clusters[cluster], topology.rules
+    nearest = here.defaults.where if here.defaults.where.line else here.where
+    found = [Layer(f"default of cluster {cluster}", here.defaults, nearest)]
+    if topic is not None:
+        own = TopicDefaults(topic.partitions, topic.replication_factor, topic.configs, topic.lower_retention_by)
+        found.insert(0, Layer(DECLARED, own, topic.where))
+        if (shared := rules.classes.get(topic.class_name)) is not None:
+            found.append(Layer(f"class {topic.class_name}", shared, shared.where))
+    return (*found, Layer("default of the environment", rules.defaults, rules.defaults.where))
+
+
+def partitions(layers: Iterable[Layer]) -> int | None:
+    return next((one.values.partitions for one in layers if one.values.partitions is not None), None)
+
+
+def replication_factor(layers: Iterable[Layer]) -> int | None:
+    return next((one.values.replication_factor for one in layers if one.values.replication_factor is not None), None)
+
+
+def configs(layers: Layers) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for layer in layers:
+        for key, value in layer.values.configs.items():
+            found.setdefault(key, Given(value, layer))
+    return found
+
+
+def retention_steps(layers: Layers) -> dict[str, int]:
+    """Config -> the most that one apply lowers it by."""
+    found: dict[str, int] = {}
+    for layer in layers:
+        for key, value in layer.values.lower_retention_by.items():
+            found.setdefault(key, int(value))
+    return found
+
+
+def given(layers: Layers, field: str) -> Iterator[Given]:
+    """Every layer that gives ``partitions``, ``replication_factor`` or a config a value; strongest first."""
+    for layer in layers:
+        match field:
+            case "partitions":
+                found: object = layer.values.partitions
+            case "replication_factor":
+                found = layer.values.replication_factor
+            case _:
+                found = layer.values.configs.get(field)
+        if found is not None:
+            yield Given(str(found), layer)
