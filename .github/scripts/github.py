@@ -1,0 +1,179 @@
+"""What the workflows say to GitHub: one sticky comment, one issue, and the plan that was reviewed.
+
+Standard library only. Run inside a workflow; GITHUB_TOKEN, GITHUB_API_URL, GITHUB_REPOSITORY and the variables of the
+job come from there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+CLEAN, CHANGES = "0", "2"
+LIMIT = 65_000  # GitHub refuses a comment above 65,536 characters
+LABEL = "drift"
+BY_HAND = "Look at a fresh plan, and run the workflow apply by hand if it is right."
+
+
+class RefusedError(Exception):
+    """Ends the step with words instead of a traceback."""
+
+
+def variable(name: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise RefusedError(f"{name} is not set: this script runs inside a workflow") from None
+
+
+def call(method: str, path: str, body: object = None) -> Any:
+    with _opened(method, f"{variable('GITHUB_API_URL')}/repos/{variable('GITHUB_REPOSITORY')}/{path}", body) as answer:
+        return json.load(answer)
+
+
+def _opened(method: str, url: str, body: object = None) -> Any:
+    request = urllib.request.Request(url, method=method)
+    # Unredirected: an artifact's address leads to another host, which must not see the token.
+    request.add_unredirected_header("Authorization", f"Bearer {variable('GITHUB_TOKEN')}")
+    request.add_header("Accept", "application/vnd.github+json")
+    data = None if body is None else json.dumps(body).encode()
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
+    try:
+        return urllib.request.urlopen(request, data, timeout=60)
+    except urllib.error.HTTPError as error:
+        what = error.read(500).decode(errors="replace")
+        raise RefusedError(f"{method} {url} was answered with {error.code}: {what}") from None
+    except urllib.error.URLError as error:
+        raise RefusedError(f"{method} {url} failed: {error.reason}") from None
+
+
+def pages(path: str, key: str | None = None) -> Iterator[Any]:
+    page = 1
+    while True:
+        found = call("GET", f"{path}{'&' if '?' in path else '?'}per_page=100&page={page}")
+        some = found[key] if key else found
+        yield from some
+        if len(some) < 100:
+            return
+        page += 1
+
+
+def read(folder: Path, name: str) -> str:
+    path = folder / name
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def fenced(text: str) -> str:
+    """As it is, in a fence that nothing in it can close."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
+
+
+def keep_comment(pull_request: str, marker: str, text: str | None) -> None:
+    """One comment that begins with ``marker``: made, or brought up to date. None: brought up to date if it is there."""
+    theirs = (c for c in pages(f"issues/{pull_request}/comments") if c["user"]["type"] == "Bot")
+    old = next((c for c in theirs if c["body"].startswith(marker)), None)
+    if old is not None:
+        body = text or f"{marker}}} -->\nThe edit does not touch this environment any more.\n"
+        call("PATCH", f"issues/comments/{old['id']}", {"body": body})
+    elif text is not None:
+        call("POST", f"issues/{pull_request}/comments", {"body": text})
+
+
+def comment_plan(code: str, folder: Path) -> None:
+    marker = f'<!-- reconciler-plan {{"environment": {json.dumps(variable("ENVIRONMENT"))}'
+    text: str | None = read(folder, "comment.md")
+    if not text and code == CLEAN:
+        text = None
+    elif not text:
+        why = f"No plan of {variable('ENVIRONMENT')} could be made (exit code {code}).\n\n"
+        text = f"{marker}}} -->\n### {why}{fenced(read(folder, 'said.txt'))}"
+    keep_comment(variable("PULL_REQUEST"), marker, text)
+
+
+def comment_outcome(code: str, folder: Path) -> None:
+    """Under the merged pull request; a push without one has only the summary of its run."""
+    pull_request = merged_pull_request()
+    if pull_request is not None:
+        said = "" if code == CLEAN else fenced(read(folder, "said.txt"))
+        head = f"### apply of {variable('ENVIRONMENT')}: exit code {code}\n\n"
+        text = f"{head}{read(folder, 'outcome.md')}\n{said}"[:LIMIT]
+        call("POST", f"issues/{pull_request['number']}/comments", {"body": text})
+
+
+def merged_pull_request() -> Any | None:
+    found = call("GET", f"commits/{variable('COMMIT')}/pulls")
+    return next((one for one in found if one["merged_at"] and one["merge_commit_sha"] == variable("COMMIT")), None)
+
+
+def reviewed_plan(target: Path) -> None:
+    """The newest plan made for the last commit of the merged pull request, by this repository and not by a fork."""
+    merged = merged_pull_request()
+    if merged is None:
+        raise RefusedError(f"commit {variable('COMMIT')} came without a pull request: no plan was reviewed. {BY_HAND}")
+    name = f"plan-{variable('ENVIRONMENT')}-{merged['number']}"
+    own = [
+        artifact
+        for artifact in pages(f"actions/artifacts?name={name}", "artifacts")
+        if not artifact["expired"]
+        and artifact["workflow_run"]["head_sha"] == merged["head"]["sha"]
+        and artifact["workflow_run"]["head_repository_id"] == artifact["workflow_run"]["repository_id"]
+    ]
+    if not own:
+        raise RefusedError(f"no artifact {name} was made for its last commit, {merged['head']['sha']}. {BY_HAND}")
+    newest = max(own, key=lambda artifact: artifact["created_at"])
+    with _opened("GET", newest["archive_download_url"]) as answer:
+        archive = zipfile.ZipFile(io.BytesIO(answer.read()))
+    target.write_bytes(archive.read("plan.json"))
+    print(f"the reviewed plan is {name} of pull request {merged['number']}, made {newest['created_at']}")
+
+
+def issue(code: str, folder: Path) -> None:
+    """One open issue while there is drift, or while it cannot be told; closed when there is none."""
+    environment = variable("ENVIRONMENT")
+    marker = f"<!-- reconciler-drift {json.dumps(environment)} -->"
+    old = next((one for one in pages(f"issues?state=open&labels={LABEL}") if marker in (one["body"] or "")), None)
+    if code == CLEAN:
+        print(f"no drift in {environment}")
+        if old is not None:
+            call("POST", f"issues/{old['number']}/comments", {"body": f"No drift any more: {variable('RUN_URL')}"})
+            call("PATCH", f"issues/{old['number']}", {"state": "closed"})
+        return
+    title = f"Drift in {environment}" if code == CHANGES else f"Drift of {environment} could not be told"
+    said = "" if code == CHANGES else fenced(read(folder, "said.txt"))
+    text = f"{marker}\n{read(folder, 'drift.md')}\n{said}"[:LIMIT] + f"\nLast looked at by {variable('RUN_URL')}\n"
+    if old is None:
+        call("POST", "issues", {"title": title, "body": text, "labels": [LABEL]})
+    else:
+        call("PATCH", f"issues/{old['number']}", {"title": title, "body": text})
+
+
+def main(words: list[str]) -> None:
+    match words:
+        case ["comment-plan", code, folder]:
+            comment_plan(code, Path(folder))
+        case ["comment-outcome", code, folder]:
+            comment_outcome(code, Path(folder))
+        case ["reviewed-plan", target]:
+            reviewed_plan(Path(target))
+        case ["issue", code, folder]:
+            issue(code, Path(folder))
+        case _:
+            raise RefusedError("usage: comment-plan|comment-outcome|issue CODE DIR, or reviewed-plan FILE")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except RefusedError as error:
+        sys.exit(f"github.py: {error}")

@@ -1,0 +1,199 @@
+"""The steps of a workflow run in order, as a runner does, against a GitHub that lives in this process.
+
+Border: ``uses:`` steps are the test's to prepare; expressions that the test does not know fail it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ruamel.yaml import YAML
+
+PROJECT = Path(__file__).parents[2]
+WORKFLOWS = PROJECT / ".github" / "workflows"
+EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
+
+
+def workflow(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = YAML(typ="safe").load((WORKFLOWS / f"{name}.yml").read_text(encoding="utf-8"))
+    return read
+
+
+@dataclass
+class GitHub:
+    """Comments, issues and artifacts, and the token each request came with."""
+
+    comments: list[dict[str, Any]] = field(default_factory=list)
+    issues: list[dict[str, Any]] = field(default_factory=list)
+    artifacts: list[dict[str, Any]] = field(default_factory=list)
+    archives: dict[int, bytes] = field(default_factory=dict)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    tokens: set[str | None] = field(default_factory=set)
+    address: str = ""
+
+    def answer(self, method: str, path: str, query: Mapping[str, list[str]], body: Any) -> Any:
+        match method, path.strip("/").split("/")[3:]:
+            case "GET", ["issues", _, "comments"]:
+                return self.comments if query["page"] == ["1"] else []
+            case "POST", ["issues", number, "comments"]:
+                self.comments.append({"id": len(self.comments) + 1, "user": {"type": "Bot"}, "issue": number, **body})
+                return self.comments[-1]
+            case "PATCH", ["issues", "comments", number]:
+                self.comments[int(number) - 1] |= body
+                return self.comments[int(number) - 1]
+            case "GET", ["issues"]:
+                return [one for one in self.issues if one["state"] == "open" and query["page"] == ["1"]]
+            case "POST", ["issues"]:
+                self.issues.append({"number": len(self.issues) + 1, "state": "open", **body})
+                return self.issues[-1]
+            case "PATCH", ["issues", number]:
+                self.issues[int(number) - 1] |= body
+                return self.issues[int(number) - 1]
+            case "GET", ["commits", _, "pulls"]:
+                return self.pulls
+            case "GET", ["actions", "artifacts"]:
+                return {"artifacts": [one for one in self.artifacts if [one["name"]] == query["name"]]}
+            case "GET", ["actions", "artifacts", number, "zip"]:
+                return self.archives[int(number)]
+        raise AssertionError(f"nobody answers {method} {path}")
+
+    def upload(self, name: str, files: list[Path], head_sha: str, fork: bool = False) -> None:
+        number = len(self.artifacts) + 1
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as packed:
+            for file in files:
+                packed.write(file, file.name)
+        self.archives[number] = archive.getvalue()
+        self.artifacts.append(
+            {
+                "name": name,
+                "expired": False,
+                "created_at": f"2026-01-01T00:00:{number:02}Z",
+                "workflow_run": {"head_sha": head_sha, "repository_id": 1, "head_repository_id": 2 if fork else 1},
+                "archive_download_url": f"{self.address}/repos/o/r/actions/artifacts/{number}/zip",
+            }
+        )
+
+
+@contextmanager
+def github() -> Iterator[GitHub]:
+    state = GitHub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            state.tokens.add(self.headers["Authorization"])
+            length = int(self.headers["Content-Length"] or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            url = urlsplit(self.path)
+            found = state.answer(self.command, url.path, parse_qs(url.query), body)
+            raw = found if isinstance(found, bytes) else json.dumps(found).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = do_PATCH = _any  # noqa: N815  # the server's names
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@dataclass
+class Step:
+    name: str
+    code: int
+    words: str
+
+
+class Job:
+    """One run of one job: ``values`` are what its expressions stand for."""
+
+    def __init__(self, name: str, job: str, workspace: Path, values: Mapping[str, str], variables: Mapping[str, str]):
+        self.read = workflow(name)
+        self.job = self.read["jobs"][job]
+        self.workspace = workspace
+        self.values = dict(values)
+        self.temp = workspace.parent / f"temp-{name}-{len(list(workspace.parent.iterdir()))}"
+        self.temp.mkdir()
+        self.variables = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GITHUB_"))},
+            **variables,
+            "RUNNER_TEMP": str(self.temp),
+            "GITHUB_PATH": str(self.temp / "path"),
+            "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
+            "GITHUB_REPOSITORY": "o/r",
+            "RECONCILER_VENV": str(PROJECT / ".venv"),
+        }
+        self.steps: list[Step] = []
+
+    def run(self) -> list[Step]:
+        """Until a step fails; after that only those with ``always()``."""
+        failed = False
+        for step in self.job["steps"]:
+            condition = step.get("if", "")
+            if "run" not in step or (failed and "always()" not in condition):
+                continue
+            if "outputs.code" in condition and not self.values.get(_inner(condition)):
+                continue
+            done = self._step(step)
+            self.steps.append(done)
+            failed = failed or done.code != 0
+        return self.steps
+
+    def words(self) -> str:
+        return "".join(f"--- {step.name}: {step.code}\n{step.words}" for step in self.steps)
+
+    def _step(self, step: Mapping[str, Any]) -> Step:
+        assert "${{" not in step["run"], "an expression inside a script is an injection"
+        output = self.temp / "output"
+        output.write_text("")
+        told = {**self.read.get("env", {}), **self.job.get("env", {}), **step.get("env", {})}
+        variables = {**self.variables, **{key: self._value(value) for key, value in told.items()}}
+        if (self.temp / "path").exists():
+            added = ":".join((self.temp / "path").read_text().split())
+            variables["PATH"] = f"{added}:{variables['PATH']}"
+        folder = self.read["defaults"]["run"].get("working-directory", ".")
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.workspace / folder,
+            env={**variables, "GITHUB_OUTPUT": str(output)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        for line in output.read_text().splitlines():
+            name, _, value = line.partition("=")
+            self.values[f"steps.{step['id']}.outputs.{name}"] = value
+        return Step(step.get("name", step["run"]), done.returncode, done.stdout + done.stderr)
+
+    def _value(self, text: str) -> str:
+        return EXPRESSION.sub(lambda found: self.values[found[1]], str(text))
+
+
+def _inner(condition: str) -> str:
+    found = re.search(r"steps\.\w+\.outputs\.code", condition)
+    assert found is not None
+    return found[0]

@@ -1,0 +1,300 @@
+"""The workflows, step by step: an edit is planned, reviewed, merged, applied; drift is told; forks get nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import git
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from sandbox.handles import Sandbox
+from tests.workflows.runner import PROJECT, WORKFLOWS, GitHub, Job, github, workflow
+
+GOLDEN = Path(__file__).parent / "comment.md"
+SECRETS = "# for the names of this environment\nWHO=workflow\n"
+NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
+
+
+# as files
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_permitted_by_default_and_actions_are_pinned(name: str) -> None:
+    read = workflow(name)
+    assert read["permissions"] == {}
+    for job in read["jobs"].values():
+        assert job["timeout-minutes"] <= 120
+        assert job["permissions"], "what a job may do is written down"
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+            if step.get("uses", "").startswith("actions/checkout"):
+                assert step["with"]["persist-credentials"] is False
+            assert "${{" not in step.get("run", ""), "an expression inside a script is an injection"
+
+
+def test_a_fork_gets_no_credentials_and_can_write_nothing() -> None:
+    job = workflow("plan")["jobs"]["fork"]
+    assert job["permissions"] == {"contents": "read"}
+    assert "secrets" not in json.dumps(job)
+    assert "environment" not in job
+    assert "== github.repository" in workflow("plan")["jobs"]["plan"]["if"]
+
+
+@pytest.mark.parametrize(("name", "job"), [("plan", "plan"), ("apply", "apply"), ("drift", "drift")])
+def test_secrets_reach_the_one_step_that_needs_them(name: str, job: str) -> None:
+    steps = workflow(name)["jobs"][job]["steps"]
+    assert [step["name"] for step in steps if "secrets." in json.dumps(step)] == [name]
+
+
+# in order, on real clusters
+
+
+@dataclass
+class Repository:
+    """The team's repository: what is on main, and a workspace as actions/checkout makes it."""
+
+    repo: git.Repo
+    root: Path
+    hub: GitHub
+    topic: str
+    clusters: str
+
+    def write(self, topics: str) -> str:
+        folder = Path(self.repo.working_dir) / "environments" / "shop"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "topology.yaml").write_text(f"{self.clusters}topics:\n{topics}", encoding="utf-8")
+        self.repo.git.add(A=True)
+        self.repo.git.commit(m="edit", allow_empty=True)
+        return str(self.repo.head.commit.hexsha)
+
+    def propose(self, topics: str) -> tuple[str, str]:
+        """An edit on a branch. Its commit, and the commit that merges it into main as GitHub would."""
+        self.repo.git.checkout("-B", "edit", "main")
+        head = self.write(topics)
+        self.repo.git.checkout("--detach", "main")
+        self.repo.git.merge("edit", no_ff=True, m="merge")
+        return head, str(self.repo.head.commit.hexsha)
+
+    def checked_out(self, commit: str, name: str = "edit") -> Path:
+        workspace = self.root / f"workspace-{len(list(self.root.iterdir()))}"
+        git.Repo.clone_from(str(self.repo.working_dir), str(workspace / name)).git.checkout(commit)
+        (workspace / "tool").symlink_to(PROJECT)
+        if name == ".":
+            scripts = workspace / ".github"
+            scripts.mkdir()
+            (scripts / "scripts").symlink_to(PROJECT / ".github" / "scripts")
+        return workspace
+
+    def plan(self, topics: str, job: str = "plan", secrets: str = SECRETS) -> tuple[Job, str, str]:
+        head, merge = self.propose(topics)
+        values = {
+            "matrix.environment": "shop",
+            "github.event.pull_request.number": "7",
+            "github.server_url": "https://git.example",
+            "github.repository": "o/r",
+            "github.run_id": "1",
+            "github.token": "read-and-comment",
+            "secrets.RECONCILER_SECRETS": secrets,
+        }
+        if job == "fork":
+            values = {}
+        made = Job("plan", job, self.checked_out(merge), values, {"GITHUB_API_URL": self.hub.address})
+        made.run()
+        if (made.temp / "plan.json").exists():
+            self.hub.upload("plan-shop-7", [made.temp / "plan.json", made.temp / "plan.html"], head)
+        return made, head, merge
+
+    def merged(self, head: str, merge: str) -> None:
+        self.repo.git.checkout("main")
+        self.repo.git.reset("--hard", merge)
+        self.hub.pulls = [{"number": 7, "merged_at": "now", "merge_commit_sha": merge, "head": {"sha": head}}]
+
+    def apply(self, before: str, event: str = "push") -> Job:
+        now = str(self.repo.commit("main").hexsha)
+        values = {
+            "matrix.environment": "shop",
+            "github.sha": now,
+            "github.event.before": before,
+            "github.event_name": event,
+            "github.token": "read-and-comment",
+            "secrets.RECONCILER_SECRETS": SECRETS,
+        }
+        return self._checked("apply", values)
+
+    def drift(self) -> Job:
+        values = {
+            "matrix.environment": "shop",
+            "github.server_url": "https://git.example",
+            "github.repository": "o/r",
+            "github.run_id": "2",
+            "github.token": "read-and-issue",
+            "secrets.RECONCILER_SECRETS": SECRETS,
+        }
+        return self._checked("drift", values)
+
+    def _checked(self, name: str, values: dict[str, str]) -> Job:
+        variables = {"GITHUB_API_URL": self.hub.address, "RECONCILER_STATE": str(self.root / "state")}
+        made = Job(name, name, self.checked_out("main", "."), values, variables)
+        made.run()
+        return made
+
+
+@pytest.fixture
+def shop(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Repository]:
+    east = plain["east"]
+    clusters = (
+        f"clusters:\n  east:\n    bootstrap_servers: [{east.bootstrap_servers}]\n    cluster_id: {east.cluster_id}\n"
+        '    client: {client.id: "${env:WHO}"}\n'
+    )
+    repo = git.Repo.init(tmp_path / "origin", initial_branch="main")
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "a")
+        config.set_value("user", "email", "a@example.com")
+    with github() as hub:
+        made = Repository(repo, tmp_path / "runs", hub, unique, clusters)
+        made.root.mkdir()
+        made.write(f"  {unique}-orders: {{clusters: [east], partitions: 2}}\n")
+        yield made
+
+
+def edited(shop: Repository) -> str:
+    return (
+        f"  {shop.topic}-orders: {{clusters: [east], partitions: 2}}\n"
+        f"  {shop.topic}-clicks: {{clusters: [east], partitions: 3, configs: {{retention.ms: 7d}}}}\n"
+    )
+
+
+def test_planned_merged_applied_and_watched(shop: Repository, plain: Sandbox) -> None:
+    before = str(shop.repo.head.commit.hexsha)
+    planned, head, merge = shop.plan(edited(shop))
+    assert [step.code for step in planned.steps] == [0] * 4, planned.words()
+    assert [one["issue"] for one in shop.hub.comments] == ["7"]
+    _golden(_masked(shop.hub.comments[0]["body"], shop))
+    assert (planned.temp / "plan.html").read_text().startswith("<!doctype html>")
+
+    planned, head, merge = shop.plan(edited(shop).replace("7d", "6d"))
+    assert len(shop.hub.comments) == 1, "one comment, kept up to date"
+    assert "6d" in shop.hub.comments[0]["body"]
+
+    forged = planned.temp / "forged" / "plan.json"
+    forged.parent.mkdir()
+    forged.write_text("{}")
+    shop.hub.upload("plan-shop-7", [forged], head, fork=True)
+    shop.merged(head, merge)
+    applied = shop.apply(before)
+    assert [step.code for step in applied.steps] == [0] * 5, applied.words()
+    assert "every change of the fresh plan is in the reviewed one" in applied.words()
+    assert len(shop.hub.comments) == 2
+    assert "apply of shop: exit code 0" in shop.hub.comments[1]["body"]
+    assert (shop.root / "state" / "shop" / "audit.jsonl").exists()
+    admin = AdminClient(plain["east"].super_client())
+    assert len(admin.list_topics(timeout=20).topics[f"{shop.topic}-clicks"].partitions) == 3
+
+    clean = shop.drift()
+    assert [step.code for step in clean.steps] == [0] * 4, clean.words()
+    assert "no drift in shop" in clean.words()
+    assert shop.hub.issues == []
+    _alter(admin, f"{shop.topic}-clicks", "1000000")
+    for _ in range(2):
+        assert [step.code for step in shop.drift().steps] == [0] * 4
+    (issue,) = shop.hub.issues
+    assert issue["title"] == "Drift in shop"
+    assert issue["labels"] == ["drift"]
+    assert "retention.ms" in issue["body"]
+    _alter(admin, f"{shop.topic}-clicks", str(6 * 24 * 3600 * 1000))
+    shop.drift()
+    assert issue["state"] == "closed"
+    assert shop.hub.tokens == {"Bearer read-and-comment", "Bearer read-and-issue"}
+
+
+def test_what_nobody_reviewed_is_not_applied(shop: Repository, plain: Sandbox) -> None:
+    before = str(shop.repo.head.commit.hexsha)
+    _, head, merge = shop.plan(edited(shop))
+    shop.merged(head, merge)
+    shop.write(edited(shop) + f"  {shop.topic}-late: {{clusters: [east], partitions: 1}}\n")
+    shop.hub.pulls[0]["merge_commit_sha"] = str(shop.repo.head.commit.hexsha)
+    applied = shop.apply(before)
+    assert applied.steps[-1].code == 4, applied.words()
+    assert f"create:east/{shop.topic}-late: was not in the reviewed plan" in applied.words()
+    assert not [name for name in _topics(plain) if name.startswith(shop.topic)], "nothing at all"
+    assert "exit code 4" in shop.hub.comments[-1]["body"]
+    assert f"{shop.topic}-late" in shop.hub.comments[-1]["body"]
+
+    by_hand = shop.apply(before, "workflow_dispatch")
+    assert by_hand.steps[-1].code == 0, by_hand.words()
+    assert f"{shop.topic}-late" in _topics(plain)
+
+
+def test_a_push_without_a_pull_request_is_not_applied(shop: Repository) -> None:
+    before = str(shop.repo.head.commit.hexsha)
+    shop.write(edited(shop))
+    applied = shop.apply(before)
+    assert applied.steps[-1].code == 1
+    assert "came without a pull request" in applied.words()
+
+
+def test_a_broken_edit_is_told_in_the_comment_and_fails(shop: Repository) -> None:
+    planned, _, _ = shop.plan("  orders: {clusters: [eats]}\n")
+    assert planned.steps[-1].code == 1, planned.words()
+    (comment,) = shop.hub.comments
+    assert comment["body"].startswith('<!-- reconciler-plan {"environment": "shop"')
+    assert "eats" in comment["body"]
+    shop.plan(edited(shop))
+    assert len(shop.hub.comments) == 1
+    assert "create" in shop.hub.comments[0]["body"]
+
+
+def test_an_untouched_environment_gets_no_comment(shop: Repository) -> None:
+    planned, _, _ = shop.plan(f"  {shop.topic}-orders: {{clusters: [east], partitions: 2}}\n")
+    assert [step.code for step in planned.steps] == [0] * 4, planned.words()
+    assert "untouched" in planned.words()
+    assert shop.hub.comments == []
+
+
+def test_a_secret_that_is_no_pair_is_refused_and_not_shown(shop: Repository) -> None:
+    planned, _, _ = shop.plan(edited(shop), secrets="hunter2")
+    assert planned.steps[1].code == 1
+    assert "not NAME=VALUE" in planned.words()
+    assert "hunter2" not in planned.words()
+
+
+def test_a_fork_sees_what_the_edit_means(shop: Repository) -> None:
+    planned, _, _ = shop.plan(edited(shop), "fork")
+    assert [step.code for step in planned.steps] == [0, 0], planned.words()
+    assert f"{shop.topic}-clicks" in (planned.temp / "summary.md").read_text()
+    assert shop.hub.tokens == set(), "GitHub is not asked"
+
+
+def _topics(plain: Sandbox) -> set[str]:
+    return set(AdminClient(plain["east"].super_client()).list_topics(timeout=20).topics)
+
+
+def _alter(admin: AdminClient, topic: str, retention: str) -> None:
+    entry = ConfigEntry("retention.ms", retention, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for answer in admin.incremental_alter_configs([resource]).values():
+        answer.result(20)
+
+
+def _masked(text: str, shop: Repository) -> str:
+    """Without what differs from run to run."""
+    text = re.sub(r"cluster id [^ ,]+", "cluster id id-of-east", text.replace(shop.topic, "team"))
+    text = re.sub(r"plan <code>[0-9a-f]{16}", "plan <code>0000000000000000", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "0" * 64, text)
+    text = re.sub(r"(commit|topology) [0-9a-f]{12}\b", r"\1 000000000000", text)
+    text = re.sub(r"--plan \S+/plan\.json", "--plan plan.json", text)
+    return re.sub(r"\d+ topics? visible", "N topics visible", text)
+
+
+def _golden(text: str) -> None:
+    """To accept new words: ``UPDATE_GOLDEN=1 pytest tests/workflows``, then review the file."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
