@@ -13,9 +13,11 @@ from types import MappingProxyType
 from reconciler.copying import read_on_condition, read_rate_limit, read_start
 from reconciler.places import locate
 from reconciler.reading import Reading
+from reconciler.selecting import additions, selection
 from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
 from reconciler.sizes import duration_ms
 from reconciler.topology import (
+    Carry,
     Cluster,
     ConfigSync,
     Delivery,
@@ -101,7 +103,7 @@ def build_topic(reading: Reading) -> Topic:
 
 
 def build_flow(reading: Reading) -> Flow:
-    standard = ConfigSync()
+    standard, tests, carry = ConfigSync(), reading.node("where"), reading.value("provenance", default=None)
     return Flow(
         name=reading.name,
         source=reading.value("source", default=""),
@@ -131,6 +133,9 @@ def build_flow(reading: Reading) -> Flow:
             interval_ms=_interval(reading, ("groups", "interval"), Groups().interval_ms),
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
         ),
+        selection=None if tests is None else selection(tests, reading.wrong),
+        headers=additions(reading.node("headers", "add"), reading.wrong),
+        provenance=None if carry is None else Carry(carry),
         labels=reading.mapping("labels", each=_label),
         where=reading.place.where,
     )

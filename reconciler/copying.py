@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 from reconciler.errors import Problem
 from reconciler.places import Places
 from reconciler.reading import Reading
+from reconciler.selecting import time_ms
 from reconciler.settings import Wrong
 from reconciler.sizes import size_bytes
 from reconciler.topology import Start
@@ -100,16 +100,9 @@ def read_on_condition(reading: Reading) -> Mapping[str, str]:
 def _timestamp(reading: Reading) -> Start:
     node = reading.node("start", "timestamp")
     assert isinstance(node, Scalar)
-    if re.fullmatch(r"[0-9]{1,15}", node.text):
-        return Start("timestamp", int(node.text))
-    try:
-        moment = datetime.fromisoformat(node.text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        what = f'start.timestamp is "{node.text}"'
-        why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
-        todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
-        reading.wrong(("start", "timestamp"), Wrong("bad-timestamp", what, why, todo))
+    moment = time_ms(node.text)
+    if isinstance(moment, Wrong):
+        what = f"start.timestamp is {moment.what}"
+        reading.wrong(("start", "timestamp"), Wrong(moment.code, what, moment.why, moment.todo))
         return Start("earliest")
-    return Start("timestamp", int(moment.astimezone(UTC).timestamp() * 1000))
+    return Start("timestamp", moment)

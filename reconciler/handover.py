@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.topology import Cluster, Flow, Mirror, Principal, Start, Topology
-from replication import names
+from replication import names, selection
 
 FORMAT_VERSION = 1
 Handover = dict[str, Any]
@@ -45,6 +45,7 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
         "isolation": flow.isolation.value,
         "start": _start(flow.start),
         "lanes": flow.lanes,
+        **_record_work(topology, flow),
     }
     if flow.groups.sync_offsets:
         told["groups"] = {
@@ -58,6 +59,20 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
     if flow.on_condition:
         told["continue_on"] = sorted(code for code, what in flow.on_condition.items() if what == "continue")
     return {**told, "fingerprint": fingerprint(told)}
+
+
+def _record_work(topology: Topology, flow: Flow) -> Handover:
+    """Only what is asked for. ``arriving``: flows whose records at the source should carry a provenance header."""
+    told: Handover = {}
+    if flow.selection is not None:
+        told["where"] = selection.told(selection.canonical(flow.selection))
+    if flow.headers:
+        told["headers"] = {"add": [{"name": one.name, "value": one.value} for one in flow.headers]}
+    if flow.provenance is not None:
+        into = (other for other in topology.flows.values() if other.target == flow.source)
+        arriving = sorted(other.name for other in into if other.provenance is not None)
+        told["provenance"] = {"carry": flow.provenance.value, "arriving": arriving}
+    return told
 
 
 def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
+from replication.additions import AddedHeader
 from replication.groups import EXCLUDED_GROUPS
+from replication.selection import Where as Selection
 
 
 class Principal(StrEnum):
@@ -161,6 +163,14 @@ class Groups:
     follow_rewinds: bool = False
 
 
+class Carry(StrEnum):
+    """Which records a flow with provenance carries. LOCAL: those written at its source. FORWARD: also those that came
+    there from other clusters, unless they have been at the target."""
+
+    LOCAL = "local"
+    FORWARD = "forward"
+
+
 @dataclass(frozen=True, slots=True)
 class AccessSync:
     """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
@@ -178,6 +188,8 @@ class Flow:
     """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``.
 
     ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
+    Record work, which costs the whole-batch copy: ``selection`` (``where`` in YAML), ``headers`` that are added,
+    ``provenance``.
     """
 
     name: str
@@ -196,8 +208,17 @@ class Flow:
     configs: ConfigSync = ConfigSync()
     groups: Groups = Groups()
     access: AccessSync = AccessSync()
+    selection: Selection | None = None
+    headers: tuple[AddedHeader, ...] = ()
+    provenance: Carry | None = None
     labels: Mapping[str, str] = field(default_factory=_no_configs)
     where: Where = field(default=NOWHERE, compare=False)
+
+    @property
+    def record_work(self) -> tuple[str, ...]:
+        """What keeps its batches from travelling whole, in the YAML's words."""
+        asked = {"where": self.selection, "headers": self.headers or None, "provenance": self.provenance}
+        return tuple(word for word, wish in asked.items() if wish is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def varint(number: int) -> bytes:
     return _SMALL[number] if 0 <= number < 4096 else _zigzag(number)
 
 
-def _signed(body: memoryview, position: int) -> tuple[int, int]:
+def signed(body: memoryview, position: int) -> tuple[int, int]:
     """(number, position after it). Raises IndexError at the end of the bytes."""
     byte = body[position]
     position += 1
@@ -77,12 +77,12 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
     position, end = 0, len(body)
     try:
         for _ in range(batch.records):
-            length, start = _signed(body, position)
+            length, start = signed(body, position)
             position = start + length
             if length < 4 or position > end:
                 raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut")
-            delta, at = _signed(body, start + 1)
-            offset_delta, at = _signed(body, at)
+            delta, at = signed(body, start + 1)
+            offset_delta, at = signed(body, at)
             timestamp = batch.base_timestamp + delta if append_time is None else append_time
             found.append(Record(batch.base + offset_delta, timestamp, body[start], body[at:position]))
     except IndexError:
@@ -123,23 +123,25 @@ def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iter
 
     Yields (batch, number of records, the source offset after it); the last one covers the whole source batch.
     """
-    codec = _codec(view, batch)
+    codec = codec_of(view, batch)
     records = [record for record in records_of(view, batch) if record.offset >= position]
     if records:
-        yield from _fitting(records, codec, largest, batch.next_offset)
+        yield from fitting(records, codec, largest, batch.next_offset)
 
 
-def _fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[tuple[bytearray, int, int]]:
+def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[tuple[bytearray, int, int]]:
+    """As ``rebuild``, of records that are there already."""
     out = encode(records, codec)
     if len(out) <= largest or len(records) == 1:
         yield out, len(records), next_offset
         return
     middle = len(records) // 2
-    yield from _fitting(records[:middle], codec, largest, records[middle - 1].offset + 1)
-    yield from _fitting(records[middle:], codec, largest, next_offset)
+    yield from fitting(records[:middle], codec, largest, records[middle - 1].offset + 1)
+    yield from fitting(records[middle:], codec, largest, next_offset)
 
 
-def _codec(view: memoryview, batch: Batch) -> int:
+def codec_of(view: memoryview, batch: Batch) -> int:
+    """Of a batch of any format."""
     at = 22 if batch.magic == 2 else 17
     return view[batch.start + at] & CODEC
 
@@ -150,7 +152,7 @@ def _single(view: memoryview, batch: Batch) -> list[Record]:
     size = batch.end - batch.start - HEADER
     if batch.records != 1 or batch.last_delta or batch.attributes & (CODEC | APPEND_TIME) or size < 10:
         return []
-    length, at = _signed(view, batch.start + HEADER)
+    length, at = signed(view, batch.start + HEADER)
     if length < 4 or at + length != batch.end or view[at + 1] or view[at + 2]:
         return []
     verify(view[batch.start : batch.end], batch)

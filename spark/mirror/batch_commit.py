@@ -124,6 +124,7 @@ class Committer:
         lane = self._lane
         for partition, offset in moved.items():
             partition.committed = offset
+            partition.passed.committed(offset)
             if partition.open_records:
                 lane.latency.committed(partition.waiting_since)
             partition.records += partition.open_records

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from mirror.batch_passed import Passed
+from mirror.batch_records import RecordWorker
 from mirror.lanes import Condition, PartitionSpec
 from wire.batches import Batch
 from wire.buffers import Buffer
@@ -112,6 +114,8 @@ class Partition:
     waiting_since: int | None = None
     condition: Condition | None = None
     why: str = ""
+    worker: RecordWorker | None = None
+    passed: Passed = field(default_factory=Passed)
 
     @property
     def source(self) -> Key:
@@ -148,6 +152,7 @@ class Partition:
         self.queue.clear()
         self.queued_bytes -= dropped
         self.covered = self._sent()
+        self.passed.forget_beyond(self.covered)
         return dropped
 
     def _sent(self) -> int:

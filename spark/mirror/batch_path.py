@@ -37,13 +37,15 @@ from wire.settings import connection_settings
 from wire.transactions import Identity
 
 PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
+WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
 _log = logs.logger("batch path")
 T = TypeVar("T")
 
 
 def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
     """A ``CopyPath``."""
-    return asyncio.run(Attempts(lane, control, Tuning()).run())
+    tuning = Tuning(fetch_bytes=WORKED_BYTES) if lane.work else Tuning()
+    return asyncio.run(Attempts(lane, control, tuning).run())
 
 
 class Attempts:
@@ -54,7 +56,7 @@ class Attempts:
         self._control = control
         self._tuning = tuning
         self._held: dict[Key, Condition] = {}
-        self._counts: dict[Key, tuple[int, int]] = {}
+        self._counts: dict[Key, PartitionProgress] = {}
         self._transactions = 0
         self._retries = 0
         self._latency = NO_LATENCY
@@ -114,7 +116,7 @@ class Attempts:
         finally:
             self._progress = self._total(session.progress())
             self._transactions, self._latency = self._progress.transactions, self._progress.latency
-            self._counts = {(p.topic, p.partition): (p.records, p.bytes) for p in self._progress.partitions}
+            self._counts = {(p.topic, p.partition): p for p in self._progress.partitions}
 
     def total(self, progress: LaneProgress) -> LaneProgress:
         self._progress = self._total(progress)
@@ -131,8 +133,8 @@ class Attempts:
         )
 
     def _added(self, now: PartitionProgress) -> PartitionProgress:
-        records, size = self._counts.get((now.topic, now.partition), (0, 0))
-        return replace(now, records=now.records + records, bytes=now.bytes + size) if records or size else now
+        before = self._counts.get((now.topic, now.partition))
+        return now if before is None else now.plus(before)
 
     async def _unless_leaving(self, work: Awaitable[T]) -> bool:
         """False when the control ended the lane before ``work`` was done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirror.batch_partition import Partition, Piece
+from mirror.batch_worked import worked_pieces
 from wire.batches import Batch, CommittedFilter, scan, why_not_whole
 from wire.buffers import Buffer
 from wire.fetch_answers import FetchedPartition
@@ -28,7 +29,12 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
         return [], covered
     _choose(partition, wanted)
     pieces: list[Piece] = []
+    worker = partition.worker
     try:
+        if worker is not None:
+            partition.why = worker.reason
+            pieces += worked_pieces(partition, worker, (view, wanted), buffer)
+            return pieces, covered
         _add_pieces(pieces, partition, (view, wanted), buffer)
     except BaseException:
         for piece in pieces:

@@ -13,6 +13,7 @@ from mirror.batch_fetch import Fetcher
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition, Phase
 from mirror.batch_produce import RETRY_PAUSE, Sender
+from mirror.batch_records import worker_of
 from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter
 from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
@@ -218,7 +219,7 @@ class Session:
                 self._join(spec)
 
     def _join(self, spec: PartitionSpec) -> None:
-        partition = Partition(spec)
+        partition = Partition(spec, worker=worker_of(self.lane.spec, spec))
         self.lane.partitions[partition.source] = partition
         condition = self._held.pop(partition.source, None)
         if condition is None:
@@ -263,6 +264,8 @@ class Session:
                 p.waiting_since,
                 "record level" if p.reworked else "",
                 p.reworked,
+                p.passed.filtered,
+                p.passed.returning,
             )
             for key, p in lane.partitions.items()
         )

@@ -44,7 +44,10 @@ def encode_progress(p: LaneProgress) -> Message:
         "flow": p.flow,
         "lane": p.lane,
         "partitions": [
-            [q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms, q.path, q.path_reason]
+            [
+                *(q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms),
+                *(q.path, q.path_reason, q.filtered, q.returning),
+            ]
             for q in p.partitions
         ],
         "conditions": [[c.code, c.text, c.todo, c.topic, c.partition, c.stops] for c in p.conditions],

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
 from mirror.latency import NO_LATENCY, Latency
+from mirror.record_work import NO_GROUND, NO_WORK, ProvenanceGround, RecordWork
 
 
 def lane_of(topic: str, partition: int, lanes: int) -> int:
@@ -74,6 +75,8 @@ class LaneSpec:
     path: str = "batch"
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     continue_on: frozenset[str] = frozenset()
+    work: RecordWork = NO_WORK
+    ground: ProvenanceGround = NO_GROUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Condition:
 class PartitionProgress:
     """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset
     (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
-    oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's."""
+    oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
+    ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target."""
 
     topic: str
     partition: int
@@ -103,6 +107,18 @@ class PartitionProgress:
     waiting_since_ms: int | None = None
     path: str = ""
     path_reason: str = ""
+    filtered: int = 0
+    returning: int = 0
+
+    def plus(self, before: PartitionProgress) -> PartitionProgress:
+        """With the counts of ``before``, an earlier stretch of the same partition."""
+        return replace(
+            self,
+            records=self.records + before.records,
+            bytes=self.bytes + before.bytes,
+            filtered=self.filtered + before.filtered,
+            returning=self.returning + before.returning,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class LaneControl:
         self.specs = lane.partitions
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.changed = False
-        self._before: dict[tuple[str, int], tuple[int, int]] = {}
+        self._before: dict[tuple[str, int], PartitionProgress] = {}
         self._before_all = self.latest
 
     def stopping(self) -> bool:
@@ -75,15 +75,15 @@ class LaneControl:
 
     def attempt_over(self, report: LaneReport) -> LaneReport:
         self.report(report.progress)
-        self._before |= {(p.topic, p.partition): (p.records, p.bytes) for p in self.latest.partitions}
+        self._before |= {(p.topic, p.partition): p for p in self.latest.partitions}
         if report.end is LaneEnd.FAILED:
             self.latest = replace(self.latest, retries=self.latest.retries + 1)
         self._before_all = self.latest
         return replace(report, progress=self.latest)
 
     def _with_before(self, p: PartitionProgress) -> PartitionProgress:
-        records, size = self._before.get((p.topic, p.partition), (0, 0))
-        return replace(p, records=p.records + records, bytes=p.bytes + size)
+        before = self._before.get((p.topic, p.partition))
+        return p if before is None else p.plus(before)
 
 
 class LeaseState:

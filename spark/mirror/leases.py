@@ -41,6 +41,7 @@ def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) ->
         path=path,
         start_offsets=flow.start_offsets,
         continue_on=flow.continue_on,
+        work=flow.work,
     )
 
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirror import record_work
 from mirror.lanes import Endpoint
+from mirror.record_work import NO_WORK, RecordWork
 from replication.groups import GroupSelector, make_group_selector
 from replication.policy import TopicSelector, make_selector
 
@@ -70,6 +72,7 @@ class FlowSettings:
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     rate_limit: int | None = None
     continue_on: frozenset[str] = frozenset()
+    work: RecordWork = NO_WORK
 
     def selector(self) -> TopicSelector:
         """Raises HandoverError for a pattern or policy that cannot be used."""
@@ -182,6 +185,7 @@ def _flow(given: Mapping[str, Any]) -> FlowSettings:
         rate_limit=_at_least(given, "rate_limit", 1) if "rate_limit" in given else None,
         continue_on=frozenset(map(str, given.get("continue_on", ()))),
         groups=_groups(given["groups"]) if "groups" in given else None,
+        work=record_work.read(given),
     )
 
 

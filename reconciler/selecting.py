@@ -1,0 +1,156 @@
+"""From the YAML of a flow's ``where`` and ``headers`` to the tests and additions of ``replication``.
+
+Border: the shape is right already; notes what single values get wrong, with their line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from reconciler.places import Step, nearest
+from reconciler.settings import Wrong
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_nodes import Node, Scalar, Sequence
+from replication.additions import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
+from replication.selection import (
+    AllOf,
+    AnyOf,
+    Equals,
+    Exists,
+    Header,
+    Key,
+    Matches,
+    Not,
+    Prefix,
+    Timestamp,
+    ValueTest,
+    Where,
+)
+
+Path = tuple[Step, ...]
+Note = Callable[[Path, Wrong], None]
+MAX_DEPTH = 20
+
+
+def time_ms(text: str) -> int | Wrong:
+    """Milliseconds since 1970 of a time with its zone, or of the number itself."""
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is not None and moment.tzinfo is not None:
+        return int(moment.astimezone(UTC).timestamp() * 1000)
+    why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
+    todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
+    return Wrong("bad-timestamp", f'"{text}"', why, todo)
+
+
+def selection(node: Node, note: Note, path: Path = ("where",)) -> Where:
+    """Where something is wrong it is noted, and the answer is not to be used."""
+    assert isinstance(node, YamlMapping)
+    if len(path) > MAX_DEPTH:
+        note(path, Wrong("bad-where", "where is nested too deeply", "Nobody could review it", "Write it flat"))
+        return AllOf(())
+    ((kind, entry),) = node.entries.items()
+    here, inner = (*path, kind), entry.value
+    match kind, inner:
+        case "all" | "any", Sequence(items=items):
+            parts = tuple(selection(item, note, (*here, index)) for index, item in enumerate(items))
+            return AllOf(parts) if kind == "all" else AnyOf(parts)
+        case "not", YamlMapping():
+            return Not(selection(inner, note, here))
+        case "header", YamlMapping(entries=fields):
+            name = fields["name"].value if "name" in fields else None
+            assert isinstance(name, Scalar)
+            return Header(name.text, _value_test(inner, note, here))
+        case "key", YamlMapping():
+            return Key(_value_test(inner, note, here))
+        case "timestamp", YamlMapping():
+            return _between(inner, note, here)
+    raise AssertionError(kind)
+
+
+def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
+    given = [key for key in node.entries if key != "name"]
+    if len(given) != 1:
+        what = f"{path[-1]} has {' and '.join(given) or 'no test'}"
+        todo = "Write one of equals, prefix, matches or exists; join several with all or any"
+        note(path, Wrong("bad-where", what, "Each test asks one thing", todo))
+        return Exists(True)
+    kind, value = given[0], node.entries[given[0]].value
+    match kind, value:
+        case "exists", Scalar():
+            return Exists(value.data is True)
+        case "matches", Scalar(text=text):
+            try:
+                re.compile(text.encode())
+            except re.error as error:
+                why = "No record could be tested"
+                note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Mend the expression"))
+            return Matches(text)
+        case "equals", _:
+            return Equals(_operand(value, note, (*path, kind)))
+        case _:
+            return Prefix(_operand(value, note, (*path, kind)))
+
+
+def _operand(node: Node, note: Note, path: Path) -> bytes:
+    if isinstance(node, Scalar):
+        return node.text.encode()
+    assert isinstance(node, YamlMapping)
+    digits = node.entries["hex"].value
+    assert isinstance(digits, Scalar)
+    if len(digits.text) % 2:
+        what = f'hex "{digits.text}" has {len(digits.text)} digits'
+        note((*path, "hex"), Wrong("bad-where", what, "Two digits make a byte", "Add the missing digit"))
+        return b""
+    return bytes.fromhex(digits.text)
+
+
+def _between(node: YamlMapping, note: Note, path: Path) -> Timestamp:
+    found: dict[str, int] = {}
+    for side, entry in node.entries.items():
+        assert isinstance(entry.value, Scalar)
+        moment = time_ms(entry.value.text)
+        if isinstance(moment, Wrong):
+            note((*path, side), Wrong(moment.code, f"timestamp.{side} is {moment.what}", moment.why, moment.todo))
+        else:
+            found[side] = moment
+    low, high = found.get("from"), found.get("to")
+    if low is not None and high is not None and low >= high:
+        what = "timestamp.from is not before timestamp.to"
+        note(path, Wrong("bad-where", what, "No record could pass", "Exchange the two, or leave one out"))
+    return Timestamp(low, high)
+
+
+def additions(node: Node | None, note: Note) -> tuple[AddedHeader, ...]:
+    """``headers.add`` in its order."""
+    if not isinstance(node, YamlMapping):
+        return ()
+    found = []
+    for name, entry in node.entries.items():
+        if not isinstance(entry.value, Scalar):
+            continue
+        path: Path = ("headers", "add", name)
+        wrong = _wrong_addition(name, entry.value.text)
+        if wrong is not None:
+            note(path, wrong)
+        found.append(AddedHeader(name, entry.value.text))
+    return tuple(found)
+
+
+def _wrong_addition(name: str, value: str) -> Wrong | None:
+    if name == PROVENANCE_HEADER:
+        why = "It tells which clusters a record has been on, and two-way flows rely on it"
+        return Wrong("bad-added-header", f"the header {name} is added", why, "Choose another name")
+    bad = fault(value)
+    if bad is None:
+        return None
+    near = nearest(bad.strip("{}"), PLACEHOLDERS)
+    todo = f"Perhaps {{{near}}} is meant" if near else "Write {{ and }} for braces"
+    known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+    return Wrong("bad-added-header", f"the header {name} holds {bad}", f"Known are {known}", todo)

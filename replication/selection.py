@@ -1,0 +1,244 @@
+"""Which records of a flow travel: ``where`` as frozen tests over headers, key and timestamp, its JSON, its evaluation.
+
+Keys and header values are bytes and stay bytes: text in a test means its UTF-8 bytes. No code, no decoding, no value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+VALUE_TESTS = ("equals", "prefix", "matches", "exists")
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    operand: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    operand: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The whole value; in ``pattern`` a dot is any byte, also a newline."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Of a key: it is not null. Of a header: there is one of that name."""
+
+    wanted: bool
+
+
+ValueTest = Equals | Prefix | Matches | Exists
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Holds when one of the headers of that name passes; a null value only exists."""
+
+    name: str
+    test: ValueTest
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A null key passes no test but ``exists: false``."""
+
+    test: ValueTest
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """ms since 1970: from ``from_ms`` up to but not with ``to_ms``; None is open."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Where, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Where, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Where
+
+
+Where = Header | Key | Timestamp | AllOf | AnyOf | Not
+
+
+class Fields(Protocol):
+    """A record as a test sees it. Header names are bytes, in their order."""
+
+    @property
+    def timestamp(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Iterable[tuple[bytes, bytes | None]]: ...
+
+
+Predicate = Callable[[Fields], bool]
+
+
+def compiled(where: Where) -> Predicate:
+    """Raises re.error for a pattern that is none."""
+    match where:
+        case Header(name, Exists(wanted)):
+            title = name.encode()
+            return lambda record: any(found == title for found, _ in record.headers) is wanted
+        case Header(name, test):
+            title, passes = name.encode(), _value_test(test)
+            return lambda record: any(
+                found == title and value is not None and passes(value) for found, value in record.headers
+            )
+        case Key(Exists(wanted)):
+            return lambda record: (record.key is not None) is wanted
+        case Key(test):
+            accepts = _value_test(test)
+            return lambda record: (key := record.key) is not None and accepts(key)
+        case Timestamp(low, high):
+            return lambda record: (low is None or record.timestamp >= low) and (high is None or record.timestamp < high)
+        case AllOf(parts):
+            every = tuple(compiled(part) for part in parts)
+            return lambda record: all(test(record) for test in every)
+        case AnyOf(parts):
+            some = tuple(compiled(part) for part in parts)
+            return lambda record: any(test(record) for test in some)
+        case Not(part):
+            inner = compiled(part)
+            return lambda record: not inner(record)
+
+
+def _value_test(test: ValueTest) -> Callable[[bytes], bool]:
+    match test:
+        case Equals(operand):
+            return lambda value: value == operand
+        case Prefix(operand):
+            return lambda value: value.startswith(operand)
+        case Matches(pattern):
+            whole = re.compile(pattern.encode(), re.DOTALL).fullmatch
+            return lambda value: whole(value) is not None
+        case Exists(wanted):
+            return lambda _: wanted
+
+
+def canonical(where: Where) -> Where:
+    """An equal test in one form: nested ``all`` and ``any`` flattened, parts sorted, none twice, none alone."""
+    match where:
+        case AllOf(parts):
+            return _joined(AllOf, parts)
+        case AnyOf(parts):
+            return _joined(AnyOf, parts)
+        case Not(part):
+            inner = canonical(part)
+            return inner.part if isinstance(inner, Not) else Not(inner)
+        case _:
+            return where
+
+
+def _joined(kind: type[AllOf] | type[AnyOf], parts: Iterable[Where]) -> Where:
+    flat: dict[str, Where] = {}
+    for part in parts:
+        inner = canonical(part)
+        for one in inner.parts if isinstance(inner, kind) else (inner,):
+            flat[json.dumps(told(one), sort_keys=True)] = one
+    ordered = tuple(flat[name] for name in sorted(flat))
+    return ordered[0] if len(ordered) == 1 else kind(ordered)
+
+
+def told(where: Where) -> dict[str, Any]:
+    """As it is written in an environment and in the hand-over."""
+    match where:
+        case Header(name, test):
+            return {"header": {"name": name, **_told_test(test)}}
+        case Key(test):
+            return {"key": _told_test(test)}
+        case Timestamp(low, high):
+            return {"timestamp": {"from": low, "to": high}}
+        case AllOf(parts):
+            return {"all": [told(part) for part in parts]}
+        case AnyOf(parts):
+            return {"any": [told(part) for part in parts]}
+        case Not(part):
+            return {"not": told(part)}
+
+
+def _told_test(test: ValueTest) -> dict[str, Any]:
+    match test:
+        case Equals(operand):
+            return {"equals": _told_bytes(operand)}
+        case Prefix(operand):
+            return {"prefix": _told_bytes(operand)}
+        case Matches(pattern):
+            return {"matches": pattern}
+        case Exists(wanted):
+            return {"exists": wanted}
+
+
+def _told_bytes(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+
+
+def read(given: Mapping[str, Any]) -> Where:
+    """From ``told``. Raises KeyError, TypeError or ValueError for anything else."""
+    ((kind, inner),) = given.items()
+    match kind:
+        case "header":
+            rest = {key: value for key, value in inner.items() if key != "name"}
+            return Header(str(inner["name"]), _read_test(rest))
+        case "key":
+            return Key(_read_test(inner))
+        case "timestamp":
+            return Timestamp(_read_ms(inner["from"]), _read_ms(inner["to"]))
+        case "all":
+            return AllOf(tuple(read(part) for part in inner))
+        case "any":
+            return AnyOf(tuple(read(part) for part in inner))
+        case "not":
+            return Not(read(inner))
+        case _:
+            raise ValueError(f"where has the unknown test {kind}")
+
+
+def _read_ms(given: object) -> int | None:
+    return None if given is None else int(str(given))
+
+
+def _read_test(given: Mapping[str, Any]) -> ValueTest:
+    ((kind, operand),) = given.items()
+    match kind:
+        case "equals":
+            return Equals(_read_bytes(operand))
+        case "prefix":
+            return Prefix(_read_bytes(operand))
+        case "matches":
+            return Matches(str(operand))
+        case "exists":
+            return Exists(bool(operand))
+        case _:
+            raise ValueError(f"where has the unknown test {kind}")
+
+
+def _read_bytes(operand: str | Mapping[str, str]) -> bytes:
+    return operand.encode() if isinstance(operand, str) else bytes.fromhex(operand["hex"])

@@ -1,0 +1,129 @@
+"""Record work on the batch path: each record of a batch kept, left out or given headers, as bytes.
+
+Border: records in, records out; how they become batches is ``batch_pieces``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mirror import provenance
+from mirror.lanes import LaneSpec, PartitionSpec
+from mirror.record_work import ProvenanceGround, RecordWork
+from replication import selection
+from replication.additions import filled, varies
+from wire import fields
+from wire.errors import MalformedResponseError
+from wire.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """``kept`` in order; ``changed`` when it is not just what was given."""
+
+    kept: list[Record]
+    filtered: int
+    returning: int
+    changed: bool
+
+
+class RawFields:
+    """A record's fields, decoded when they are asked for."""
+
+    __slots__ = ("_tail", "timestamp")
+
+    def __init__(self, record: Record) -> None:
+        self.timestamp = record.timestamp
+        self._tail = record.tail
+
+    @property
+    def key(self) -> bytes | None:
+        return fields.key_of(self._tail)
+
+    @property
+    def headers(self) -> Sequence[fields.HeaderBytes]:
+        return fields.headers_of(self._tail, fields.headers_at(self._tail))
+
+
+class RecordWorker:
+    """The work of one flow on one partition, made ready."""
+
+    def __init__(self, work: RecordWork, spec: PartitionSpec, flow: tuple[str, str], ground: ProvenanceGround) -> None:
+        """``flow``: its name and its source cluster."""
+        self.reason = work.reason
+        self._passes = None if work.where is None else selection.compiled(work.where)
+        self._provenance = work.provenance
+        self._ground = ground
+        self._topic = spec.topic
+        self._target_topic = spec.target_topic
+        self._added = len(work.headers)
+        self._addition = _addition(work, spec, flow)
+
+    def apply(self, records: Sequence[Record]) -> Worked:
+        """Raises MalformedResponseError for a record whose fields are cut."""
+        try:
+            return self._apply(records)
+        except (IndexError, OverflowError):
+            raise MalformedResponseError("the fields of a record do not fill it") from None
+
+    def _apply(self, records: Sequence[Record]) -> Worked:
+        kept: list[Record] = []
+        filtered = returning = 0
+        passes, changes = self._passes, self._provenance is not None or self._added > 0
+        for record in records:
+            if passes is not None and not passes(RawFields(record)):
+                filtered += 1
+                continue
+            if not changes:
+                kept.append(record)
+                continue
+            tail = self._rewritten(record)
+            if tail is None:
+                returning += 1
+            else:
+                kept.append(record._replace(tail=tail))
+        return Worked(kept, filtered, returning, changed=changes or len(kept) != len(records))
+
+    def _rewritten(self, record: Record) -> memoryview | None:
+        """None: it would return to a cluster where it has been."""
+        tail = record.tail
+        at = fields.headers_at(tail)
+        more = self._addition(record.offset)
+        if self._provenance is None:
+            return fields.appended(tail, at, self._added, more)
+        check = provenance.check_of(self._topic, tail[:at])
+        own: list[fields.HeaderBytes] | None = None
+        path: provenance.Path = ()
+        if tail[at] and provenance.NAME in bytes(tail[at:]):
+            own = fields.headers_of(tail, at)
+            path = provenance.path_among(own, check)
+            if not provenance.carried(path, self._ground.source, self._ground.target, self._provenance.carry):
+                return None
+        if self._topic != self._target_topic:
+            check = provenance.check_of(self._target_topic, tail[:at])
+        mark = fields.encoded(provenance.NAME, provenance.value(check, (*path, self._ground.source)))
+        if own is not None:
+            tail = fields.with_headers(tail, at, [header for header in own if header[0] != provenance.NAME])
+        return fields.appended(tail, at, self._added + 1, more + mark)
+
+
+def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> Callable[[int], bytes]:
+    """The added headers of the record at an offset, encoded."""
+    known = {"flow": flow[0], "source_cluster": flow[1], "topic": spec.topic, "partition": spec.partition}
+
+    def made(offset: int) -> bytes:
+        parts = ((one.name, filled(one.value, offset=offset, **known)) for one in work.headers)
+        return b"".join(fields.encoded(name.encode(), text.encode()) for name, text in parts)
+
+    if any(varies(one.value) for one in work.headers):
+        return made
+    constant = made(0)
+    return lambda _: constant
+
+
+def worker_of(lane: LaneSpec, spec: PartitionSpec) -> RecordWorker | None:
+    """None where the flow asks for nothing, so that its batches stay whole."""
+    if not lane.work:
+        return None
+    return RecordWorker(lane.work, spec, (lane.flow, lane.source.cluster), lane.ground)

@@ -1,0 +1,69 @@
+"""Pieces of a partition whose flow asks for record work: records worked on, neighbours gathered into big batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirror.batch_partition import Partition, Piece
+from mirror.batch_records import RecordWorker
+from wire.batches import Batch, why_not_whole
+from wire.buffers import Buffer
+from wire.records import GATHER_BYTES, GATHER_RECORDS, Record, codec_of, fitting, records_of
+
+WHOLE_ABOVE = 32
+
+
+def worked_pieces(
+    partition: Partition, worker: RecordWorker, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
+) -> Iterator[Piece]:
+    """In offset order. What is left out is noted in ``partition.passed``; the last piece may end before it."""
+    view, wanted = fetched
+    gathering = _Gathering(partition.largest)
+    for batch in wanted:
+        records = [record for record in records_of(view, batch) if record.offset >= partition.covered]
+        done = worker.apply(records)
+        partition.passed.add(batch.next_offset, done.filtered, done.returning)
+        untouched = not done.changed and batch.records > WHOLE_ABOVE
+        if untouched and why_not_whole(batch, partition.covered, partition.largest, append_time=True) is None:
+            yield from gathering.flush()
+            if buffer is not None:
+                buffer.hold()
+            raw = view[batch.start : batch.end]
+            yield Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, None, buffer)
+        else:
+            yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
+    yield from gathering.flush()
+
+
+class _Gathering:
+    """Records of consecutive source batches that will share a batch."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._records: list[Record] = []
+        self._size = 0.0
+        self._codec = -1
+        self._last: Batch | None = None
+
+    def add(self, source: tuple[Batch, int], kept: list[Record], of: int) -> Iterator[Piece]:
+        """``source``: a batch and its codec; ``of``: how many of its records were looked at."""
+        batch, codec = source
+        if self._records and kept and codec != self._codec:
+            yield from self.flush()
+        if len(kept) * 2 < of:  # or the few would keep the memory of all
+            kept = [record._replace(tail=memoryview(bytes(record.tail))) for record in kept]
+        self._records += kept
+        if self._records:
+            self._last = batch
+            self._codec = codec if kept else self._codec
+            self._size += (batch.end - batch.start) * len(kept) / max(1, of)
+        if self._size >= min(GATHER_BYTES, self._largest // 2) or len(self._records) >= GATHER_RECORDS:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Piece]:
+        last, records = self._last, self._records
+        self._records, self._size, self._last = [], 0.0, None
+        if last is None:
+            return
+        for raw, count, next_offset in fitting(records, self._codec, self._largest, last.next_offset):
+            yield Piece(memoryview(raw), count, next_offset, last.leader_epoch, records[0].timestamp)

@@ -1,0 +1,62 @@
+"""The provenance header: which clusters a record has been on. Bytes and rules: docs/provenance.md.
+
+Border: pure functions over header bytes; which cluster has which id is found by ``provenance_ground``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from crc32c import crc32c
+
+from mirror.record_work import LOCAL
+from replication.additions import PROVENANCE_HEADER
+
+NAME = PROVENANCE_HEADER.encode()
+VERSION = 1
+ID_BYTES, CHECK_BYTES = 6, 4
+_HEAD = 1 + CHECK_BYTES
+
+Path = tuple[bytes, ...]
+"""Short ids: the cluster where the record was written, then each one it was copied from in turn."""
+
+
+def short_id(cluster_id: str) -> bytes:
+    """Of Kafka's cluster id, so that a cluster made anew under the same address is another one."""
+    return hashlib.sha256(cluster_id.encode()).digest()[:ID_BYTES]
+
+
+def check_of(topic: str, body: bytes | memoryview) -> int:
+    """Binds a header to its record: ``body`` is key and value as they lie in the record, ``topic`` where it lies."""
+    return int(crc32c(body, crc32c(topic.encode())))
+
+
+def value(check: int, path: Path) -> bytes:
+    return b"".join((bytes((VERSION,)), check.to_bytes(CHECK_BYTES, "big"), *path))
+
+
+def path_of(given: bytes | None, check: int) -> Path:
+    """Empty for what is no provenance header of this very record, such as one that an application handed on."""
+    if given is None or len(given) < _HEAD + ID_BYTES or (len(given) - _HEAD) % ID_BYTES or given[0] != VERSION:
+        return ()
+    if int.from_bytes(given[1:_HEAD], "big") != check:
+        return ()
+    return tuple(given[at : at + ID_BYTES] for at in range(_HEAD, len(given), ID_BYTES))
+
+
+def path_among(headers: Iterable[tuple[bytes, bytes | None]], check: int) -> Path:
+    """The last valid one counts."""
+    found: Path = ()
+    for name, given in headers:
+        if name == NAME:
+            found = path_of(given, check) or found
+    return found
+
+
+def carried(path: Path, source: bytes, target: bytes, carry: str) -> bool:
+    """Does a record that has been on ``path`` travel from ``source`` to ``target``?
+
+    Never to where it has been, never twice from the same cluster, and with LOCAL only from where it was written.
+    """
+    return not path or (carry != LOCAL and source not in path and target not in path)
