@@ -11,8 +11,10 @@ from itertools import groupby
 from typing import Protocol, assert_never
 
 from reconciler.changes import (
+    AclChange,
     AddPartitions,
     AlterConfigs,
+    CreateAcl,
     CreateTopic,
     DeleteTopic,
     RestartMirror,
@@ -26,6 +28,7 @@ from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin, MirrorRunner
 from reconciler.topic_configs import same
 
+CUT_SHORT = "interrupted before it was done"
 INTERRUPTED = "not begun: the run was interrupted"
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
@@ -113,6 +116,8 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
 
     def together(planned: Planned) -> tuple[str, str, str]:
         change = planned.change
+        if isinstance(change, AclChange):
+            return planned.stage, change.cluster, type(change).__name__
         if isinstance(change, TopicChange):
             return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
         return planned.stage, "", planned.id
@@ -148,7 +153,9 @@ class _Run:
         self.under_way = ready
         changes = [planned.change for planned in ready]
         if ready and isinstance(changes[0], TopicChange):
-            self._topics(changes[0].ref.cluster, ready)
+            self._on_cluster(changes[0].ref.cluster, ready)
+        elif ready and isinstance(changes[0], AclChange):
+            self._on_cluster(changes[0].cluster, ready)
         else:
             for planned in ready:
                 self._mirror(planned)
@@ -179,7 +186,7 @@ class _Run:
         found = self.outcomes.get(change_id)
         return found is not None and found.result is Result.DONE
 
-    def _topics(self, cluster: str, ready: list[Planned]) -> None:
+    def _on_cluster(self, cluster: str, ready: list[Planned]) -> None:
         if wrong := self._wrong_cluster(cluster):
             self._fail(ready, wrong)
             return
@@ -252,15 +259,21 @@ class _Run:
     def _looked_up(self, planned: Planned) -> Outcome:
         change = planned.change
         unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
-        if not isinstance(change, TopicChange):
+        if not isinstance(change, TopicChange | AclChange):
             return Outcome(planned.id, Result.FAILED, unsure)
         try:
+            if isinstance(change, AclChange):
+                shown = self.admins[change.cluster].read_access().acls
+                if not isinstance(shown, frozenset):
+                    return Outcome(planned.id, Result.FAILED, unsure)
+                made = (change.acl in shown) is isinstance(change, CreateAcl)
+                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
             found = self.admins[change.ref.cluster].read((change.ref.name,))
         except ClusterError:
             return Outcome(planned.id, Result.FAILED, unsure)
         if landed(change, found):
             return Outcome(planned.id, Result.DONE)
-        return Outcome(planned.id, Result.FAILED, "interrupted before it was done")
+        return Outcome(planned.id, Result.FAILED, CUT_SHORT)
 
     def _fail(self, batch: list[Planned], error: str) -> None:
         for planned in batch:

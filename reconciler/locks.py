@@ -7,6 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 LOCK_TOPIC = "__reconciler"
+LOCK_TOPIC_REPLICAS = 3
+# Few keys, one small record every few seconds while somebody holds the lock: compaction has to keep up.
+LOCK_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 LEASE_MS = 60_000
 FORMAT_VERSION = 1
 

@@ -5,13 +5,14 @@ A failed read becomes ``Unknown`` for that one subject; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.ports import ClusterReader, MirrorRunner
 
 THREADS = 16
@@ -20,24 +21,44 @@ Answer = TypeVar("Answer")
 
 
 def observe(
-    readers: Mapping[str, ClusterReader], runner: MirrorRunner | None = None, mirrors: Iterable[str] = ()
+    readers: Mapping[str, ClusterReader],
+    runner: MirrorRunner | None = None,
+    mirrors: Iterable[str] = (),
+    access: Collection[str] = (),
 ) -> LiveState:
     """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
+
+    ``access``: the clusters whose access rules are read too, beside everything else.
 
     Never raises for a cluster or a mirror that cannot be read. Without a runner no mirror is looked at.
     """
     names = tuple(mirrors) if runner is not None else ()
-    with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names)))) as pool:
+    asked = [name for name in readers if name in access]
+    with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + len(asked)))) as pool:
         clusters = {name: pool.submit(_cluster, name, reader) for name, reader in readers.items()}
+        rules = {name: pool.submit(_access, name, readers[name]) for name in asked}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
-            clusters=MappingProxyType({name: future.result() for name, future in clusters.items()}),
+            clusters=MappingProxyType(
+                {name: _with_access(future.result(), rules.get(name)) for name, future in clusters.items()}
+            ),
             mirrors=MappingProxyType({name: future.result() for name, future in jobs.items()}),
         )
 
 
 def _cluster(name: str, reader: ClusterReader) -> LiveCluster | Unknown:
     return _told(f"cluster {name}", reader.read)
+
+
+def _access(name: str, reader: ClusterReader) -> LiveAccess:
+    found = _told(f"access of {name}", reader.read_access)
+    return LiveAccess(found) if isinstance(found, Unknown) else found
+
+
+def _with_access(cluster: LiveCluster | Unknown, rules: Future[LiveAccess] | None) -> LiveCluster | Unknown:
+    if rules is None or isinstance(cluster, Unknown):
+        return cluster
+    return replace(cluster, access=rules.result())
 
 
 def _mirror(name: str, runner: MirrorRunner) -> LiveMirror | Unknown:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from reconciler.changes import TopicChange
-from reconciler.live import LiveCluster, LiveMirror
+from reconciler.live import LiveAccess, LiveCluster, LiveMirror
 from reconciler.plans import Outcome, Planned
 
 
@@ -20,6 +20,10 @@ class ClusterReader(Protocol):
         """All visible topics, or only ``topics`` (those that do not exist are left out)."""
         ...
 
+    def read_access(self) -> LiveAccess:
+        """Every access rule of the cluster in one request, and which of them this environment's runs made."""
+        ...
+
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         """Validate-only requests: str(ref) -> the broker's refusal. Empty when all would be accepted."""
         ...
@@ -27,7 +31,8 @@ class ClusterReader(Protocol):
 
 class ClusterAdmin(ClusterReader, Protocol):
     """One cluster, changed. ``perform`` batches below KRaft's 10,000 records a request and never raises for one item:
-    each gets its ``Outcome``; afterwards the reads of this cluster agree with what was done."""
+    each gets its ``Outcome``; afterwards the reads of this cluster agree with what was done. Rules are deleted by their
+    exact 7-tuple only, and what is made is written to the ownership record before it is made."""
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]: ...
 

@@ -22,7 +22,7 @@ from reconciler.edges.status_records import StatusRecords
 from reconciler.edges.verify_job import VerifyRun, run_verify_job
 from reconciler.errors import ClusterError, Moved, ReconcilerError, Unknown
 from reconciler.handover import handovers
-from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load
 from reconciler.observations import topics_to_read
 from reconciler.observing import observe
@@ -52,6 +52,9 @@ class Narrow:
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
         return self.reader.read(self.names if topics is None else topics)
 
+    def read_access(self) -> LiveAccess:
+        return self.reader.read_access()
+
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         return self.reader.validate(changes)
 
@@ -63,7 +66,9 @@ class Session:
         self.folder = folder
         self.topology = topology
         self.state = state_folder(folder)
-        self.clusters = {name: KafkaCluster(wish, principal) for name, wish in topology.clusters.items()}
+        self.clusters = {
+            name: KafkaCluster(wish, principal, topology.environment) for name, wish in topology.clusters.items()
+        }
         self.records = {
             name: StatusRecords(wish, topology.environment, principal) for name, wish in topology.clusters.items()
         }

@@ -11,17 +11,20 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
-from reconciler.errors import ClusterError, RunnerError
+from reconciler.acls import AclBinding, Unsupported
+from reconciler.changes import AclChange, AddPartitions, AlterConfigs, CreateAcl, CreateTopic, DeleteTopic, TopicChange
+from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.live import (
     Broker,
     ConfigValue,
     FlowStatus,
     JobState,
+    LiveAccess,
     LiveCluster,
     LiveMirror,
     LivePartition,
     LiveTopic,
+    Made,
     Source,
 )
 from reconciler.plans import Outcome, Planned, Result
@@ -87,6 +90,10 @@ class FakeCluster:
         self.topics: dict[str, FakeTopic] = {}
         self.hidden: set[str] = set()
         self.calls = 0
+        self.acls: set[AclBinding] = set()
+        self.owned: dict[AclBinding, Made] = {}
+        self.access_unreadable: Unknown | Unsupported | None = None
+        self.record_unreadable: Unknown | None = None
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
         self._refuse: dict[str, str] = {}
@@ -112,7 +119,7 @@ class FakeCluster:
         self._failures[self.calls + call] = error
 
     def refuse(self, topic: str, message: str) -> None:
-        """Every change of this topic is refused, as by a broker-side policy."""
+        """Every change of this topic, or of the access rule with this text, is refused, as by a broker-side policy."""
         self._refuse[topic] = message
 
     def accept(self, topic: str) -> None:
@@ -128,6 +135,11 @@ class FakeCluster:
         names = [n for n in sorted(self.topics) if n not in self.hidden and (topics is None or n in topics)]
         live = {name: self._live(name, self.topics[name]) for name in names}
         return LiveCluster(self.name, self.cluster_id, self.brokers, live, sees_all=not self.hidden)
+
+    def read_access(self) -> LiveAccess:
+        self._call()
+        owned = self.record_unreadable or dict(self.owned)
+        return LiveAccess(self.access_unreadable or frozenset(self.acls), owned)
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         self._call()
@@ -145,12 +157,13 @@ class FakeCluster:
         self._call()
         outcomes: list[Outcome] = []
         for planned in changes:
-            assert isinstance(planned.change, TopicChange)
             if self._left == 0:
                 self._left = None
                 raise KeyboardInterrupt
             try:
-                if not self._is_already_so(planned.change):
+                if isinstance(planned.change, AclChange):
+                    self._rule(planned.change)
+                elif isinstance(planned.change, TopicChange) and not self._is_already_so(planned.change):
                     self._check(planned.change)
                     self._do(planned.change)
                 outcome = Outcome(planned.id, Result.DONE)
@@ -162,6 +175,18 @@ class FakeCluster:
         return outcomes
 
     # -- Kafka's rules
+
+    def _rule(self, change: AclChange) -> None:
+        if isinstance(self.access_unreadable, Unsupported):
+            raise BrokerError("SECURITY_DISABLED: no authorizer is configured")
+        if reason := self._refuse.get(str(change.acl)):
+            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
+        if isinstance(change, CreateAcl):
+            self.owned[change.acl] = Made(change.grant.title, change.grant.maker)
+            self.acls.add(change.acl)
+        else:
+            self.acls.discard(change.acl)
+            self.owned.pop(change.acl, None)
 
     def _call(self) -> None:
         self.calls += 1

@@ -9,6 +9,7 @@ import io
 import struct
 from typing import Any
 
+from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka.protocol.consumer import (
     ListOffsetsRequest,
     OffsetCommitRequest,
@@ -34,6 +35,9 @@ __all__ = [
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
     "ApiVersionsRequest",
+    "CreateAclsRequest",
+    "DeleteAclsRequest",
+    "DescribeAclsRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",
     "InitProducerIdRequest",
@@ -55,6 +59,9 @@ NEWEST: dict[Any, int] = {
     AddOffsetsToTxnRequest: 3,
     AddPartitionsToTxnRequest: 3,
     ApiVersionsRequest: 3,
+    CreateAclsRequest: 3,
+    DeleteAclsRequest: 3,
+    DescribeAclsRequest: 3,
     EndTxnRequest: 5,
     FindCoordinatorRequest: 3,
     InitProducerIdRequest: 4,

@@ -22,18 +22,11 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
 from reconciler.errors import BlockedError, ClusterError
+from reconciler.locks import LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
 
-REPLICAS = 3
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
-# Few keys, one small record every few seconds while somebody holds it: compaction has to keep up.
-TOPIC_CONFIGS = {
-    "cleanup.policy": "compact",
-    "segment.ms": "600000",
-    "segment.bytes": str(1 << 20),
-    "min.cleanable.dirty.ratio": "0.1",
-}
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)  # 90: PRODUCER_FENCED
 _MOVING = (
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -79,7 +72,7 @@ class LockLog:
             return
         if failed.kind != "missing":
             raise failed
-        self._create(connection, min(REPLICAS, len(described.nodes)))
+        self._create(connection, min(LOCK_TOPIC_REPLICAS, len(described.nodes)))
 
     def fence(self) -> None:
         connection = self._connected()
@@ -156,13 +149,13 @@ class LockLog:
         return self._connection
 
     def _create(self, connection: Connection, factor: int) -> None:
-        new = NewTopic(self.topic, 1, factor, config=TOPIC_CONFIGS)
+        new = NewTopic(self.topic, 1, factor, config=LOCK_TOPIC_CONFIGS)
         made = connection.admin.create_topics([new], operation_timeout=WRITE_SECONDS, request_timeout=READ_SECONDS)
         connection.settle(made.values())
         failed = connection.failure(made[self.topic], errors.create_topic(self.topic))
         if failed is None or failed.kind == "exists":
             return
-        configs = " ".join(f"--config {key}={value}" for key, value in TOPIC_CONFIGS.items())
+        configs = " ".join(f"--config {key}={value}" for key, value in LOCK_TOPIC_CONFIGS.items())
         server = connection.speaker.bootstrap_servers[0]
         by_hand = (
             f"kafka-topics.sh --bootstrap-server {server} --create --topic {self.topic}"

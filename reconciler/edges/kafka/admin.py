@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
-from reconciler.changes import DeleteTopic, TopicChange
+from reconciler.changes import AclChange, DeleteTopic, TopicChange
+from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.writing import perform, validate
-from reconciler.live import LiveCluster
+from reconciler.live import LiveAccess, LiveCluster
 from reconciler.plans import Outcome, Planned
 from reconciler.topology import Cluster, Principal
 
@@ -19,9 +20,11 @@ class KafkaCluster:
     """Connects at the first request; secrets are resolved then. Methods raise ClusterError, or SecretError for a
     reference that cannot be resolved. One thread at a time; a context manager."""
 
-    def __init__(self, cluster: Cluster, principal: Principal = Principal.PLAN) -> None:
+    def __init__(self, cluster: Cluster, principal: Principal = Principal.PLAN, environment: str = "") -> None:
+        """``environment``: whose ownership record says which access rules are ours."""
         self.cluster = cluster
         self.principal = principal
+        self.access = AccessControl(cluster, principal, environment)
         self._connection: Connection | None = None
 
     @property
@@ -31,12 +34,17 @@ class KafkaCluster:
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
         return read_cluster(self._connected(), topics)
 
+    def read_access(self) -> LiveAccess:
+        return self.access.read()
+
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         askable = (change for change in changes if not isinstance(change, DeleteTopic))  # Kafka cannot validate these
         items = [Item(f"{number}", change) for number, change in enumerate(askable)]
         return validate(self._connected(), items) if items else {}
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
+        if any(isinstance(planned.change, AclChange) for planned in changes):
+            return self.access.perform(changes, progress)
         return perform(self._connected(), changes, progress) if changes else ()
 
     def close(self) -> None:
