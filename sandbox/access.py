@@ -1,6 +1,6 @@
 """Who may do what on the secure clusters. The authorizer denies what is not listed here; ``admin`` is a super user.
 
-- ``plan``: sees everything, reads only the mirror's status records, changes nothing.
+- ``plan``: sees everything, reads only the mirror's status records and the ownership record, changes nothing.
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
   the environment's lock, in transactions ``reconciler.``.
 - ``mirror``: reads topics; writes remote topics (``<other cluster>.``) and its status, in transactions ``mirror.``.
@@ -61,6 +61,7 @@ def _views(principal: str) -> list[Grant]:
         Grant(principal, ResourceType.GROUP, "*", (describe,)),
         Grant(principal, ResourceType.TRANSACTIONAL_ID, "*", (describe,)),
         Grant(principal, ResourceType.TOPIC, STATUS_TOPIC, (AclOperation.READ,)),
+        Grant(principal, ResourceType.TOPIC, LOCK_TOPIC, (AclOperation.READ,)),
     ]
 
 
