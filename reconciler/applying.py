@@ -223,7 +223,6 @@ class _Run:
     def _mirror(self, planned: Planned) -> None:
         change = planned.change
         begun = time.monotonic()
-        stopped = False
 
         def note(text: str) -> None:
             self.progress.note(planned.id, text)
@@ -235,20 +234,19 @@ class _Run:
                     "The topology at hand does not name it",
                     "Run apply with the topology the plan was made from.",
                 )
-            if isinstance(change, RestartMirror | StopMirror):
+            if isinstance(change, StopMirror):
                 self.runner.stop(change.mirror, note)
-                stopped = True
             if isinstance(change, RestartMirror | StartMirror):
                 self._start(planned.id, change)
         except (RunnerError, ClusterError) as error:
-            left = "\nThe old job was stopped; nothing is copied until it starts again." if stopped else ""
-            self._record(Outcome(planned.id, Result.FAILED, f"{error}{left}", time.monotonic() - begun))
+            self._record(Outcome(planned.id, Result.FAILED, str(error), time.monotonic() - begun))
             return
         self._record(Outcome(planned.id, Result.DONE, "", time.monotonic() - begun))
 
     def _start(self, planned_id: str, change: StartMirror | RestartMirror) -> None:
         handover = self.handovers[change.mirror]
-        found = self.runner.start(change.mirror, handover, lambda text: self.progress.note(planned_id, text))
+        begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
+        found = begin(change.mirror, handover, lambda text: self.progress.note(planned_id, text))
         if found.fingerprint != change.fingerprint:
             raise RunnerError(
                 f"mirror {change.mirror} runs with fingerprint {found.fingerprint}, planned was {change.fingerprint}",

@@ -16,7 +16,7 @@ from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.kafka.facts import cluster_facts
 from reconciler.edges.kafka.probing import rights
 from reconciler.edges.machine import machine
-from reconciler.edges.spark import state_folder
+from reconciler.edges.run_folders import state_folder
 from reconciler.live import LiveState
 from reconciler.observing import observe
 from reconciler.routing import Route, find_routes

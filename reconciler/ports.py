@@ -46,6 +46,11 @@ class MirrorRunner(Protocol):
         """Submits with the text of the hand-over file; returns when the job reports its fingerprint as running."""
         ...
 
+    def restart(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
+        """As ``start``, while the running application copies until the new one takes over from it. What is raised says
+        whether the old one runs on."""
+        ...
+
     def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
         """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""
         ...

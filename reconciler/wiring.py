@@ -17,7 +17,8 @@ from reconciler.changes import TopicChange
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
-from reconciler.edges.spark import SparkRunner, state_folder
+from reconciler.edges.run_folders import state_folder
+from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.edges.verify_job import VerifyRun, run_verify_job
 from reconciler.errors import ClusterError, Moved, ReconcilerError, Unknown

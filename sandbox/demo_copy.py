@@ -16,7 +16,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from reconciler.edges.spark import state_folder
+from reconciler.edges.run_folders import state_folder
 from sandbox.errors import SandboxError
 from sandbox.places import ROOT, STATE
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from reconciler.edges.spark import SparkRunner, state_folder
+from reconciler.edges.run_folders import state_folder
+from reconciler.edges.spark import SparkRunner
 from reconciler.errors import ReconcilerError
 from sandbox.demo_copy import COMMITTED
 

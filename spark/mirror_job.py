@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mirror import logs
 from mirror.driver import Driver, Exit, Outcome
 from mirror.settings import HandoverError, Settings, parse
 from mirror.status import Application, now_ms
+from replication.succession import place_of
 
 
 def main(arguments: list[str]) -> int:
@@ -51,6 +53,8 @@ def main(arguments: list[str]) -> int:
     except HandoverError as error:
         return _failed(str(error))
     logs.logger("driver").info("ended", state=outcome.state, detail=outcome.detail)
+    if outcome.code is Exit.FAILED:
+        return _failed(outcome.detail)
     return int(outcome.code)
 
 
@@ -60,9 +64,12 @@ def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: t
     try:
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid())
         _write_driver_file(run_dir, who)
+        place = place_of(run_dir)
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
-        return Driver(context, settings, who, host).run(lambda: asked.is_set() or (run_dir / "stop").exists())
+        driver = Driver(context, settings, who, host, place)
+        stop = run_dir / "stop"
+        return driver.run(lambda: asked.is_set() or stop.exists(), partial(_write_driver_file, run_dir, who))
     finally:
         context.stop()
 
@@ -83,12 +90,13 @@ def _context(settings: Settings) -> Any:
     return SparkContext.getOrCreate(conf)
 
 
-def _write_driver_file(run_dir: Path, who: Application) -> None:
+def _write_driver_file(run_dir: Path, who: Application, phase: str = "") -> None:
     content = {
         "pid": who.pid,
         "host": who.host,
         "application_id": who.application_id,
         "started_at_ms": who.started_at_ms,
+        "phase": phase,
     }
     draft = run_dir / "driver.json.new"
     draft.write_text(json.dumps(content), encoding="utf-8")

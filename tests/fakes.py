@@ -346,6 +346,10 @@ class FakeRunner:
         )
         return self.jobs[mirror]
 
+    def restart(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
+        self._log(f"restart {mirror}")
+        return self.start(mirror, handover, progress)
+
     def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
         self._log(f"stop {mirror}")
         progress("stopping")

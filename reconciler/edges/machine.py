@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from reconciler.checkups import Machine
-from reconciler.edges.spark import require_java, spark_submit
+from reconciler.edges.submission import require_java, spark_submit
 from reconciler.errors import RunnerError, Unknown
 
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')

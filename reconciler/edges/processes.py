@@ -27,6 +27,11 @@ def is_running(pid: int | None, mark: str) -> bool:
     return pid is not None and mark in command_line(pid)
 
 
+def works_in(pid: int | None, folder: Path) -> bool:
+    """Does ``pid`` run with exactly ``folder`` as one of its words?"""
+    return pid is not None and f" {folder} " in f" {command_line(pid)} "
+
+
 def terminate(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

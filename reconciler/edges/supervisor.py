@@ -2,7 +2,9 @@
 
 ``python -m reconciler.edges.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of words), starts it in its
 own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes. It ends when the job
-stopped on purpose (exit 0), was superseded by another application (exit 3), or cannot start at all.
+stopped on purpose (exit 0), was superseded by another application (exit 3), or cannot start at all; and when its run
+folder is not the current one of its mirror: then it is a new application that did not get ready, or an old one that a
+new one has replaced, and starting it again would be wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from replication import succession
 
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
@@ -72,7 +76,9 @@ class Supervisor:
     def run(self) -> int:
         command = json.loads((self.run_dir / "command.json").read_text(encoding="utf-8"))
         pause = FIRST_PAUSE_S
+        place = succession.place_of(self.run_dir)
         while True:
+            was_current = place.is_current()
             began = time.monotonic()
             (self.run_dir / "driver.json").unlink(missing_ok=True)
             code = self.run_once(command)
@@ -83,6 +89,9 @@ class Supervisor:
             if code == SUPERSEDED:
                 self.say("superseded", exit_code=code)
                 return SUPERSEDED
+            if not place.is_current():
+                self.say("superseded" if was_current else "failed", exit_code=code)
+                return SUPERSEDED if was_current else 1
             if not reached_spark and self.now.restarts == 0:
                 self.say("failed", exit_code=code)  # Spark itself does not start: trying again changes nothing
                 return 1
@@ -91,6 +100,9 @@ class Supervisor:
             if self.stopping.wait(pause):
                 self.say("stopped")
                 return STOPPED
+            if not place.is_current():
+                self.say("superseded")
+                return SUPERSEDED
 
     def run_once(self, command: list[str]) -> int:
         log = self.run_dir / "job.log"
@@ -101,6 +113,9 @@ class Supervisor:
             )
         self.say("running", job_pid=job.pid, exit_code=None)
         asked_at: float | None = None
+        replaced_at: float | None = None
+        place = succession.place_of(self.run_dir)
+        is_candidate = not place.is_current()
         while (code := job.poll()) is None:
             if self.stopping.is_set() or (self.run_dir / "stop").exists():
                 self.stopping.set()
@@ -109,6 +124,11 @@ class Supervisor:
                     (self.run_dir / "stop").touch()  # the driver looks for it and commits before it leaves
                 elif time.monotonic() - asked_at > self.patience_s:
                     kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
+            is_candidate = is_candidate and not place.is_current()
+            if not is_candidate and not place.is_current():
+                replaced_at = replaced_at or time.monotonic()
+                if time.monotonic() - replaced_at > self.patience_s:
+                    kill_group(job.pid, signal.SIGKILL)  # it hangs; its successor has fenced its lanes
             _rotate(log)
             self.stopping.wait(0.2) if asked_at is None else time.sleep(0.1)
         kill_group(job.pid, signal.SIGKILL)  # Python workers that outlived a killed driver

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.edges.spark import RunFolder, bundle, package_folder, require_java, spark_submit
+from reconciler.edges.run_folders import RunFolder
+from reconciler.edges.submission import bundle, package_folder, require_java, spark_submit
 from reconciler.errors import RunnerError
 from reconciler.topology import Mirror
 

@@ -14,13 +14,25 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirror import logs, positions
+from mirror.awaiting import LOOK_S, leaving
 from mirror.batch_commit import END
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Tuning
+from mirror.batch_prepare import prepare
 from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
 from mirror.faults import SupersededError, lane_failed
-from mirror.lanes import Condition, Control, Endpoint, LaneEnd, LaneProgress, LaneReport, LaneSpec, PartitionProgress
+from mirror.lanes import (
+    AWAITED,
+    Condition,
+    Control,
+    Endpoint,
+    LaneEnd,
+    LaneProgress,
+    LaneReport,
+    LaneSpec,
+    PartitionProgress,
+)
 from mirror.latency import NO_LATENCY
 from replication.references import resolve
 from wire.cluster import Cluster, Key
@@ -66,6 +78,8 @@ class Attempts:
         clusters: list[Cluster] = []
         try:
             clusters += [_cluster(self._spec.source), _cluster(self._spec.target)]
+            if self._spec.claim == AWAITED and not await self._claimed(clusters[0], clusters[1]):
+                return LaneReport(self._end(), self._progress)
             return await self._sessions(clusters[0], clusters[1])
         except SupersededError as error:
             return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
@@ -81,6 +95,32 @@ class Attempts:
             for cluster in clusters:
                 cluster.close()
 
+    async def _claimed(self, source: Cluster, target: Cluster) -> bool:
+        """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
+        preparing = asyncio.ensure_future(prepare(self._spec, self._control.partitions(), source, target))
+        told = False
+        try:
+            while (claim := self._control.claim()) == AWAITED:
+                if leaving(self._control):
+                    return False
+                if preparing.done() and not told:
+                    told = self._tell_prepared(preparing)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+        self._spec = replace(self._spec, claim=claim)
+        return True
+
+    def _tell_prepared(self, preparing: asyncio.Task[None]) -> bool:
+        """What failed for good (a setting, a right) raises here as it would in a session."""
+        preparing.result()
+        self._control.prepared()
+        return True
+
+    def _end(self) -> LaneEnd:
+        return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
+
     async def _sessions(self, source: Cluster, target: Cluster) -> LaneReport:
         pause = PAUSE_FIRST
         transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
@@ -90,8 +130,7 @@ class Attempts:
                 identity = Identity(target, transactional_id, self._spec.group)
                 if await self._unless_leaving(identity.start()):
                     await self._session(Lane(self._spec, (source, target), identity, self._tuning))
-                end = LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
-                return LaneReport(end, self._progress)
+                return LaneReport(self._end(), self._progress)
             except FencedError as error:
                 return await self._fenced(target, error)
             except (RestartError, ConnectionLostError, MalformedResponseError) as error:
@@ -107,7 +146,7 @@ class Attempts:
             pause = PAUSE_FIRST if self._transactions > before else min(PAUSE_LAST, pause * 2)
             self._control.report(replace(self._progress, conditions=(unreachable(self._spec, "target", why),)))
             if not await self._unless_leaving(asyncio.sleep(pause)):
-                return LaneReport(LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER, self._progress)
+                return LaneReport(self._end(), self._progress)
 
     async def _session(self, lane: Lane) -> None:
         session = Session(lane, _Counting(self._control, self), self._held)
@@ -140,7 +179,7 @@ class Attempts:
         """False when the control ended the lane before ``work`` was done."""
         task = asyncio.ensure_future(work)
         while not task.done():
-            if self._control.stopping() or self._control.lease_over():
+            if leaving(self._control):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 return False
@@ -179,6 +218,8 @@ class _Counting:
         self.stopping = control.stopping
         self.lease_over = control.lease_over
         self.partitions = control.partitions
+        self.claim = control.claim
+        self.prepared = control.prepared
 
     def report(self, progress: LaneProgress) -> None:
         self._control.report(self._attempts.total(progress))

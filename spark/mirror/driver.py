@@ -1,4 +1,7 @@
-"""The driver: discovers, takes flows over, keeps leases and status going, ends gracefully. No pyspark in here."""
+"""The driver: discovers, takes flows over, keeps leases and status going, ends gracefully. No pyspark in here.
+
+Beside a predecessor it first gets everything ready (``Place``), and writes no status while the other still copies.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -23,11 +27,14 @@ from mirror.metrics_endpoint import MetricsEndpoint
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
 from mirror.takeover import take_over
+from replication.succession import Place
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
-_TOGETHER_S = 5.0  # flows that are ready by then share the first leases
+_ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
+_READY_S = 90.0
+_PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
 _log = logs.logger("driver")
 
 
@@ -47,7 +54,10 @@ class Outcome:
 class Driver:
     """``run`` blocks until ``stop_asked`` says so or another application has taken a flow."""
 
-    def __init__(self, context: Any, settings: Settings, who: Application, channel_host: str) -> None:
+    def __init__(
+        self, context: Any, settings: Settings, who: Application, channel_host: str, place: Place | None = None
+    ) -> None:
+        self._place = place or Place(Path())
         self._settings = settings
         self._who = who
         self._board = Board(settings.flows)
@@ -55,12 +65,20 @@ class Driver:
         self._status_guard = threading.Lock()
         self._conditions = ConditionLog()
         self._end = threading.Event()
+        self._may_take = threading.Event()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
         self._state = "starting"
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
-    def run(self, stop_asked: Callable[[], bool]) -> Outcome:
+    def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> Outcome:
+        """``phase`` is told what is going on before the first status record."""
+        for flow in self._settings.flows:
+            threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
+        self._leases.start()
+        if (ended := self._succeed(stop_asked, phase)) is not None:
+            return ended
+        self._may_take.set()
         self._tell("starting")
         self._metrics.open()
         try:
@@ -69,23 +87,71 @@ class Driver:
             self._metrics.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> Outcome:
-        for flow in self._settings.flows:
-            threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
         told, state, began = 0.0, "starting", time.monotonic()
         while not (self._end.is_set() or stop_asked()):
-            if not self._leases.started and (self._all_taken() or time.monotonic() - began > _TOGETHER_S):
-                self._leases.start()
-            settled = self._all_taken() or time.monotonic() - began > _SETTLED_S
+            if not self._place.is_current():
+                return self._replaced()
+            settled = self._board.all_run() or time.monotonic() - began > _SETTLED_S
             now = "running" if settled else "starting"
             if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
                 told, state = time.monotonic(), now
                 self._tell(state)
                 self._metrics.open()
-            self._end.wait(0.1)
+            self._end.wait(0.1 if settled else 0.02)
         return self._leave()
 
-    def _all_taken(self) -> bool:
-        return self._board.all_run()
+    # beside another application
+
+    def _succeed(self, stop_asked: Callable[[], bool], phase: Callable[[str], None]) -> Outcome | None:
+        """Gets ready and takes the place of the predecessor. None: go on; else how this application ended."""
+        if self._place.is_current():
+            return None
+        phase("Spark is up beside the old application; connections are opened and lanes get ready")
+        began = time.monotonic()
+        while waiting := self._not_ready():
+            waited = time.monotonic() - began
+            if stop_asked() or self._end.is_set():
+                self._leases.stop(_STOP_PATIENCE_S)
+                return Outcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
+            if waited > _ROOM_S and self._leases.unplaced():
+                phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
+                break
+            if waited > _READY_S:
+                self._leases.stop(5.0)
+                return Outcome("failed", Exit.FAILED, self._why_not_ready(waiting))
+            time.sleep(0.05)
+        else:
+            phase("ready; the old application commits and leaves")
+        self._place.take()
+        give_up = time.monotonic() + _PREDECESSOR_S
+        while not self._place.predecessor_left() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        return None
+
+    def _not_ready(self) -> tuple[str, ...]:
+        """Flows the predecessor copies that this application could not copy at once."""
+        return tuple(
+            flow.name
+            for flow in self._settings.flows
+            if flow.name in self._place.needs
+            and not (self._board.discovered_now(flow.name).complete and self._leases.prepared(flow.name))
+        )
+
+    def _why_not_ready(self, waiting: tuple[str, ...]) -> str:
+        said = {
+            view.settings.name: "; ".join(condition.text for condition, _ in view.conditions)
+            for view in self._board.view()
+        }
+        flows = ", ".join(f"flow {name}: {said.get(name) or 'its clusters did not answer'}" for name in waiting)
+        return f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on. {flows}"
+
+    def _replaced(self) -> Outcome:
+        """The successor writes the status record now; ours would hide it."""
+        self._may_take.clear()
+        self._metrics.close()
+        self._end.set()
+        self._leases.stop(_STOP_PATIENCE_S, self._place.leave)
+        return Outcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
 
     def _leave(self) -> Outcome:
         if self._superseded_by:
@@ -106,28 +172,33 @@ class Driver:
     # a flow
 
     def _serve(self, flow: FlowSettings) -> None:
-        """Discovery on and on; the flow is taken over once both clusters have answered."""
+        """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
         look = partial(discover, flow, flow.selector(), LiveCluster(flow.source), LiveCluster(flow.target))
         taken, pause = False, 0.5
+        refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
-                taken = self._refresh(flow, look, taken)
+                found = self._discover(flow, look)
+                if not taken and found.complete:
+                    self._may_take.wait(refresh)
+                    taken = self._take_over(flow)
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("defect while looking for partitions; tried again", flow=flow.name)
             if taken:
-                self._end.wait(self._settings.refresh_interval_ms / 1000)
-            else:
+                self._end.wait(refresh)
+            elif self._may_take.is_set():
                 self._end.wait(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 2)
 
-    def _refresh(self, flow: FlowSettings, look: Callable[[Discovered], Discovered], taken: bool) -> bool:
+    def _discover(self, flow: FlowSettings, look: Callable[[Discovered], Discovered]) -> Discovered:
         found = look(self._board.discovered_now(flow.name))
-        changed = self._board.discovered(flow.name, found)
-        if taken and changed:
+        if self._board.discovered(flow.name, found):
             self._leases.partitions_changed()
-        return taken or (found.complete and self._take_over(flow))
+        return found
 
     def _take_over(self, flow: FlowSettings) -> bool:
+        if not self._may_take.is_set():
+            return False
         try:
             specs = self._board.discovered_now(flow.name).specs
             took = take_over(flow, self._who.application_id, specs)
@@ -136,7 +207,7 @@ class Driver:
             return False
         self._board.set_condition(flow.name, "takeover", None)
         self._board.taken_over(flow.name)
-        self._leases.add(flow, took.claim)
+        self._leases.claimed(flow.name, took.claim)
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
         return True
 

@@ -53,6 +53,8 @@ class Claim:
 
 
 NO_CLAIM = Claim()
+AWAITED = Claim(-1)
+"""The flow is not taken over yet: the lane gets everything ready and waits for ``Control.claim``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,14 @@ class Control(Protocol):
         """The lane's partitions now; may grow, shrink or change while the lane runs."""
         ...
 
+    def claim(self) -> Claim:
+        """AWAITED until the flow is taken over. Only asked by a lane that was begun with AWAITED."""
+        ...
+
+    def prepared(self) -> None:
+        """Such a lane could copy at once."""
+        ...
+
     def report(self, progress: LaneProgress) -> None:
         """Hands a snapshot to the driver; cheap, may be called several times a second."""
         ...
@@ -175,6 +185,8 @@ class Control(Protocol):
 
 class CopyPath(Protocol):
     """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
+
+    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one.
 
     Never raises for what can be told in a LaneReport. Never loses or doubles a record, whenever it is killed.
     """

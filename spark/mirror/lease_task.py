@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 from mirror import channel, logs
 from mirror.lanes import (
+    AWAITED,
+    Claim,
     CopyPath,
     LaneEnd,
     LaneProgress,
@@ -49,6 +51,8 @@ class LaneControl:
         self.specs = lane.partitions
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.changed = False
+        self.newly_prepared = False
+        self._flow, self._claim = lane.flow, lane.claim
         self._before: dict[tuple[str, int], PartitionProgress] = {}
         self._before_all = self.latest
 
@@ -60,6 +64,12 @@ class LaneControl:
 
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self.specs
+
+    def claim(self) -> Claim:
+        return self._lease.claims.get(self._flow, self._claim)
+
+    def prepared(self) -> None:
+        self.newly_prepared = True
 
     def report(self, progress: LaneProgress) -> None:
         partitions = tuple(self._with_before(p) for p in progress.partitions)
@@ -87,9 +97,10 @@ class LaneControl:
 
 
 class LeaseState:
-    """The two flags and the deadline that all lanes of a lease share."""
+    """The two flags, the deadline and the claims that all lanes of a lease share."""
 
     def __init__(self, seconds: float) -> None:
+        self.claims: dict[str, Claim] = {}
         self.stop = threading.Event()
         self.over = threading.Event()
         self.deadline = time.monotonic() + seconds
@@ -108,6 +119,8 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
                 specs = channel.decode_specs(rows)
                 if specs != control.specs:
                     control.specs = specs
+        for flow, number, application in message.get("claims", ()):
+            state.claims[flow] = Claim(number, application)
         if message.get("stop"):
             state.stop.set()
         if message.get("over"):
@@ -118,6 +131,7 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
     def run(lane: LaneSpec) -> None:
         key = (lane.flow, lane.lane)
         reports[key] = run_lane(lane, controls[key], path_of(lane), lambda r: line.send(_told(r)))
+        line.send({"left": [*key]})
 
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
     for thread in threads:
@@ -143,7 +157,7 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
             time.sleep(0.1)
             continue
         began = time.monotonic()
-        report = control.attempt_over(_attempt(lane, control, path))
+        report = control.attempt_over(_attempt(replace(lane, claim=control.claim()), control, path))
         if report.end is not LaneEnd.FAILED:
             break
         _log.warning("lane failed, tried again", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
@@ -177,7 +191,10 @@ def _told(report: LaneReport) -> channel.Message:
 
 
 def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
-    for control in controls.values():
+    for key, control in controls.items():
+        if control.newly_prepared:
+            control.newly_prepared = False
+            line.send({"prepared": [*key]})
         if control.changed:
             control.changed = False
             line.send({"progress": channel.encode_progress(control.latest)})

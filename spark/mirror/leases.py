@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from mirror import channel, logs
 from mirror.board import Board
-from mirror.lanes import Claim, LaneEnd, LaneSpec
+from mirror.lanes import AWAITED, Claim, LaneEnd, LaneSpec
 from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
 from mirror.paths import BATCH, PATH_SETTING, path_asked
@@ -23,8 +23,9 @@ _LONGEST_PAUSE_S = 10.0
 _log = logs.logger("leases")
 
 
-def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) -> LaneSpec:
-    """Without partitions. The start is earliest: any other start but explicit offsets was committed at the takeover."""
+def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
+    """Without partitions or claim. The start is earliest: any other but explicit offsets was committed at the takeover.
+    """
     return LaneSpec(
         flow=flow.name,
         lane=lane,
@@ -37,7 +38,7 @@ def lane_spec(flow: FlowSettings, lane: int, claim: Claim, path: str = BATCH) ->
         start_kind="earliest",
         start_timestamp_ms=None,
         partitions=(),
-        claim=claim,
+        claim=AWAITED,
         path=path,
         start_offsets=flow.start_offsets,
         continue_on=flow.continue_on,
@@ -55,7 +56,8 @@ def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
 
 
 class Leases:
-    """Keeps ``parallelism`` leases running. Flows join when they have been taken over.
+    """Keeps ``parallelism`` leases running. Lanes are leased at once: they get ready and wait until their flow is taken
+    over, so that this costs no time then.
 
     ``superseded`` is called once a lane has learned that a later application owns its flow.
     """
@@ -71,10 +73,15 @@ class Leases:
         self._path = path_asked(context.getConf().get(PATH_SETTING, BATCH))
         self._guard = threading.Condition()
         self._stopping = False
-        self.started = False
         self._lost = 0
-        self._lanes: dict[LaneKey, LaneSpec] = {}
-        self._placed: dict[LaneKey, int] = {}
+        self._lanes = {
+            (flow.name, lane): lane_spec(flow, lane, self._path) for flow in settings.flows for lane in range(flow.lanes)
+        }
+        self._placed = dict(pack(self._board.loads(), settings.parallelism))
+        self._claims: dict[str, Claim] = {}
+        self._prepared: set[LaneKey] = set()
+        self._left: dict[str, set[LaneKey]] = {}
+        self._connected: set[str] = set()
         self._running: dict[str, tuple[LaneKey, ...]] = {}
         self._over: set[str] = set()  # running leases that must end early; some may not have connected yet
         self._server = channel.ChannelServer(host, self._orders, self._told)
@@ -84,21 +91,31 @@ class Leases:
         ]
 
     def start(self) -> None:
-        self.started = True
         for thread in self._threads:
             thread.start()
 
-    def add(self, flow: FlowSettings, claim: Claim) -> None:
-        """The flow's lanes are placed; leases that gain some are ended, to be given again with them."""
+    def claimed(self, flow: str, claim: Claim) -> None:
+        """The flow is taken over: its lanes may begin."""
         with self._guard:
-            for lane in range(flow.lanes):
-                self._lanes[flow.name, lane] = lane_spec(flow, lane, claim, self._path)
-            before = dict(self._placed)
-            fresh = {key: load for key, load in self._board.loads().items() if key in self._lanes}
-            self._placed = {**pack(fresh, self._settings.parallelism), **before}
-            gained = {slot for key, slot in self._placed.items() if key not in before}
-            self._guard.notify_all()
-        self._end_early(gained)
+            self._claims[flow] = claim
+            for key, lane in self._lanes.items():
+                if key[0] == flow:
+                    self._lanes[key] = replace(lane, claim=claim)
+            running = list(self._running)
+        for name in running:
+            self._server.send(name, {"claims": [[flow, claim.number, claim.application]]})
+
+    def prepared(self, flow: str) -> bool:
+        """Whether every lane of the flow that has partitions could copy at once."""
+        with self._guard:
+            lanes = {key for key in self._lanes if key[0] == flow}
+            return all(key in self._prepared or not self._board.specs(key) for key in lanes)
+
+    def unplaced(self) -> int:
+        """Leases that Spark has not found a place for yet."""
+        with self._guard:
+            wanted = len(set(self._placed.values()))
+            return wanted - len(self._connected & self._running.keys())
 
     def counts(self) -> tuple[int, int]:
         """Leases that run now, and how many Spark has lost so far."""
@@ -112,15 +129,19 @@ class Leases:
         for name, lanes in running.items():
             self._server.send(name, {"lanes": self._rows(lanes)})
 
-    def stop(self, patience_s: float) -> bool:
-        """Asks every lease to commit and leave. False when some had to be cancelled."""
+    def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
+        """Asks every lease to commit and leave. False when some had to be cancelled. ``left`` is called as soon as no
+        lane is at work, which is a little before Spark knows."""
+        give_up = time.monotonic() + patience_s
         with self._guard:
             self._stopping = True
-            running = list(self._running)
+            running = dict(self._running)
             self._guard.notify_all()
         for name in running:
             self._server.send(name, {"stop": True})
-        give_up = time.monotonic() + patience_s
+        with self._guard:
+            self._guard.wait_for(lambda: self._all_left(running), timeout=patience_s)
+        left()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(max(0.0, give_up - time.monotonic()))
@@ -130,6 +151,11 @@ class Leases:
             self._context.cancelAllJobs()
         self._server.close()
         return graceful
+
+    def _all_left(self, leases: Mapping[str, tuple[LaneKey, ...]]) -> bool:
+        return all(
+            name not in self._running or self._left.get(name, set()).issuperset(lanes) for name, lanes in leases.items()
+        )
 
     # one slot
 
@@ -190,6 +216,9 @@ class Leases:
             with self._guard:
                 del self._running[name]
                 self._over.discard(name)
+                self._connected.discard(name)
+                self._left.pop(name, None)
+                self._guard.notify_all()
         return True
 
     def _rebalance(self) -> None:
@@ -215,18 +244,32 @@ class Leases:
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
             lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
-        return None if lanes is None else {"lanes": self._rows(lanes), "stop": stop, "over": over}
+            claims = [[flow, claim.number, claim.application] for flow, claim in self._claims.items()]
+            if lanes is not None:
+                self._connected.add(lease)
+        return None if lanes is None else {"lanes": self._rows(lanes), "claims": claims, "stop": stop, "over": over}
 
     def _rows(self, lanes: tuple[LaneKey, ...]) -> list[list[Any]]:
         return [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes]
 
-    def _told(self, _lease: str, message: channel.Message) -> None:
+    def _told(self, lease: str, message: channel.Message) -> None:
+        if "prepared" in message or "left" in message:
+            with self._guard:
+                if "prepared" in message:
+                    self._prepared.add(_key(message["prepared"]))
+                else:
+                    self._left.setdefault(lease, set()).add(_key(message["left"]))
+                self._guard.notify_all()
         if "progress" in message:
             self._board.progress(channel.decode_progress(message["progress"]))
         if "report" in message:
             report = channel.decode_report(message["report"])
             if report.end is LaneEnd.SUPERSEDED:
                 self._superseded(report.error)
+
+
+def _key(told: list[Any]) -> LaneKey:
+    return str(told[0]), int(told[1])
 
 
 def _slot_of(lease: str) -> int:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mirror import clients, positions
+from mirror.awaiting import with_claim
 from mirror.delivery import NoAnswerError, open_delivery
 from mirror.faults import Fault, RefusedError, SupersededError, classify, error_of, lane_failed, target_refuses
 from mirror.lanes import Condition, Control, LaneEnd, LaneProgress, LaneReport, LaneSpec
@@ -25,6 +26,10 @@ _LATER_CLAIM_PATIENCE_S = 5.0
 
 def record_path(lane: LaneSpec, control: Control) -> LaneReport:
     """A ``CopyPath``. Partitions that the target refuses stop with a condition; the others go on."""
+    claimed = with_claim(lane, control)
+    if claimed is None:
+        return LaneReport(_end(control), Tally(lane).progress)
+    lane = claimed
     tally = Tally(lane)
     careful = False
     try:
@@ -34,8 +39,7 @@ def record_path(lane: LaneSpec, control: Control) -> LaneReport:
                     with _closing(clients.source_consumer(lane)) as source:
                         delivery = open_delivery(lane, group, careful)
                         RecordLane(lane, control, source, group, delivery, tally).run()
-                    end = LaneEnd.STOPPED if control.stopping() else LaneEnd.LEASE_OVER
-                    return LaneReport(end, tally.progress)
+                    return LaneReport(_end(control), tally.progress)
                 except RefusedError as refusal:
                     careful = _learn(tally, control, refusal)
     except SupersededError as error:
@@ -47,6 +51,10 @@ def record_path(lane: LaneSpec, control: Control) -> LaneReport:
         return _after(lane, control, tally.progress, error_of(error))
     except LookupError as error:  # a secret reference
         return _failed(lane, tally.progress, "secret_missing", str(error))
+
+
+def _end(control: Control) -> LaneEnd:
+    return LaneEnd.STOPPED if control.stopping() else LaneEnd.LEASE_OVER
 
 
 def _learn(tally: Tally, control: Control, refusal: RefusedError) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.spark import RunFolder, SparkRunner
+from reconciler.edges.run_folders import RunFolder
+from reconciler.edges.spark import SparkRunner
 from reconciler.edges.supervisor import write_json
 from reconciler.live import JobState, LiveMirror
 

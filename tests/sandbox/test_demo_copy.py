@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.spark import state_folder
+from reconciler.edges.run_folders import state_folder
 from sandbox import demo_copy
 from sandbox.errors import SandboxError
 

@@ -39,6 +39,12 @@ class Steered:
     def stopping(self) -> bool:
         return self.stop.is_set()
 
+    def claim(self) -> Claim:
+        raise AssertionError("the lane was begun with a claim")
+
+    def prepared(self) -> None:
+        raise AssertionError("the lane was begun with a claim")
+
     def lease_over(self) -> bool:
         return False
 

@@ -152,6 +152,12 @@ class RunningLane:
     def stopping(self) -> bool:
         return self.ended.is_set()
 
+    def claim(self) -> Claim:
+        raise AssertionError("the lane was begun with a claim")
+
+    def prepared(self) -> None:
+        raise AssertionError("the lane was begun with a claim")
+
     def lease_over(self) -> bool:
         return False
 

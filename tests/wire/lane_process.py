@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mirror.batch_path import batch_path
-from mirror.lanes import LaneProgress, LaneSpec, PartitionSpec
+from mirror.lanes import Claim, LaneProgress, LaneSpec, PartitionSpec
 
 from wire import transactions
 
@@ -21,6 +21,12 @@ class Forever:
 
     def stopping(self) -> bool:
         return False
+
+    def claim(self) -> Claim:
+        raise AssertionError("the lane was begun with a claim")
+
+    def prepared(self) -> None:
+        raise AssertionError("the lane was begun with a claim")
 
     def lease_over(self) -> bool:
         return False

@@ -35,6 +35,12 @@ class UntilControl:
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds
 
+    def claim(self) -> Claim:
+        raise AssertionError("the lane was begun with a claim")
+
+    def prepared(self) -> None:
+        raise AssertionError("the lane was begun with a claim")
+
     def lease_over(self) -> bool:
         return False
 

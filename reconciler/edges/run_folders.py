@@ -1,0 +1,70 @@
+"""Run folders of mirror jobs on this machine: where they lie, what is in them, which processes belong to them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.edges.processes import is_running, works_in
+
+SUPERVISOR_MARK = "reconciler.edges.supervisor"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """``<state folder>/<mirror>`` or ``second`` in it: the same from wherever the CLI is called."""
+
+    path: Path
+
+    def read(self, name: str) -> Mapping[str, object]:
+        try:
+            found = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def number(self, name: str, key: str) -> int | None:
+        value = self.read(name).get(key)
+        return value if isinstance(value, int) else None
+
+    def word(self, name: str, key: str) -> str:
+        return str(self.read(name).get(key) or "")
+
+    def log_tail(self, lines: int = 12) -> str:
+        try:
+            text = (self.path / "job.log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def supervisor_pid(self) -> int | None:
+        pid = self.number("supervisor.json", "pid")
+        return pid if is_running(pid, SUPERVISOR_MARK) and works_in(pid, self.path) else None
+
+    def driver_pid(self, reported: int | None = None) -> int | None:
+        """The Spark driver's process here, by the folder or by what the job itself ``reported``."""
+        for pid in (self.number("driver.json", "pid"), reported):
+            if works_in(pid, self.path):
+                return pid
+        return None
+
+    def pids(self, reported: int | None = None) -> list[int]:
+        return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
+
+
+def state_folder(environment_folder: Path) -> Path:
+    """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
+
+    Git ignores it by a ``.gitignore`` of its own. A checkout that CI clears needs the first: mirror jobs outlive it.
+    """
+    folder = environment_folder.resolve()
+    asked = os.environ.get("RECONCILER_STATE")
+    root = Path(asked) if asked else folder.parent / ".reconciler"
+    root.mkdir(exist_ok=True, parents=bool(asked))
+    ignore = root / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again

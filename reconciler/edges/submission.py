@@ -1,0 +1,85 @@
+"""What spark-submit needs: itself, Java, a master, the job's code as a zip, its command line. Never imports pyspark."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+from reconciler.errors import RunnerError
+from reconciler.topology import Mirror
+
+JOB_MARK = "mirror_job.py"
+
+
+def spark_submit() -> str:
+    """``$SPARK_HOME/bin/spark-submit`` where that is set, else the one of the pyspark package."""
+    home = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    root = Path(home) if home else Path(spec.origin).parent if spec and spec.origin else None
+    found = root / "bin" / "spark-submit" if root else None
+    if found is None or not found.exists():
+        raise RunnerError(
+            f"spark-submit was not found{f' under SPARK_HOME={home}' if home else ''}",
+            "The mirror job is a Spark application and cannot start without it.",
+            "Run make install, or set SPARK_HOME to a Spark 4 installation.",
+        )
+    return str(found)
+
+
+def require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        raise RunnerError(
+            "Java was not found on the PATH nor under JAVA_HOME",
+            "Spark runs on Java 17 or newer.",
+            "Install it, for example the package openjdk-17-jre-headless, and try again.",
+        )
+
+
+MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
+
+
+def require_master(mirror: Mirror) -> None:
+    """Only the form is looked at; whether it answers is seen at the start."""
+    if not MASTERS.fullmatch(mirror.master):
+        raise RunnerError(
+            f"mirror {mirror.name} has the Spark master {mirror.master!r}, which is no master URL",
+            "spark-submit would refuse it, and nothing would be mirrored.",
+            f"Set mirrors.{mirror.name}.master to local[2], spark://HOST:PORT, k8s://URL or yarn.",
+        )
+
+
+def package_folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise RunnerError(f"the package {package} is not installed", "The mirror job needs it.", "Run make install.")
+    return Path(spec.origin).parent
+
+
+def bundle(target: Path) -> None:
+    """A zip of ``mirror`` and what it imports of ours, for --py-files, so that any executor finds them."""
+    draft = target.with_suffix(".draft")
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in ("mirror", "replication", "wire"):
+            root = package_folder(package)
+            for source in sorted(root.rglob("*.py")):
+                archive.write(source, f"{package}/{source.relative_to(root)}")
+    draft.replace(target)
+
+
+def submit_command(mirror: Mirror, folder: Path) -> list[str]:
+    conf = {
+        "spark.driver.memory": "512m",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "spark"),
+        **mirror.spark_conf,
+    }
+    words = [spark_submit(), "--master", mirror.master, "--name", f"mirror-{mirror.name}"]
+    for key, value in sorted(conf.items()):
+        words += ["--conf", f"{key}={value}"]
+    words += ["--py-files", str(folder / "bundle.zip"), str(package_folder("mirror").parent / JOB_MARK)]
+    return [*words, "--handover", str(folder / "handover.json"), "--run-dir", str(folder)]
