@@ -22,6 +22,7 @@ from mirror import logs
 from mirror.driver import Driver, Exit, Outcome
 from mirror.settings import HandoverError, Settings, parse
 from mirror.status import Application, now_ms
+
 from replication.succession import place_of
 
 

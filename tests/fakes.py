@@ -329,7 +329,7 @@ class FakeRunner:
         self._failures: dict[str, RunnerError | KeyboardInterrupt] = {}
 
     def fail(self, what: str, error: RunnerError | KeyboardInterrupt) -> None:
-        """``what``: ``start west`` or ``stop west``; once."""
+        """``what``: ``start west``, ``restart west`` or ``stop west``; once."""
         self._failures[what] = error
 
     def observe(self, mirror: str) -> LiveMirror:
@@ -337,6 +337,9 @@ class FakeRunner:
 
     def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
         self._log(f"start {mirror}")
+        return self._begun(mirror, handover, progress)
+
+    def _begun(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
         told = json.loads(handover)
         flows = {f["name"]: FlowStatus(f["name"], f["fingerprint"], "running") for f in told["flows"]}
         progress("submitted")
@@ -348,7 +351,7 @@ class FakeRunner:
 
     def restart(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
         self._log(f"restart {mirror}")
-        return self.start(mirror, handover, progress)
+        return self._begun(mirror, handover, progress)
 
     def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
         self._log(f"stop {mirror}")

@@ -101,29 +101,22 @@ class SparkRunner:
         """
         self.require_startable([mirror])
         reported = self.status(mirror)
-        if not self.copies_here(mirror, reported):
-            self._stop_old(mirror, progress)
-            return self._start_after_stop(mirror, handover, progress)
-        if (found := replacing.replace(self, mirror, handover, progress)) is not None:
-            return found
-        self._stop_old(mirror, progress)
-        return self._start_after_stop(mirror, handover, progress)
+        if self.copies_here(mirror, reported):
+            found = replacing.replace(self, mirror, handover, progress)
+            if found is not None:
+                return found
+        self.stop(mirror, progress)
+        try:
+            return self.start(mirror, handover, progress)
+        except RunnerError as error:
+            stopped = "The old job was stopped; nothing is copied until it starts again."
+            raise RunnerError(error.what, f"{error.why}\n{stopped}", error.todo) from None
 
     def copies_here(self, mirror: str, reported: LiveMirror | None) -> bool:
         """Whether an application runs on this machine that goes on copying while another one starts."""
         folder = self.folder(mirror)
         running = reported is not None and reported.state is JobState.RUNNING
         return running and folder.driver_pid(reported.pid if reported else None) is not None
-
-    def _stop_old(self, mirror: str, progress: Progress) -> None:
-        self.stop(mirror, progress)
-
-    def _start_after_stop(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        try:
-            return self.start(mirror, handover, progress)
-        except RunnerError as error:
-            stopped = "The old job was stopped; nothing is copied until it starts again."
-            raise RunnerError(error.what, f"{error.why}\n{stopped}", error.todo) from None
 
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = ()) -> int:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from mirror import channel, logs
 from mirror.lanes import (
-    AWAITED,
     Claim,
     CopyPath,
     LaneEnd,

@@ -24,8 +24,7 @@ _log = logs.logger("leases")
 
 
 def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
-    """Without partitions or claim. The start is earliest: any other but explicit offsets was committed at the takeover.
-    """
+    """Without partitions or claim. The start is earliest: others but explicit offsets were committed at the takeover."""
     return LaneSpec(
         flow=flow.name,
         lane=lane,
@@ -75,7 +74,9 @@ class Leases:
         self._stopping = False
         self._lost = 0
         self._lanes = {
-            (flow.name, lane): lane_spec(flow, lane, self._path) for flow in settings.flows for lane in range(flow.lanes)
+            (flow.name, lane): lane_spec(flow, lane, self._path)
+            for flow in settings.flows
+            for lane in range(flow.lanes)
         }
         self._placed = dict(pack(self._board.loads(), settings.parallelism))
         self._claims: dict[str, Claim] = {}

@@ -139,25 +139,27 @@ def test_what_landed_although_the_answer_was_lost_counts_as_done() -> None:
     assert {one.id for one in outcomes if one.result is Result.DONE} == {i for i in ids(planned) if ":west/" in i}
 
 
-def test_interrupted_between_stop_and_start_the_next_run_starts_the_job() -> None:
+def test_a_restart_that_is_interrupted_is_planned_again_while_the_old_job_runs_on() -> None:
     seen = world()
     seen.apply(WISHED)
     now = topology(topic("orders", partitions=2), topic("pay", partitions=2), flow("east", "west", "orders"))
-    seen.runner.fail("start west", KeyboardInterrupt())
+    seen.runner.fail("restart west", KeyboardInterrupt())
     outcomes = seen.apply(now)
     assert results(outcomes) == {"restart:west": "failed"}
-    assert ids(seen.plan(now)) == ["start:west"]
+    assert ids(seen.plan(now)) == ["restart:west"]
+    assert seen.runner.log == ["start west", "restart west"], "nothing was stopped"
 
 
 def test_a_job_that_does_not_start_is_told_with_what_that_means() -> None:
     seen = world()
     seen.apply(WISHED)
     now = topology(topic("orders", partitions=2), topic("pay", partitions=2), flow("east", "west", "orders"))
-    seen.runner.fail("start west", RunnerError("spark-submit ended with 1", "java is missing", "Install Java 17."))
+    lost = RunnerError("spark-submit ended with 1", "java is missing; the old job runs on", "Install Java 17.")
+    seen.runner.fail("restart west", lost)
     outcomes = seen.apply(now)
     text = error_of(outcomes, "restart:west")
     assert "java is missing" in text
-    assert "nothing is copied until it starts again" in text
+    assert "the old job runs on" in text
     assert exit_code(outcomes) is ExitCode.ERROR
 
 

@@ -1,0 +1,100 @@
+"""Steady load on some topics and a stranger at the target who notes when each record arrives."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from sandbox.handles import ClusterHandle
+
+
+class Load(threading.Thread):
+    """``rate`` records a second and topic, numbered, spread over the partitions."""
+
+    def __init__(self, cluster: ClusterHandle, topics: dict[str, int], rate: int) -> None:
+        super().__init__(name="load", daemon=True)
+        self.sent = dict.fromkeys(topics, 0)
+        self.over = threading.Event()
+        self._topics = topics
+        self._rate = rate
+        self._producer = Producer({**cluster.client(), "linger.ms": 0})
+
+    def run(self) -> None:
+        began, rounds = time.monotonic(), 0
+        while not self.over.is_set():
+            for topic, partitions in self._topics.items():
+                number = self.sent[topic]
+                self._producer.produce(topic, b"%d" % number, partition=number % partitions)
+                self.sent[topic] = number + 1
+            rounds += 1
+            self._producer.poll(max(0.0, began + rounds / self._rate - time.monotonic()))
+        self._producer.flush(30)
+
+
+class Arrivals(threading.Thread):
+    """Reads ``prefix + topic`` at the target, committed records only."""
+
+    def __init__(self, cluster: ClusterHandle, topics: dict[str, int], prefix: str) -> None:
+        super().__init__(name="arrivals", daemon=True)
+        self.at: dict[str, list[float]] = {topic: [] for topic in topics}
+        self.numbers: dict[tuple[str, int], list[int]] = {(t, p): [] for t, n in topics.items() for p in range(n)}
+        self.over = threading.Event()
+        self._prefix = prefix
+        self._consumer = Consumer(
+            {
+                **cluster.client(),
+                "group.id": "arrivals",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 20,
+            }
+        )
+        self._consumer.assign([TopicPartition(prefix + t, p, 0) for t, p in self.numbers])
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            for message in self._consumer.consume(500, 0.02):
+                if message.error() is None:
+                    topic = (message.topic() or "").removeprefix(self._prefix)
+                    self.numbers[topic, message.partition() or 0].append(int(message.value() or b""))
+                    self.at[topic].append(time.monotonic())
+        self._consumer.close()
+
+    def longest_gap(self, topic: str, since: float) -> float:
+        """Seconds between two arrivals, or until now."""
+        times = [since, *(at for at in self.at[topic] if at > since), time.monotonic()]
+        return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+@contextmanager
+def flowing(
+    source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 100
+) -> Iterator[tuple[Load, Arrivals]]:
+    load, arrivals = Load(source, topics, rate), Arrivals(target, topics, f"{source.name}.")
+    load.start()
+    arrivals.start()
+    try:
+        yield load, arrivals
+    finally:
+        for thread in (load, arrivals):
+            thread.over.set()
+            thread.join(40)
+
+
+def assert_all_once_in_order(load: Load, arrivals: Arrivals, topics: dict[str, int], seconds: float = 30.0) -> None:
+    """After the load has ended: what was sent to each partition is what arrived, in order."""
+    load.over.set()
+    load.join(40)
+    end = time.monotonic() + seconds
+    while any(len(arrivals.at[topic]) < load.sent[topic] for topic in topics) and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(0.3)  # a doubled record would come now
+    for topic, partitions in topics.items():
+        for partition in range(partitions):
+            assert arrivals.numbers[topic, partition] == list(range(partition, load.sent[topic], partitions)), topic

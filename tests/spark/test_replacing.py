@@ -1,0 +1,115 @@
+"""A changed flow on real brokers and Spark: the new application takes over from the old one under load, and whatever
+fails on the way leaves exactly one of them copying."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from reconciler.edges.processes import is_running
+from reconciler.edges.run_folders import RunFolder
+from reconciler.edges.spark import SparkRunner
+from reconciler.edges.status_records import mirror_from_record
+from reconciler.live import JobState, LiveMirror
+from reconciler.topology import Mirror
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.spark.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
+from tests.spark.jobs import flow, handover, status
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+LONGEST_GAP_S = 5.0
+CONF = {"spark.ui.enabled": "false", "spark.driver.memory": "480m"}
+NAME = "replaced"
+
+
+class Replaced:
+    """A mirror with two flows, through the runner as ``apply`` uses it."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path, topics: dict[str, int]) -> None:
+        self.east, self.west = sandbox["east"], sandbox["west"]
+        self.topics = topics
+        self.said: list[str] = []
+        self.runner = SparkRunner(folder, {NAME: Mirror(NAME, ("a", "b"), spark_conf=CONF)}, self.status)
+
+    def status(self, mirror: str) -> LiveMirror | None:
+        found = status(self.west, mirror)
+        return mirror_from_record(json.dumps(found).encode(), int(time.time() * 1000)) if found else None
+
+    def told(self, number: int, **lanes: int) -> str:
+        """A hand-over; ``lanes`` by topic, so that a flow is there or not and changed or not."""
+        flows = [
+            flow(f"{NAME}-{topic}", self.east, self.west, [topic], lanes=count, fingerprint=f"{count:016x}")
+            for topic, count in lanes.items()
+        ]
+        return json.dumps(handover(self.west, NAME, flows) | {"fingerprint": f"{number:016x}"})
+
+    def restart(self, number: int, **lanes: int) -> LiveMirror:
+        return self.runner.restart(NAME, self.told(number, **lanes), self.said.append)
+
+    def running(self) -> LiveMirror:
+        found = self.runner.observe(NAME)
+        assert found.state is JobState.RUNNING, found
+        return found
+
+    def folders(self) -> tuple[RunFolder, RunFolder]:
+        return self.runner.folder(NAME), self.runner.other_folder(NAME)
+
+
+@pytest.fixture(scope="module")
+def topics(plain: Sandbox) -> dict[str, int]:
+    """Two topics on both clusters, and the status topic."""
+    found = {f"replaced{os.getpid()}x": 2, f"replaced{os.getpid()}y": 2}
+    made = [(plain["east"], topic) for topic in found] + [(plain["west"], f"east.{topic}") for topic in found]
+    for cluster, topic in made:
+        admin = AdminClient(cluster.client())  # kept: a client that is collected answers nothing
+        admin.create_topics([NewTopic(topic, 2, 1)], operation_timeout=20)[topic].result(30)
+    return found
+
+
+@pytest.fixture(scope="module")
+def mirror(plain: Sandbox, topics: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replaced]:
+    made = Replaced(plain, tmp_path_factory.mktemp("replaced"), topics)
+    _status_topic(made.west)
+    x, y = topics
+    made.runner.start(NAME, made.told(1, **{x: 2, y: 3}), made.said.append)
+    yield made
+    made.runner.stop(NAME, made.said.append)
+    assert not [folder for folder in made.folders() if folder.pids()]
+
+
+def _status_topic(cluster: ClusterHandle) -> None:
+    admin = AdminClient(cluster.client())
+    if "__mirror_status" not in admin.list_topics(timeout=20).topics:
+        topic = NewTopic("__mirror_status", 1, 1, config={"cleanup.policy": "compact"})
+        admin.create_topics([topic], operation_timeout=20)["__mirror_status"].result(30)
+
+
+@pytest.fixture
+def load(mirror: Replaced) -> Iterator[tuple[Load, Arrivals]]:
+    with flowing(mirror.east, mirror.west, mirror.topics) as found:
+        end = time.monotonic() + 30
+        while not all(found[1].at.values()):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield found
+
+
+def test_one_flow_changes_its_lanes_and_none_pauses_for_long(mirror: Replaced, load: tuple[Load, Arrivals]) -> None:
+    x, y = mirror.topics
+    before, (old, _) = mirror.running(), mirror.folders()
+    old_pids, began = old.pids(), time.monotonic()
+    after = mirror.restart(2, **{x: 5, y: 3})
+    time.sleep(1.0)
+    gaps = {topic: load[1].longest_gap(topic, began) for topic in mirror.topics}
+    assert max(gaps.values()) <= LONGEST_GAP_S, gaps
+    assert (after.fingerprint, mirror.running().fingerprint) == ("0" * 15 + "2",) * 2
+    assert after.application_id != before.application_id
+    assert not any(is_running(pid, "") for pid in old_pids)
+    assert_all_once_in_order(*load, mirror.topics)
