@@ -24,7 +24,7 @@ _log = logs.logger("leases")
 
 
 def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
-    """Without partitions or claim. The start is earliest: others but explicit offsets were committed at the takeover."""
+    """Without partitions or claim. The start is earliest: any other but offsets was committed at the takeover."""
     return LaneSpec(
         flow=flow.name,
         lane=lane,
