@@ -3,29 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
-from replication.offset_map import PartitionMap
-from wire.cluster import Cluster, Key
+from replication.names import OFFSETS_TOPIC
+from replication.offset_map import PartitionMap, Stretch
+from replication.offset_map_codec import ChunkError, Place, decode, decode_key
+from wire import logs
+from wire.batches import CONTROL, scan
+from wire.cluster import NO_ID, Cluster, Key
+from wire.fetch_answers import FetchedPartition
+from wire.records import key_and_value, records_of
+
+_EMPTY = PartitionMap(())
 
 
 class MapReader:
     """Reads what lanes have written; a lane writes within a second or two after each commit.
 
-    ``target`` is an open ``wire.Cluster``; everything runs on its event loop.
+    ``target`` is an open ``wire.Cluster``; everything runs on its event loop. ``topics``: source topics, all when None.
     """
 
-    def __init__(self, target: Cluster, flow: str) -> None:
+    def __init__(self, target: Cluster, flow: str, topics: frozenset[str] | None = None) -> None:
         self._target = target
-        self._flow = flow
+        self._prefix = f"{flow}/".encode()
+        self._topics = topics
+        self._read: dict[Key, int] = {}
+        self._topic_id = NO_ID
+        self._chunks: dict[Key, dict[int, tuple[Place, Stretch]]] = {}
+        self._maps: dict[Key, PartitionMap] = {}
 
-    async def refresh(self, patience: float = 30.0) -> None:
-        """Reads on from where the last call ended, to the end. Raises ConnectionLostError, BrokerError."""
-        raise NotImplementedError
+    async def refresh(self) -> None:
+        """Reads on from where the last call ended, to the end.
 
-    def partition(self, topic: str, partition: int) -> PartitionMap:
-        """``topic``: the *source* topic. An empty map when nothing is known of it."""
-        raise NotImplementedError
+        Raises BrokerError (also when the topic is not there) or ConnectionLostError; call again to go on.
+        """
+        target = self._target
+        await logs.leaders(target, [OFFSETS_TOPIC])
+        there = target.topics[OFFSETS_TOPIC]
+        if there.topic_id != self._topic_id:  # made anew
+            self._topic_id = there.topic_id
+            self._read.clear()
+        keys = [(OFFSETS_TOPIC, partition) for partition in there.leaders]
+        begins = await logs.begins(target, keys)
+        ends = await logs.ends(target, keys)
+        self._read = {key: min(max(self._read.get(key, 0), begins[key]), ends[key]) for key in keys}
+        async for answer in logs.read(target, self._read, ends):
+            key = (answer.topic, answer.partition)
+            self._take(answer)
+            self._read[key] = logs.next_offset(answer, self._read[key])
+
+    def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
+        """``topic``: the *source* topic. An empty map when nothing is known of it.
+
+        ``ids``: topic ids of source and remote topic now; what was written for others is left out.
+        """
+        key = (topic, partition)
+        if ids == (NO_ID, NO_ID) and key in self._maps:
+            return self._maps[key]
+        chunks = self._chunks.get(key)
+        if chunks is None:
+            return _EMPTY
+        made = PartitionMap(stretch for place, stretch in chunks.values() if _same(place, ids))
+        if ids == (NO_ID, NO_ID):
+            self._maps[key] = made
+        return made
 
     def partitions(self) -> Mapping[Key, PartitionMap]:
-        """By source topic and partition."""
-        raise NotImplementedError
+        """By source topic and partition, whatever their topic ids."""
+        return {key: self.partition(*key) for key in self._chunks}
+
+    def _take(self, answer: FetchedPartition) -> None:
+        view = answer.records
+        for batch in scan(view):
+            if batch.attributes & CONTROL:
+                continue
+            for record in records_of(view, batch):
+                key, value = key_and_value(record)
+                if key is None or value is None or not key.startswith(self._prefix):
+                    continue
+                self._chunk(key, value)
+
+    def _chunk(self, key: bytes, value: bytes) -> None:
+        try:
+            _, topic, partition, begin = decode_key(key)
+            if self._topics is not None and topic not in self._topics:
+                return
+            place, stretch = decode(key, value)
+        except ChunkError:
+            return  # a later release writes something else; what it says is unknown here, and unknown is safe
+        where = (topic, partition)
+        self._chunks.setdefault(where, {})[begin] = (place, stretch)
+        self._maps.pop(where, None)
+
+
+def _same(place: Place, ids: tuple[UUID, UUID]) -> bool:
+    pairs = zip((place.source_id, place.target_id), ids, strict=True)
+    return all(NO_ID in (written, now) or written == now for written, now in pairs)

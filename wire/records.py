@@ -118,10 +118,37 @@ def encode(records: Sequence[Record], codec: int) -> bytearray:
     return build(codec, compress(codec, b"".join(pieces)), (base, latest), len(records))
 
 
-def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iterator[tuple[bytearray, int, int]]:
+class Rebuilt(NamedTuple):
+    """A batch made of source records. ``spans``: their source offsets, (first, how many) of each consecutive part.
+    ``next_offset``: the source offset after it and after what was left out behind it."""
+
+    raw: bytearray
+    spans: tuple[tuple[int, int], ...]
+    records: int
+    next_offset: int
+
+
+def spans_of(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
+    """(first offset, how many) of each consecutive part; ``records`` is not empty and in order."""
+    begin = records[0].offset
+    if records[-1].offset - begin == len(records) - 1:
+        return ((begin, len(records)),)
+    found: list[tuple[int, int]] = []
+    expected = begin
+    for record in records:
+        offset = record.offset
+        if offset != expected:
+            found.append((begin, expected - begin))
+            begin = offset
+        expected = offset + 1
+    found.append((begin, expected - begin))
+    return tuple(found)
+
+
+def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iterator[Rebuilt]:
     """The records from ``position`` on, in batches of at most ``largest`` bytes where records allow it.
 
-    Yields (batch, number of records, the source offset after it); the last one covers the whole source batch.
+    The last one covers the whole source batch.
     """
     codec = codec_of(view, batch)
     records = [record for record in records_of(view, batch) if record.offset >= position]
@@ -129,11 +156,11 @@ def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iter
         yield from fitting(records, codec, largest, batch.next_offset)
 
 
-def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[tuple[bytearray, int, int]]:
+def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[Rebuilt]:
     """As ``rebuild``, of records that are there already."""
     out = encode(records, codec)
     if len(out) <= largest or len(records) == 1:
-        yield out, len(records), next_offset
+        yield Rebuilt(out, spans_of(records), len(records), next_offset)
         return
     middle = len(records) // 2
     yield from fitting(records[:middle], codec, largest, records[middle - 1].offset + 1)
@@ -159,18 +186,39 @@ def _single(view: memoryview, batch: Batch) -> list[Record]:
     return [Record(batch.base, batch.base_timestamp, view[at], view[at + 3 : batch.end])]
 
 
-def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator[tuple[bytearray, int, Batch]]:
-    """Consecutive batches of one partition as few bigger ones. Yields (batch, number of records, last source batch)."""
+def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator[tuple[Rebuilt, Batch]]:
+    """Consecutive batches of one partition as few bigger ones, each with its last source batch."""
     limit = min(GATHER_BYTES, largest // 2)
     held: list[Record] = []
     size, codec, last = 0, -1, None
     for batch in batches:
         mine = batch.attributes & CODEC
         if last is not None and (mine != codec or size >= limit or len(held) >= GATHER_RECORDS):
-            yield encode(held, codec), len(held), last
+            yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last
             held, size = [], 0
         held += _single(view, batch) or records_of(view, batch)
         size += batch.end - batch.start
         codec, last = mine, batch
     if last is not None and held:
-        yield encode(held, codec), len(held), last
+        yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last
+
+
+def tail_of(key: bytes, value: bytes) -> memoryview:
+    """The bytes of a record behind its offset delta, without headers."""
+    return memoryview(b"".join((varint(len(key)), key, varint(len(value)), value, b"\0")))
+
+
+def key_and_value(record: Record) -> tuple[bytes | None, bytes | None]:
+    """Copies; None is Kafka's null. Raises MalformedResponseError."""
+    try:
+        found: list[bytes | None] = []
+        at = 0
+        for _ in range(2):
+            size, at = _signed(record.tail, at)
+            if at + size > len(record.tail):
+                raise IndexError
+            found.append(bytes(record.tail[at : at + size]) if size >= 0 else None)
+            at += max(size, 0)
+        return found[0], found[1]
+    except IndexError:
+        raise MalformedResponseError(f"the record at offset {record.offset} is cut") from None

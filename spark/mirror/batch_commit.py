@@ -125,6 +125,7 @@ class Committer:
         for partition, offset in moved.items():
             partition.committed = offset
             partition.passed.committed(offset)
+            partition.copied.committed(offset)
             if partition.open_records:
                 lane.latency.committed(partition.waiting_since)
             partition.records += partition.open_records

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mirror import batch_refusals
 from mirror.batch_partition import Partition, Phase, Piece, Tuning
+from mirror.copied import Copied
 from mirror.lanes import Condition, LaneSpec
 from mirror.latency import LatencyCounter
 from wire.cluster import Cluster, Key
@@ -60,6 +61,7 @@ class Lane:
         self.identity = identity
         self.tuning = tuning
         self.partitions: dict[Key, Partition] = {}
+        self.copied: dict[Key, Copied] = {}
         self.dirty: set[Partition] = set()
         self.touched: set[Partition] = set()
         self.blocked: set[Partition] = set()
@@ -137,7 +139,9 @@ class Lane:
         if not self.opened_at:
             self.opened_at = time.monotonic()
 
-    def acknowledged(self, partition: Partition, piece: Piece) -> None:
+    def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
+        """``base_offset``: the target offset of its first record, -1 unknown."""
+        partition.copied.acknowledged(piece.copied, base_offset)
         partition.reached = piece.next_offset
         partition.leader_epoch = max(partition.leader_epoch, piece.leader_epoch)
         partition.open_records += piece.records

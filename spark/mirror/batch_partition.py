@@ -12,6 +12,7 @@ from uuid import UUID
 
 from mirror.batch_passed import Passed
 from mirror.batch_records import RecordWorker
+from mirror.copied import Copied, Spans
 from mirror.lanes import Condition, PartitionSpec
 from wire.batches import Batch
 from wire.buffers import Buffer
@@ -54,13 +55,15 @@ class Phase(StrEnum):
 @dataclass(slots=True, eq=False)
 class Piece:
     """One batch to produce. ``source`` is set while its bytes are the source's own and their checksum is not verified.
-    ``next_offset``: the position once it is acknowledged. ``sequence`` is -1 until it is sealed."""
+    ``next_offset``: the position once it is acknowledged. ``copied``: its records in source offsets. ``sequence`` is -1
+    until it is sealed."""
 
     raw: memoryview
     records: int
     next_offset: int
     leader_epoch: int
     timestamp: int
+    copied: Spans
     source: Batch | None = None
     buffer: Buffer | None = None
     sequence: int = -1
@@ -82,6 +85,7 @@ class Partition:
     """
 
     spec: PartitionSpec
+    copied: Copied = field(default_factory=Copied)
     phase: Phase = Phase.STARTING
     topic_id: UUID = NO_ID
     committed: int = -1

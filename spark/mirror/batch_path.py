@@ -21,6 +21,7 @@ from mirror.batch_partition import Tuning
 from mirror.batch_prepare import prepare
 from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
+from mirror.copied import Copied
 from mirror.faults import SupersededError, lane_failed
 from mirror.lanes import (
     AWAITED,
@@ -68,6 +69,7 @@ class Attempts:
         self._control = control
         self._tuning = tuning
         self._held: dict[Key, Condition] = {}
+        self._copied: dict[Key, Copied] = {}
         self._counts: dict[Key, PartitionProgress] = {}
         self._transactions = 0
         self._retries = 0
@@ -149,6 +151,7 @@ class Attempts:
                 return LaneReport(self._end(), self._progress)
 
     async def _session(self, lane: Lane) -> None:
+        lane.copied = self._copied
         session = Session(lane, _Counting(self._control, self), self._held)
         try:
             await session.run()

@@ -70,8 +70,18 @@ def _add_pieces(
             raw = view[batch.start : batch.end]
             if buffer is not None:
                 buffer.hold()
+            copied = ((batch.base, batch.records),)
             pieces.append(
-                Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, batch, buffer)
+                Piece(
+                    raw,
+                    batch.records,
+                    batch.next_offset,
+                    batch.leader_epoch,
+                    batch.base_timestamp,
+                    copied,
+                    batch,
+                    buffer,
+                )
             )
         else:
             partition.why = why
@@ -81,13 +91,13 @@ def _add_pieces(
 
 def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:
     return [
-        Piece(memoryview(raw), records, last.next_offset, last.leader_epoch, last.max_timestamp)
-        for raw, records, last in gather(view, small, largest)
+        Piece(memoryview(made.raw), made.records, made.next_offset, last.leader_epoch, last.max_timestamp, made.spans)
+        for made, last in gather(view, small, largest)
     ]
 
 
 def _rebuilt(view: memoryview, batch: Batch, position: int, largest: int) -> list[Piece]:
     return [
-        Piece(memoryview(raw), records, next_offset, batch.leader_epoch, batch.max_timestamp)
-        for raw, records, next_offset in rebuild(view, batch, position, largest)
+        Piece(memoryview(made.raw), made.records, made.next_offset, batch.leader_epoch, batch.max_timestamp, made.spans)
+        for made in rebuild(view, batch, position, largest)
     ]

@@ -229,7 +229,7 @@ class Sender:
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
         if answer.error in (0, DUPLICATE_SEQUENCE):
-            self._acknowledged(partition, piece)
+            self._acknowledged(partition, piece, answer.base_offset if not answer.error else -1)
         elif answer.error in FENCED:
             raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
         elif partition.unacked[0] is piece:
@@ -246,12 +246,12 @@ class Sender:
             partition.ready = True
             self._ready.append(partition)
 
-    def _acknowledged(self, partition: Partition, piece: Piece) -> None:
+    def _acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
         if not partition.unacked or partition.unacked[0] is not piece:
             raise RestartError(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
         partition.unacked.popleft()
         partition.first_acked = True
-        self._lane.acknowledged(partition, piece)
+        self._lane.acknowledged(partition, piece, base_offset)
 
     def _failed(self, partition: Partition, failure: tuple[int, str]) -> None:
         """All answers are in. Retriable: again, in order. Refused for good: only this partition stops."""

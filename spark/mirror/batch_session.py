@@ -16,7 +16,9 @@ from mirror.batch_produce import RETRY_PAUSE, Sender
 from mirror.batch_records import worker_of
 from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter
+from mirror.copied import Copied
 from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
+from mirror.map_writing import MapWriter
 from wire.cluster import Key
 from wire.errors import BrokerError, ConnectionLostError
 
@@ -38,6 +40,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._starter = Starter(lane)
         self._committer = Committer(lane)
+        self._map = MapWriter(lane)
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
         self._moved: set[str] = set()
@@ -53,7 +56,7 @@ class Session:
     async def run(self) -> None:
         """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
         lane = self.lane
-        for work in (self._starter.run(), self._follow_target(), self._add_to_transaction()):
+        for work in (self._starter.run(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
         self._spawn(self._metadata_now_and_then(), self._readers)
         last = self._spawn(self._committer.run(), self._tasks)
@@ -64,6 +67,7 @@ class Session:
                 await asyncio.wait({lane.failed, last}, timeout=LEAVE_WITHIN, return_when=asyncio.FIRST_COMPLETED)
             if lane.failed.done():
                 lane.failed.result()
+            await self._map.last()
         finally:
             if not lane.failed.done():
                 lane.failed.cancel()
@@ -219,7 +223,8 @@ class Session:
                 self._join(spec)
 
     def _join(self, spec: PartitionSpec) -> None:
-        partition = Partition(spec, worker=worker_of(self.lane.spec, spec))
+        copied = self.lane.copied.setdefault((spec.topic, spec.partition), Copied())
+        partition = Partition(spec, copied, worker=worker_of(self.lane.spec, spec))
         self.lane.partitions[partition.source] = partition
         condition = self._held.pop(partition.source, None)
         if condition is None:

@@ -145,6 +145,7 @@ class Starter:
     def _begin(self, partition: Partition, known: positions.Position) -> None:
         partition.committed = partition.reached = partition.covered = known.offset
         partition.leader_epoch = known.leader_epoch
+        partition.copied.begin(known.offset)
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
@@ -159,6 +160,7 @@ class Starter:
             offset = found[partition.source]
             if isinstance(offset, int):
                 partition.reached = partition.covered = offset
+                partition.copied.begin(offset, first=True)
                 self._write_soon(partition)
             elif not offset.retriable:
                 self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))

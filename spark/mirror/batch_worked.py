@@ -29,7 +29,9 @@ def worked_pieces(
             if buffer is not None:
                 buffer.hold()
             raw = view[batch.start : batch.end]
-            yield Piece(raw, batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, None, buffer)
+            spans = ((batch.base, batch.records),)
+            head = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, spans)
+            yield Piece(raw, *head, buffer=buffer)
         else:
             yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
     yield from gathering.flush()
@@ -65,5 +67,6 @@ class _Gathering:
         self._records, self._size, self._last = [], 0.0, None
         if last is None:
             return
-        for raw, count, next_offset in fitting(records, self._codec, self._largest, last.next_offset):
-            yield Piece(memoryview(raw), count, next_offset, last.leader_epoch, records[0].timestamp)
+        for made in fitting(records, self._codec, self._largest, last.next_offset):
+            head = (made.records, made.next_offset, last.leader_epoch, records[0].timestamp, made.spans)
+            yield Piece(memoryview(made.raw), *head)

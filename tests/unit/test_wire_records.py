@@ -76,8 +76,9 @@ def test_rebuild_keeps_exactly_what_is_not_before_the_position(plain: list[Plain
     raw = build(plain, 100)
     (batch,) = scan(memoryview(raw))
     out = list(rebuild(memoryview(raw), batch, 100 + skip, HUGE))
-    assert [r for piece, _, _ in out for r in read(checked(piece))] == plain[skip:]
-    assert [after for _, _, after in out] == ([100 + len(plain)] if skip < len(plain) else [])
+    assert [r for made in out for r in read(checked(made.raw))] == plain[skip:]
+    assert [made.next_offset for made in out] == ([100 + len(plain)] if skip < len(plain) else [])
+    assert [made.spans for made in out] == ([((100 + skip, len(plain) - skip),)] if skip < len(plain) else [])
 
 
 @given(records, st.integers(80, 500))
@@ -85,12 +86,13 @@ def test_rebuild_splits_to_fit_and_its_positions_grow(plain: list[Plain], larges
     raw = build(plain, 5)
     (batch,) = scan(memoryview(raw))
     pieces = list(rebuild(memoryview(raw), batch, 0, largest))
-    assert [r for piece, _, _ in pieces for r in read(checked(piece))] == plain
-    assert all(len(piece) <= largest or count == 1 for piece, count, _ in pieces)
+    assert [r for made in pieces for r in read(checked(made.raw))] == plain
+    assert all(len(made.raw) <= largest or made.records == 1 for made in pieces)
     done = 5
-    for _, count, after in pieces:
-        done += count
-        assert after == done
+    for made in pieces:
+        assert made.spans == ((done, made.records),)
+        done += made.records
+        assert made.next_offset == done
 
 
 def test_holes_are_closed_and_positions_stay_source_offsets() -> None:
@@ -99,8 +101,10 @@ def test_holes_are_closed_and_positions_stay_source_offsets() -> None:
     (batch,) = scan(memoryview(raw))
     assert [record.offset for record in records_of(memoryview(raw), batch)] == [10, 13, 19]
     pieces = list(rebuild(memoryview(raw), batch, 0, 75))
-    assert [after for _, _, after in pieces] == [11, 14, 23]
-    assert sum(count for _, count, _ in pieces) == 3
+    assert [made.next_offset for made in pieces] == [11, 14, 23]
+    assert [made.spans for made in pieces] == [((10, 1),), ((13, 1),), ((19, 1),)]
+    (whole,) = rebuild(memoryview(raw), batch, 0, HUGE)
+    assert whole.spans == ((10, 1), (13, 1), (19, 1))
 
 
 def _with_deltas(kept: list[Record], base: int, last_delta: int) -> bytearray:
@@ -121,9 +125,9 @@ def test_append_time_becomes_the_records_time() -> None:
     struct.pack_into(">q", raw, 35, 7777)
     checked(raw)
     (batch,) = scan(memoryview(raw))
-    ((out, _, _),) = rebuild(memoryview(raw), batch, 0, HUGE)
-    assert [timestamp for timestamp, *_ in read(checked(out))] == [7777, 7777]
-    assert not out[22] & 0x08
+    (made,) = rebuild(memoryview(raw), batch, 0, HUGE)
+    assert [timestamp for timestamp, *_ in read(checked(made.raw))] == [7777, 7777]
+    assert not made.raw[22] & 0x08
 
 
 @given(st.lists(records, min_size=1, max_size=8), st.sampled_from([200, 2000, HUGE]))
@@ -134,9 +138,10 @@ def test_gathering_keeps_all_records_in_order(groups: list[list[Plain]], largest
         offset += len(group)
     view = memoryview(raw)
     out = list(gather(view, scan(view), largest))
-    assert [r for piece, _, _ in out for r in read(checked(piece))] == [r for group in groups for r in group]
-    assert sum(count for _, count, _ in out) == offset
-    assert out[-1][2].next_offset == offset
+    assert [r for made, _ in out for r in read(checked(made.raw))] == [r for group in groups for r in group]
+    assert sum(made.records for made, _ in out) == offset
+    assert out[-1][1].next_offset == out[-1][0].next_offset == offset
+    assert next(made.spans for made, _ in out)[0][0] == 0
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
@@ -196,9 +201,9 @@ def test_old_formats(magic: int, codec: int) -> None:
         struct.pack_into(">q", raw, 0, 5)  # as a broker does: a wrapper carries the offset of its last message
     view = memoryview(raw)
     out = [piece for batch in scan(view) for piece in rebuild(view, batch, 0, HUGE)]
-    found = [(r[0], r[1], r[2]) for piece, _, _ in out for r in read(uncompressed(piece))]
+    found = [(r[0], r[1], r[2]) for made in out for r in read(uncompressed(made.raw))]
     assert found == [(timestamp if magic else -1, key, value) for timestamp, key, value in plain]
-    assert [after for _, _, after in out][-1] == 6
+    assert out[-1].next_offset == 6
 
 
 def test_a_corrupt_old_message_is_found() -> None:

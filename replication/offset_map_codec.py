@@ -1,0 +1,163 @@
+"""How stretches of the offset map lie in ``__mirror_offsets``: one record a chunk, written again while it grows.
+
+Key: ``flow/topic/partition/begin`` of the source. Value: version, flags, both topic ids, then unsigned varints: begin,
+length, first target offset, and for each group of equal runs: how often, source offsets and target offsets left out
+before it, records. The log is compacted, so the newest version of a chunk stays; a chunk holds about 1 KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from replication.offset_map import Run, Stretch
+
+VERSION = 1
+_FIRST = 1
+_NO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition of a flow. ``source_id`` and ``target_id``: topic ids, so that a topic made anew has a map anew;
+    zero where a broker tells none."""
+
+    flow: str
+    topic: str
+    partition: int
+    source_id: UUID = _NO_ID
+    target_id: UUID = _NO_ID
+
+
+class ChunkError(ValueError):
+    """A record of the map's topic that is no chunk, or one of a later release."""
+
+
+class Chunk:
+    """A stretch while it grows; each run is encoded once."""
+
+    __slots__ = ("_done", "_group", "begin", "end", "first", "first_target", "last")
+
+    def __init__(self, begin: int, *, first: bool = False) -> None:
+        self.begin = self.end = begin
+        self.first = first
+        self.first_target = -1
+        self.last: Run | None = None
+        self._done = bytearray()
+        self._group: list[int] = []  # times, source gap, target gap, records
+
+    @property
+    def size(self) -> int:
+        return len(self._done)
+
+    def add(self, run: Run) -> None:
+        """``run`` lies after all earlier ones on both sides."""
+        last = self.last
+        if last is None:
+            self.first_target = run.target
+            gaps = [run.source - self.begin, 0]
+        elif (run.source, run.target) == (last.source_end, last.target_end):
+            self._longer(last, run)
+            return
+        else:
+            gaps = [run.source - last.source_end, run.target - last.target_end]
+        self.last = run
+        self._append([1, *gaps, run.records])
+
+    def _longer(self, last: Run, run: Run) -> None:
+        """The same run goes on; its group is split when earlier runs were equal to it."""
+        times, *gaps, records = self._group
+        if times > 1:
+            self._group[0] = times - 1
+            self._flush()
+        self._group = [1, *gaps, records + run.records]
+        self.last = Run(last.source, last.target, records + run.records)
+
+    def _append(self, group: list[int]) -> None:
+        if self._group and self._group[1:] == group[1:]:
+            self._group[0] += 1
+            return
+        self._flush()
+        self._group = group
+
+    def _flush(self) -> None:
+        for number in self._group:
+            _put(self._done, number)
+
+    def encode(self, place: Place) -> tuple[bytes, bytes]:
+        """(key, value) of the chunk as it is now. Only for a chunk with a run."""
+        value = bytearray((VERSION, _FIRST if self.first else 0))
+        value += place.source_id.bytes + place.target_id.bytes
+        for number in (self.begin, self.end - self.begin, self.first_target):
+            _put(value, number)
+        value += self._done
+        for number in self._group:
+            _put(value, number)
+        return f"{place.flow}/{place.topic}/{place.partition}/{self.begin}".encode(), bytes(value)
+
+
+def encode(place: Place, stretch: Stretch) -> tuple[bytes, bytes]:
+    """(key, value) of a whole stretch."""
+    chunk = Chunk(stretch.begin, first=stretch.first)
+    for run in stretch.runs:
+        chunk.add(run)
+    chunk.end = stretch.end
+    return chunk.encode(place)
+
+
+def decode_key(key: bytes) -> tuple[str, str, int, int]:
+    """(flow, source topic, partition, begin). Raises ChunkError."""
+    parts = key.decode("utf-8", "replace").split("/")
+    if len(parts) != 4 or not (parts[2].isdigit() and parts[3].isdigit()):
+        raise ChunkError("the key is not flow/topic/partition/offset")
+    return parts[0], parts[1], int(parts[2]), int(parts[3])
+
+
+def decode(key: bytes, value: bytes) -> tuple[Place, Stretch]:
+    """Raises ChunkError."""
+    flow, topic, partition, _ = decode_key(key)
+    if len(value) < 36 or value[0] != VERSION:
+        raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
+    place = Place(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
+    numbers = _numbers(value, 34)
+    if len(numbers) < 7 or (len(numbers) - 3) % 4:
+        raise ChunkError(f"the chunk {key.decode()} is cut")
+    begin, length, target = numbers[:3]
+    runs = _runs(begin, target, numbers[3:])
+    return place, Stretch(begin, begin + length, tuple(runs), bool(value[1] & _FIRST))
+
+
+def _runs(source: int, target: int, numbers: Sequence[int]) -> list[Run]:
+    runs: list[Run] = []
+    for at in range(0, len(numbers), 4):
+        times, source_gap, target_gap, records = numbers[at : at + 4]
+        for _ in range(times):
+            source += source_gap
+            target += target_gap
+            runs.append(Run(source, target, records))
+            source += records
+            target += records
+    return runs
+
+
+def _put(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _numbers(value: bytes, at: int) -> list[int]:
+    found: list[int] = []
+    number = shift = 0
+    for byte in value[at:]:
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            found.append(number)
+            number = shift = 0
+        else:
+            shift += 7
+    if shift:
+        raise ChunkError("a number is cut")
+    return found

@@ -1,0 +1,97 @@
+"""What a lane has copied of one partition, for the offset map: runs of the open transaction, and those committed.
+
+Nothing gets into the map before its transaction is committed, so the map never claims what was aborted. Mutable, owned
+by the lane's event loop; it outlives a session, so that a session that begins again leaves no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replication.offset_map import Run
+from replication.offset_map_codec import Chunk
+
+CHUNK_BYTES = 1024
+
+Spans = tuple[tuple[int, int], ...]
+"""Records of a batch in source offsets: (first offset, how many) of each consecutive part."""
+
+
+class Copied:
+    """``last``: the newest record's (source offset, target offset). ``version`` grows with every change."""
+
+    __slots__ = ("_broken", "_open", "_written", "chunk", "full", "last", "version")
+
+    def __init__(self) -> None:
+        self.chunk: Chunk | None = None
+        self.full: list[Chunk] = []  # closed since the last write
+        self.last: tuple[int, int] | None = None
+        self.version = 0
+        self._written = 0
+        self._open: list[list[int]] = []
+        self._broken = False
+
+    @property
+    def changed(self) -> bool:
+        """Something of ``chunks`` is not written yet."""
+        return self._written != self.version
+
+    def begin(self, position: int, *, first: bool = False) -> None:
+        """A session goes on from the committed ``position``; ``first``: the flow starts there."""
+        self._open.clear()
+        self._broken = False
+        if self.chunk is None or self.chunk.end != position:
+            self._close()
+            self.chunk = Chunk(position, first=first)
+
+    def acknowledged(self, spans: Spans, target: int) -> None:
+        """``target``: the base offset the batch got; below 0 the broker did not say."""
+        if target < 0:
+            self._broken = True
+            return
+        runs = self._open
+        for source, records in spans:
+            if runs:
+                last = runs[-1]
+                if source == last[0] + last[2] and target == last[1] + last[2]:
+                    last[2] += records
+                    target += records
+                    continue
+            runs.append([source, target, records])
+            target += records
+
+    def committed(self, position: int) -> None:
+        """All that was acknowledged stands, and ``position`` is the next source offset."""
+        chunk, runs = self.chunk, self._open
+        if chunk is None or self._broken or position < chunk.end:
+            self.begin(position)
+            return
+        chunk.end = position
+        if chunk.last is not None or runs:
+            self.version += 1
+        if not runs:
+            return
+        for run in runs:
+            chunk.add(Run(*run))
+        source, target, records = runs[-1]
+        self.last = (source + records - 1, target + records - 1)
+        runs.clear()
+        if chunk.size >= CHUNK_BYTES:
+            self._close()
+            self.chunk = Chunk(position)
+
+    def chunks(self) -> Iterable[Chunk]:
+        """What the map should have; the last one may still grow."""
+        yield from self.full
+        if self.chunk is not None and self.chunk.last is not None:
+            yield self.chunk
+
+    def written(self, full: int, version: int) -> None:
+        """The map has ``chunks`` as they were at ``version``, when ``full`` of them were closed."""
+        del self.full[:full]
+        self._written = version
+
+    def _close(self) -> None:
+        if self.chunk is not None and self.chunk.last is not None:
+            self.full.append(self.chunk)
+        self.chunk = None

@@ -1,0 +1,89 @@
+"""A lane writes what it has copied into the offset map on the target, a moment after each commit.
+
+Outside the transactions: nothing waits for it, and what it writes stands already. While the map's topic is missing or
+does not answer, copying goes on and the map catches up later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+from mirror import logs
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition
+from mirror.copied import Copied
+from replication.names import OFFSETS_TOPIC
+from replication.offset_map_codec import Place
+from wire.cluster import NO_ID, Cluster
+from wire.errors import WireError
+from wire.logs import KeyValue, append, leaders
+
+WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
+PAUSE_LAST = 30.0
+_log = logs.logger("offset map")
+
+
+class MapWriter:
+    """Writes changed chunks of all partitions of a lane."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._complained = ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        pause = WRITE_EVERY
+        while True:
+            await asyncio.sleep(pause)
+            pause = WRITE_EVERY if await self.write() else min(PAUSE_LAST, pause * 2)
+
+    async def last(self) -> None:
+        """What the last commits have added; gives up when the target does not answer."""
+        try:
+            async with asyncio.timeout(LAST_WRITE_WITHIN):
+                await self.write()
+        except TimeoutError:
+            self._complain("no answer")
+
+    async def write(self) -> bool:
+        """False when it did not work; it is tried again with the next call. Never raises a WireError."""
+        changed = [p for p in self._lane.partitions.values() if p.copied.changed]
+        if not changed:
+            return True
+        try:
+            await self._write(self._lane.target, changed)
+        except WireError as error:
+            self._complain(str(error))
+            return False
+        self._complained = ""
+        return True
+
+    async def _write(self, target: Cluster, changed: list[Partition]) -> None:
+        await leaders(target, [OFFSETS_TOPIC])
+        count = len(target.topics[OFFSETS_TOPIC].leaders)
+        records: dict[int, list[KeyValue]] = {}
+        written: list[tuple[Copied, int, int]] = []
+        for partition in changed:
+            spec, copied = partition.spec, partition.copied
+            there = target.topics.get(spec.target_topic)
+            target_id = there.topic_id if there is not None else NO_ID
+            place = Place(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
+            at = zlib.crc32(f"{place.flow}/{place.topic}/{place.partition}".encode()) % count
+            records.setdefault(at, []).extend(chunk.encode(place) for chunk in copied.chunks())
+            written.append((copied, len(copied.full), copied.version))
+        await append(target, OFFSETS_TOPIC, records)
+        for copied, full, version in written:
+            copied.written(full, version)
+
+    def _complain(self, why: str) -> None:
+        if why != self._complained:
+            self._complained = why
+            _log.warning(
+                "the offset map cannot be written; records are copied all the same",
+                flow=self._lane.spec.flow,
+                lane=self._lane.spec.lane,
+                topic=OFFSETS_TOPIC,
+                why=why,
+                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+            )

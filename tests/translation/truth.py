@@ -1,0 +1,67 @@
+"""What is true of offsets on both sides, found out the slow way: every record read with a stock consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
+from replication.offset_map import PartitionMap
+from sandbox.handles import ClusterHandle
+from tests.wire.lane_runs import Flow
+from tests.wire.raw import cluster_of
+from translation.reading import MapReader
+
+
+def map_topic(handle: ClusterHandle) -> None:
+    """As the plan makes it; tests share it."""
+    configs = {"cleanup.policy": "compact"}
+    topic = NewTopic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, 1, config=configs)
+    admin = AdminClient(handle.super_client())
+    try:
+        admin.create_topics([topic], operation_timeout=20)[OFFSETS_TOPIC].result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def placed(
+    handle: ClusterHandle, topic: str, partition: int = 0, isolation: str = "read_committed"
+) -> dict[bytes, int]:
+    """Value -> offset of every record there; values are unique. In order of offsets."""
+    settings = {
+        **handle.super_client(),
+        "group.id": "truth",
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: dict[bytes, int] = {}
+    until = time.monotonic() + 60
+    try:
+        while time.monotonic() < until:
+            for message in consumer.consume(1000, 1.0):
+                if message.error() is not None:
+                    return found
+                assert message.value() not in found, f"{message.value()!r} is there twice"
+                found[message.value()] = message.offset()
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic}-{partition} on {handle.name} was not read to its end")
+
+
+def offset_map(flow: Flow, partition: int = 0) -> PartitionMap:
+    async def read() -> PartitionMap:
+        target = cluster_of(flow.target)
+        try:
+            reader = MapReader(target, flow.topic)
+            await reader.refresh()
+            return reader.partition(flow.topic, partition)
+        finally:
+            target.close()
+
+    return asyncio.run(read())
