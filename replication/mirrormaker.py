@@ -1,0 +1,136 @@
+"""MirrorMaker 2's internal topics: their names, the bytes of their records, and its own rule of translation.
+
+Formats: OffsetSync, Checkpoint and Heartbeat of org.apache.kafka.connect.mirror, Kafka protocol types, big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+HEARTBEATS = "heartbeats"
+_PAIR = struct.Struct(">qq")
+_CHECKPOINT = struct.Struct(">hqq")
+_HEARTBEAT = struct.Struct(">hq")
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
+_LONGEST = 32_767
+
+
+def checkpoints_topic(source: str, separator: str = ".") -> str:
+    """On the target, named after the source. ``separator``: see ``internal_separator``."""
+    return f"{source}{separator}checkpoints{separator}internal"
+
+
+def offset_syncs_topic(other: str, separator: str = ".") -> str:
+    """``other``: the alias of the cluster on which the topic is *not*."""
+    return f"mm2-offset-syncs{separator}{other}{separator}internal"
+
+
+def internal_separator(separator: str, *, kept: bool = True) -> str:
+    """``replication.policy.internal.topic.separator.enabled`` (KIP-949): when not ``kept``, names as before 3.1."""
+    return separator if kept else "."
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """The record at ``upstream`` of the source partition is at ``downstream`` of its remote partition."""
+
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+
+    def record(self) -> tuple[bytes, bytes]:
+        return _string(self.topic) + _INT.pack(self.partition), _PAIR.pack(self.upstream, self.downstream)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Group ``group`` stands at ``upstream`` on the source, which is ``downstream`` of *remote* topic ``topic``."""
+
+    group: str
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+    metadata: str = ""
+
+    def record(self) -> tuple[bytes, bytes]:
+        """Raises ValueError when a text is longer than Kafka's STRING takes."""
+        key = _string(self.group) + _string(self.topic) + _INT.pack(self.partition)
+        return key, _CHECKPOINT.pack(0, self.upstream, self.downstream) + _string(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """``timestamp_ms`` is also the record's timestamp."""
+
+    source: str
+    target: str
+    timestamp_ms: int
+
+    def record(self) -> tuple[bytes, bytes]:
+        return _string(self.source) + _string(self.target), _HEARTBEAT.pack(0, self.timestamp_ms)
+
+
+def read_offset_sync(key: bytes, value: bytes) -> OffsetSync:
+    """Raises ValueError."""
+    topic, at = _read_string(key, 0)
+    return OffsetSync(topic, _read(_INT, key, at)[0], *_read(_PAIR, value, 0))
+
+
+def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
+    """Raises ValueError."""
+    group, at = _read_string(key, 0)
+    topic, at = _read_string(key, at)
+    version, upstream, downstream = _read(_CHECKPOINT, value, 0)
+    if version != 0:
+        raise ValueError(f"a checkpoint of version {version}")
+    return Checkpoint(group, topic, _read(_INT, key, at)[0], upstream, downstream, _read_string(value, 18)[0])
+
+
+def read_heartbeat(key: bytes, value: bytes) -> Heartbeat:
+    """Raises ValueError."""
+    source, at = _read_string(key, 0)
+    version, timestamp = _read(_HEARTBEAT, value, 0)
+    if version != 0:
+        raise ValueError(f"a heartbeat of version {version}")
+    return Heartbeat(source, _read_string(key, at)[0], timestamp)
+
+
+def translate(syncs: list[OffsetSync], upstream: int) -> int | None:
+    """OffsetSyncStore.translateDownstream (3.3.3 and later), over all syncs of one partition in the order they were
+    written: -1 for a position older than all of them, None without any."""
+    usable: list[OffsetSync] = []
+    for sync in syncs:
+        if usable and sync.upstream < usable[-1].upstream:
+            usable.clear()
+        usable.append(sync)
+    if not usable:
+        return None
+    for sync in reversed(usable):
+        if sync.upstream <= upstream:
+            return sync.downstream + (sync.upstream != upstream)
+    return -1
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > _LONGEST:
+        raise ValueError(f"a text of {len(raw)} bytes; {_LONGEST} is the limit")
+    return _SHORT.pack(len(raw)) + raw
+
+
+def _read_string(data: bytes, at: int) -> tuple[str, int]:
+    (size,) = _read(_SHORT, data, at)
+    end = at + 2 + size
+    if size < 0 or end > len(data):
+        raise ValueError("a text is cut")
+    return data[at + 2 : end].decode(), end
+
+
+def _read(layout: struct.Struct, data: bytes, at: int) -> tuple[int, ...]:
+    try:
+        return layout.unpack_from(data, at)
+    except struct.error as error:
+        raise ValueError(str(error)) from None
