@@ -214,7 +214,7 @@ def key_and_value(record: Record) -> tuple[bytes | None, bytes | None]:
         found: list[bytes | None] = []
         at = 0
         for _ in range(2):
-            size, at = _signed(record.tail, at)
+            size, at = signed(record.tail, at)
             if at + size > len(record.tail):
                 raise IndexError
             found.append(bytes(record.tail[at : at + size]) if size >= 0 else None)

@@ -77,7 +77,8 @@ def test_checkpoints_advance_at_the_target_unless_the_group_goes_back(steps: lis
             last = now
         else:
             assert last is not None
-            assert (downstream <= last.downstream) and upstream >= last.upstream
+            assert downstream <= last.downstream
+            assert upstream >= last.upstream
 
 
 @given(OFFSETS, OFFSETS)
