@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from reconciler.building import build_defaults
 from reconciler.reading import Reading
-from reconciler.topology import Protection, ShrinkLimit, TopicDefaults
+from reconciler.topology import AuditTopic, Protection, ShrinkLimit, TopicDefaults
 
 
 def build_class(reading: Reading) -> tuple[str, TopicDefaults]:
@@ -16,6 +16,12 @@ def build_class(reading: Reading) -> tuple[str, TopicDefaults]:
 
 def build_protection(reading: Reading) -> Protection:
     return Protection(reading.name, reading.place.where)
+
+
+def build_audit(reading: Reading) -> AuditTopic:
+    return AuditTopic(
+        reading.value("topic", default=""), reading.value("cluster", default=""), where=reading.place.where
+    )
 
 
 def build_shrink_limit(reading: Reading) -> ShrinkLimit:

@@ -19,6 +19,7 @@ def check_rules(topology: Topology, places: Places) -> Iterator[Problem]:
         for index, text in enumerate(cluster.prune_topics):
             where = places.find("clusters", cluster.name, "prune", "topics", index, or_else=cluster.where)
             yield from _expression(text, where, f"cluster {cluster.name}: prune.topics[{index}]")
+    yield from _audit(topology, places)
     for one in topology.rules.protected:
         yield from _expression(one.pattern, one.where, "protected")
 
@@ -32,6 +33,17 @@ def _classes(topology: Topology, places: Places) -> Iterator[Problem]:
         todo = suggestion(name, topology.rules.classes, "Declare it under classes")
         why = "No file of the environment declares it, so nobody knows its values"
         yield Problem("unknown-class", where, f"topic {topic.name} names the unknown class {name}", why, todo)
+
+
+def _audit(topology: Topology, places: Places) -> Iterator[Problem]:
+    audit = topology.rules.audit
+    if audit is None or not audit.cluster or audit.cluster in topology.clusters or not places.complete:
+        return
+    if not places.has("clusters", audit.cluster):
+        where = places.find("audit", "audit", "cluster", or_else=audit.where)
+        todo = suggestion(audit.cluster, topology.clusters, "Name one of the clusters")
+        what = f"audit names the unknown cluster {audit.cluster}"
+        yield Problem("unknown-cluster", where, what, "There is no place for the audit record", todo)
 
 
 def _expression(text: str, where: Where, subject: str) -> Iterator[Problem]:

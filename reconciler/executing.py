@@ -14,9 +14,10 @@ from types import FrameType
 
 from reconciler import applying
 from reconciler.applying import Gate, Progress, open_gate
-from reconciler.auditing import Actor, begun, changed, ended
+from reconciler.auditing import Actor, Line, begun, changed, ended
 from reconciler.changes import RestartMirror, StartMirror
 from reconciler.edges.audit_file import AuditFile
+from reconciler.edges.audit_topic import AuditTopicLog
 from reconciler.edges.git import revision
 from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
 from reconciler.edges.lock import environment_lock
@@ -27,10 +28,32 @@ from reconciler.topology import Cluster, Topology
 from reconciler.wiring import Session
 
 
+class Audit:
+    """The record of runs: a file that must be complete, and a copy in a topic where the topology wishes one."""
+
+    def __init__(self, file: AuditFile, topic: AuditTopicLog | None) -> None:
+        self.file = file
+        self.topic = topic
+
+    def begin(self, line: Line) -> None:
+        """Raises ReconcilerError when it cannot be kept."""
+        self.file.write(line)
+        if self.topic is not None:
+            self.topic.begin(line)
+
+    def write(self, line: Line) -> None:
+        self.file.write(line)
+        if self.topic is not None:
+            self.topic.write(line)
+
+    def left(self) -> str:
+        return self.topic.left() if self.topic is not None else ""
+
+
 class Execution:
     """A held lock and an open audit record. Use ``execution``."""
 
-    def __init__(self, command: str, session: Session, lock: KafkaLock, audit: AuditFile) -> None:
+    def __init__(self, command: str, session: Session, lock: KafkaLock, audit: Audit) -> None:
         self.command = command
         self.session = session
         self.lock = lock
@@ -52,6 +75,8 @@ class Execution:
             )
         finally:
             self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
+            if left := self.audit.left():
+                progress.note("audit", left)
         return outcomes
 
     def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
@@ -101,7 +126,7 @@ class Execution:
     def _begin(self, run: str, commit: str, dirty: bool, plan: Plan | None, changes: int) -> None:
         environment = self.session.topology.environment
         actor = Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal)
-        self.audit.write(begun(run, time.time(), actor, plan, changes))
+        self.audit.begin(begun(run, time.time(), actor, plan, changes))
 
 
 class _Recorder:
@@ -142,13 +167,18 @@ def lock_cluster(topology: Topology) -> Cluster:
     return topology.clusters[min(topology.clusters)]
 
 
+def _audit_topic(topology: Topology) -> AuditTopicLog | None:
+    place = topology.audit_place()
+    return AuditTopicLog(topology.clusters[place.cluster], place.name, topology.environment) if place else None
+
+
 @contextmanager
 def execution(session: Session, command: str, steal: str = "") -> Iterator[Execution]:
     """``steal``: why the lock is taken whoever holds it. Raises LockHeld, and ClusterError when it cannot be kept."""
     with ExitStack() as stack:
         stack.enter_context(environment_lock(session.state, command))
-        audit = stack.enter_context(AuditFile(session.state))
+        file = stack.enter_context(AuditFile(session.state))
         lock = KafkaLock(lock_cluster(session.topology), session.topology.environment, this_process(command))
         lock.take(steal)
         stack.callback(lock.release)
-        yield Execution(command, session, lock, audit)
+        yield Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))

@@ -22,7 +22,7 @@ from reconciler.building import (
     build_topic,
     judge_values,
 )
-from reconciler.building_rules import build_class, build_protection, build_shrink_limit
+from reconciler.building_rules import build_audit, build_class, build_protection, build_shrink_limit
 from reconciler.checking import check
 from reconciler.checking_rules import check_rules
 from reconciler.errors import Problem, TopologyError, Where
@@ -96,11 +96,13 @@ def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
 def _rules(builder: _Builder) -> Rules:
     defaults = builder.build("defaults", lambda reading: build_defaults(reading))
     limits = builder.build("shrink_limit", build_shrink_limit)
+    audits = builder.build("audit", build_audit)
     return Rules(
         defaults[0] if defaults else TopicDefaults(),
         MappingProxyType(dict(builder.build("classes", build_class))),
         tuple(builder.build("protected", build_protection)),
         limits[0] if limits else ShrinkLimit(),
+        audits[0] if audits else None,
     )
 
 
@@ -177,6 +179,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "classes": ("class", _named),
     "defaults": ("", _single),
     "shrink_limit": ("", _single),
+    "audit": ("", _single),
     "protected": ("the protection", _texts),
 }
 """Section -> what one of its entries is called, and how they are found in it."""

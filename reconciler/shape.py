@@ -20,7 +20,7 @@ from reconciler.yaml_nodes import Document
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 NOT_CARRIED_OUT = ("access", "rollout")
-SINGLE = ("defaults", "shrink_limit")
+SINGLE = ("audit", "defaults", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class"}
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
 _TYPES = {

@@ -275,6 +275,15 @@ class ShrinkLimit:
     least: int = 5
 
 
+@dataclass(frozen=True, slots=True)
+class AuditTopic:
+    """A topic that gets a copy of every audit line. ``cluster`` empty: where the environment's lock is kept."""
+
+    topic: str
+    cluster: str = ""
+    where: Where = field(default=NOWHERE, compare=False)
+
+
 def _no_classes() -> Mapping[str, TopicDefaults]:
     return MappingProxyType({})
 
@@ -287,6 +296,7 @@ class Rules:
     classes: Mapping[str, TopicDefaults] = field(default_factory=_no_classes)
     protected: tuple[Protection, ...] = ()
     shrink_limit: ShrinkLimit = ShrinkLimit()
+    audit: AuditTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +314,10 @@ class Topology:
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)
+
+    def audit_place(self) -> TopicRef | None:
+        audit = self.rules.audit
+        return TopicRef(audit.cluster or min(self.clusters), audit.topic) if audit else None
 
     def status_cluster(self, mirror: Mirror) -> str:
         """The cluster that carries the mirror's status records: the target of its first flow by name."""

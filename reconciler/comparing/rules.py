@@ -9,7 +9,7 @@ from reconciler.changes import Risk
 from reconciler.comparing.fields import NOT_SET, changed_fields, whole
 from reconciler.comparison import FieldChange, ItemChange, Sign
 from reconciler.errors import Where
-from reconciler.topology import TopicDefaults, Topology
+from reconciler.topology import AuditTopic, TopicDefaults, Topology
 
 
 def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
@@ -24,9 +24,19 @@ def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
         elif pattern not in new:
             means = "such topics may be deleted from now on"
             yield ItemChange(Sign.REMOVED, "protection", pattern, _place(old[pattern]), means)
+    yield from _audit(was.audit, now.audit)
     if fields := tuple(changed_fields(was.shrink_limit, now.shrink_limit)):
         told = tuple(replace(one, means="how much may be lost at once unasked") for one in fields)
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=told)
+
+
+def _audit(was: AuditTopic | None, now: AuditTopic | None) -> Iterator[ItemChange]:
+    if was == now:
+        return
+    sign = Sign.CHANGED if was and now else Sign.ADDED if now else Sign.REMOVED
+    told = now or was
+    assert told is not None
+    yield ItemChange(sign, "audit", f"topic {told.topic}", _place(told.where), "where each run is recorded besides")
 
 
 def _classes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.changes import Reason, Role
@@ -22,6 +22,7 @@ STATUS_CONFIGS: Mapping[str, str] = {
     "retention.ms": str(7 * 86_400_000),
 }
 STATUS_FACTOR = 3
+AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +131,33 @@ def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
         if mirror.flows:
             needed.setdefault(topology.status_cluster(mirror), []).append(mirror.name)
     return [
-        TopicWish(
-            ref=TopicRef(name, STATUS_TOPIC),
-            role=Role.INTERNAL,
-            reason=Reason("mirror-needs", f"mirror {', '.join(sorted(mirrors))} writes its status there"),
-            partitions=1,
-            new_partitions=1,
-            new_factor=replication_factor(layers_of(topology, name)) or min(STATUS_FACTOR, len(cluster.brokers)),
-            configs={key: Wanted(value, "needed by the mirror job") for key, value in STATUS_CONFIGS.items()},
-        )
-        for name, mirrors in needed.items()
-        if (cluster := live.known(name))
+        *_audit(topology, live),
+        *(
+            TopicWish(
+                ref=TopicRef(name, STATUS_TOPIC),
+                role=Role.INTERNAL,
+                reason=Reason("mirror-needs", f"mirror {', '.join(sorted(mirrors))} writes its status there"),
+                partitions=1,
+                new_partitions=1,
+                new_factor=replication_factor(layers_of(topology, name)) or min(STATUS_FACTOR, len(cluster.brokers)),
+                configs={key: Wanted(value, "needed by the mirror job") for key, value in STATUS_CONFIGS.items()},
+            )
+            for name, mirrors in needed.items()
+            if (cluster := live.known(name))
+        ),
     ]
+
+
+def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
+    place = topology.audit_place()
+    cluster = live.known(place.cluster) if place else None
+    if place and cluster:
+        factor = replication_factor(layers_of(topology, place.cluster))
+        yield TopicWish(
+            ref=place,
+            role=Role.INTERNAL,
+            reason=Reason("audit", "each run of the reconciler is recorded there"),
+            new_partitions=1,
+            new_factor=factor or min(STATUS_FACTOR, len(cluster.brokers)),
+            configs={key: Wanted(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
+        )

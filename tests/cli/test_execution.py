@@ -22,8 +22,10 @@ from sandbox.handles import ClusterHandle, Sandbox
 from tests.cli.conftest import Ended, two_clusters
 from tests.cli.test_run import running, topics
 from tests.conformance.conftest import real_cluster
+from tests.wire.lane_runs import content
 
 Cli = Callable[..., Ended]
+CreateTopic = Callable[..., str]
 
 
 @pytest.fixture
@@ -102,6 +104,32 @@ def test_the_record_tells_who_did_what_from_which_plan(
     assert (end["done"], end["failed"], end["skipped"], end["lost"]) == (1, 0, 0, "")
     assert cli("apply", env, "--yes").code == 0
     assert [line["kind"] for line in audit(env)][3:] == ["begin", "end"], "also of a run that had nothing to do"
+
+
+def test_a_copy_of_the_record_goes_to_its_topic(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    place = f"{unique}-audit"
+    env = env_of("copied", declared(plain, f"{unique}-a") + f"audit: {{topic: {place}, cluster: west}}\n")
+    ended = cli("apply", env, "--yes")
+    assert ended.code == 0, ended.words
+    assert "in the file alone" not in ended.words
+    assert cli("apply", env, "--yes").code == 0
+    (records,) = content(plain["west"], place, 1).values()
+    assert [json.loads(value or b"") for _, value, _, _ in records] == audit(env)
+    assert {key for key, _, _, _ in records} == {unique.encode()}
+    assert cli("drift", env).code == 0
+
+
+def test_nothing_is_begun_when_the_copy_cannot_be_written(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    place = create_topic(plain["west"], f"{unique}-audit", 1, max_message_bytes="50")
+    env = env_of("unheard", declared(plain, f"{unique}-a") + f"audit: {{topic: {place}, cluster: west}}\n")
+    ended = cli("apply", env, "--yes")
+    assert ended.code == 1
+    assert f"the audit topic west/{place} cannot be written" in ended.words
+    assert f"{unique}-a" not in topics(plain["east"])
 
 
 def test_no_secret_reaches_the_record(
