@@ -190,6 +190,20 @@ class Lane:
         partition.strikes += 1
         self.progress.set()
 
+    def pause(self, partition: Partition) -> None:
+        """Fetches no more of it. What is on its way is still acknowledged and committed; its end is looked at again."""
+        waiting = partition.left_waiting or (partition.queue[0].timestamp if partition.queue else None)
+        self.drop_unsent(partition)
+        partition.phase = Phase.PAUSED
+        partition.look_at = time.monotonic() + self.tuning.look_paused + len(self.partitions) / 500
+        behind = partition.end > partition.covered
+        partition.left_waiting = (waiting or int(time.time() * 1000)) if behind else None
+        self.progress.set()
+
+    def is_paused(self, partition: Partition) -> bool:
+        """Nothing of it is under way any more, and all that was copied is committed."""
+        return partition.pausing and partition.idle and partition not in self.dirty and partition not in self.touched
+
     def corrupt(self, partition: Partition, why: str) -> None:
         """Read it once more, perhaps it was damaged on the way; then stop."""
         self.drop_unsent(partition)

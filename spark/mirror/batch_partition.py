@@ -41,14 +41,17 @@ class Tuning:
     idle_commit: float = 1.0
     delivery_timeout: float = 20.0
     retry_stopped: float = 5.0
+    look_paused: float = 2.0
 
 
 class Phase(StrEnum):
-    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. LEAVING: no longer ours."""
+    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: somebody wishes it.
+    LEAVING: no longer ours."""
 
     STARTING = "starting"
     COPYING = "copying"
     STOPPED = "stopped"
+    PAUSED = "paused"
     LEAVING = "leaving"
 
 
@@ -81,7 +84,8 @@ class Partition:
 
     committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
     fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
-    those of them that have to be sent again.
+    those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
+    oldest record that it leaves at the source, as far as known, else when that record was first seen.
     """
 
     spec: PartitionSpec
@@ -111,6 +115,9 @@ class Partition:
     gathers: bool = False
     strikes: int = 0
     retry_at: float = 0.0
+    pausing: bool = False
+    look_at: float = 0.0
+    left_waiting: int | None = None
     records: int = 0
     bytes: int = 0
     open_records: int = 0

@@ -223,6 +223,7 @@ class _Counting:
         self.partitions = control.partitions
         self.claim = control.claim
         self.prepared = control.prepared
+        self.paused = control.paused
 
     def report(self, progress: LaneProgress) -> None:
         self._control.report(self._attempts.total(progress))

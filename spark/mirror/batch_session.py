@@ -46,6 +46,7 @@ class Session:
         self._moved: set[str] = set()
         self._refresh = asyncio.Event()
         self._specs: tuple[PartitionSpec, ...] | None = None
+        self._paused: frozenset[Key] = frozenset()
         self._reported = 0.0
         self._loop = asyncio.get_running_loop()
 
@@ -195,6 +196,9 @@ class Session:
     async def _look_around(self) -> None:
         """Follows the control; returns when the lane should end, after the readers are gone."""
         while not (self._control.stopping() or self._control.lease_over()):
+            paused = self._control.paused()
+            if paused is not self._paused and paused != self._paused:
+                self._pause(paused)
             specs = self._control.partitions()
             if specs is not self._specs and specs != self._specs:
                 self._specs = specs
@@ -225,12 +229,25 @@ class Session:
     def _join(self, spec: PartitionSpec) -> None:
         copied = self.lane.copied.setdefault((spec.topic, spec.partition), Copied())
         partition = Partition(spec, copied, worker=worker_of(self.lane.spec, spec))
+        partition.pausing = partition.source in self._paused
         self.lane.partitions[partition.source] = partition
         condition = self._held.pop(partition.source, None)
         if condition is None:
             self._starter.add(partition)
         else:
             self.lane.stop(partition, condition)
+
+    def _pause(self, paused: frozenset[Key]) -> None:
+        lane, self._paused = self.lane, paused
+        for key, partition in lane.partitions.items():
+            if partition.pausing is (key in paused):
+                continue
+            partition.pausing = key in paused
+            if partition.pausing and partition.phase is Phase.COPYING:
+                self.forget(partition)
+                lane.pause(partition)
+            elif not partition.pausing:
+                partition.left_waiting = None
 
     def _leave(self) -> None:
         """Those that left go once what they had in the open transaction is decided; changed ones then join anew."""
@@ -243,10 +260,17 @@ class Session:
                     self._join(specs[partition.source])
 
     def _retry(self, now: float) -> None:
-        """A stopped partition is looked at again from its committed position, which somebody may have moved."""
+        """A stopped or resumed partition is looked at again from its committed position, which somebody may have moved;
+        a paused one for its end."""
         lane = self.lane
         for partition in lane.partitions.values():
-            if partition.phase is not Phase.STOPPED or now < partition.retry_at or not partition.idle:
+            if partition.phase is Phase.PAUSED and partition.pausing:
+                if now >= partition.look_at:
+                    self._starter.add(partition)
+                continue
+            resumed = partition.phase is Phase.PAUSED
+            stopped = partition.phase is Phase.STOPPED and now >= partition.retry_at
+            if not (resumed or stopped) or not partition.idle:
                 continue
             if partition in lane.dirty or partition in lane.touched:
                 continue
@@ -266,11 +290,12 @@ class Session:
                 p.end if p.end >= 0 else None,
                 p.records,
                 p.bytes,
-                p.waiting_since,
+                p.left_waiting if p.pausing else p.waiting_since,
                 "record level" if p.reworked else "",
                 p.reworked,
                 p.passed.filtered,
                 p.passed.returning,
+                lane.is_paused(p),
             )
             for key, p in lane.partitions.items()
         )

@@ -214,9 +214,12 @@ class Starter:
             self.add(partition)
         else:
             partition.validated_epoch = leader.epoch
-            partition.phase = Phase.COPYING
             partition.condition = None
             partition.why = ""
+            if partition.pausing:
+                lane.pause(partition)
+                return
+            partition.phase = Phase.COPYING
             lane.routes.place(partition)
 
 

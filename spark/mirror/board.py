@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
@@ -13,6 +13,7 @@ from mirror.latency import NO_LATENCY, Latency
 from mirror.packing import LaneKey
 from mirror.settings import FlowSettings
 from mirror.views import FlowView, PartitionView, lag_of
+from replication.pauses import Pause
 
 _RATE_S = 10.0
 
@@ -46,6 +47,7 @@ class _Flow:
     own: dict[str, Condition] = field(default_factory=dict)
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
+    pauses: tuple[Pause, ...] = ()
 
 
 class Board:
@@ -75,6 +77,25 @@ class Board:
     def specs(self, lane: LaneKey) -> tuple[PartitionSpec, ...]:
         with self._guard:
             return self._flows[lane[0]].lanes[lane[1]].specs
+
+    def set_pauses(self, pauses: Iterable[Pause]) -> None:
+        """All that are wished now; those of flows that are not ours are left aside."""
+        found = sorted(pauses, key=lambda pause: pause.scope)
+        with self._guard:
+            for name, flow in self._flows.items():
+                flow.pauses = tuple(pause for pause in found if pause.scope.flow == name)
+
+    def paused(self, lane: LaneKey) -> frozenset[tuple[str, int]]:
+        """The lane's source partitions that a pause covers."""
+        with self._guard:
+            flow = self._flows[lane[0]]
+            if not flow.pauses:
+                return frozenset()
+            return frozenset(
+                (spec.topic, spec.partition)
+                for spec in flow.lanes[lane[1]].specs
+                if any(pause.scope.covers(spec.topic, spec.partition) for pause in flow.pauses)
+            )
 
     def taken_over(self, flow: str) -> None:
         with self._guard:
@@ -108,7 +129,7 @@ class Board:
                 if more_records:
                     lane.committed_ms = int(time.time() * 1000)
                 lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
-                lane.partitions[key] = p
+                lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
             lane.conditions = progress.conditions
             lane.path, lane.path_reason = progress.path, progress.path_reason
             _count(lane, progress)
@@ -137,6 +158,14 @@ class Board:
     def view(self) -> tuple[FlowView, ...]:
         with self._guard:
             return tuple(_view(flow) for flow in self._flows.values())
+
+
+def _waiting_since(before: PartitionProgress | None, now: PartitionProgress) -> PartitionProgress:
+    """A later lease does not know since when a paused partition waits."""
+    if before is None or not (before.paused and now.paused) or before.position != now.position:
+        return now
+    known = [since for since in (before.waiting_since_ms, now.waiting_since_ms) if since is not None]
+    return replace(now, waiting_since_ms=min(known)) if known and now.waiting_since_ms is not None else now
 
 
 def _count(lane: _Lane, progress: LaneProgress) -> None:
@@ -174,6 +203,7 @@ def _view(flow: _Flow) -> FlowView:
         sum(lane.retries for lane in lanes),
         latency,
         max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None),
+        flow.pauses,
     )
 
 
@@ -188,7 +218,7 @@ def _partitions(lane: _Lane, now: float) -> Iterator[PartitionView]:
         if lag and p.waiting_since_ms is not None:
             seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))
         how = (p.path or lane.path, p.path_reason or lane.path_reason)
-        yield PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, key in stopped)
+        yield PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, key in stopped, p.paused)
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:

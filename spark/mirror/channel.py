@@ -46,7 +46,7 @@ def encode_progress(p: LaneProgress) -> Message:
         "partitions": [
             [
                 *(q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms),
-                *(q.path, q.path_reason, q.filtered, q.returning),
+                *(q.path, q.path_reason, q.filtered, q.returning, q.paused),
             ]
             for q in p.partitions
         ],

@@ -105,6 +105,18 @@ def admin(endpoint: Endpoint) -> AdminClient:
     return AdminClient(_connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)))
 
 
+def control_reader(endpoint: Endpoint) -> Consumer:
+    """Reads the status topic from given offsets; in no group, commits nothing."""
+    must = {
+        "group.id": "mirror.control",  # librdkafka wants one
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+    }
+    return Consumer(_merged({}, _connection(endpoint, (*_PRODUCER_ONLY, *_CONSUMER_ONLY)), must))
+
+
 def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
     """Reads assigned partitions from given offsets; in no group, resets no offset by itself."""
     must = {

@@ -24,6 +24,7 @@ from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
 from mirror.metrics import Seen
 from mirror.metrics_endpoint import MetricsEndpoint
+from mirror.pause_reader import PauseReader, Pauses
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
 from mirror.takeover import take_over
@@ -32,6 +33,7 @@ from replication.succession import Place
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
+_PAUSES_S = 10.0
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
 _READY_S = 90.0
 _PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
@@ -69,10 +71,12 @@ class Driver:
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
         self._state = "starting"
+        self._pauses = PauseReader(settings.status, settings.environment, self._paused)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> Outcome:
         """``phase`` is told what is going on before the first status record."""
+        threading.Thread(target=self._pauses.run, args=(self._end,), name="pauses", daemon=True).start()
         for flow in self._settings.flows:
             threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
         self._leases.start()
@@ -196,8 +200,14 @@ class Driver:
             self._leases.partitions_changed()
         return found
 
+    def _paused(self, pauses: Pauses) -> None:
+        self._board.set_pauses(pauses.values())
+        self._leases.partitions_changed()
+
     def _take_over(self, flow: FlowSettings) -> bool:
-        if not self._may_take.is_set():
+        known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
+        self._board.set_condition(flow.name, "pauses", self._pauses.trouble)
+        if not known or not self._may_take.is_set():
             return False
         try:
             specs = self._board.discovered_now(flow.name).specs

@@ -60,7 +60,7 @@ AWAITED = Claim(-1)
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
     """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
-    a partition goes on behind what is lost, counted."""
+    a partition goes on behind what is lost, counted. ``paused`` as it was when the lease was given."""
 
     flow: str
     lane: int
@@ -75,6 +75,7 @@ class LaneSpec:
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
     path: str = "batch"
+    paused: frozenset[tuple[str, int]] = frozenset()
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
@@ -98,7 +99,8 @@ class PartitionProgress:
     """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset
     (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
     oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
-    ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target."""
+    ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target.
+    ``paused``: a pause is wished, nothing is under way any more and what was copied is committed."""
 
     topic: str
     partition: int
@@ -111,6 +113,7 @@ class PartitionProgress:
     path_reason: str = ""
     filtered: int = 0
     returning: int = 0
+    paused: bool = False
 
     def plus(self, before: PartitionProgress) -> PartitionProgress:
         """With the counts of ``before``, an earlier stretch of the same partition."""
@@ -176,6 +179,9 @@ class Control(Protocol):
 
     def prepared(self) -> None:
         """Such a lane could copy at once."""
+
+    def paused(self) -> frozenset[tuple[str, int]]:
+        """Source partitions to leave alone now: commit what is open of them, fetch no more, keep the position."""
         ...
 
     def report(self, progress: LaneProgress) -> None:

@@ -48,6 +48,7 @@ class LaneControl:
     def __init__(self, lane: LaneSpec, lease: LeaseState) -> None:
         self._lease = lease
         self.specs = lane.partitions
+        self.paused_now = lane.paused
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.changed = False
         self.newly_prepared = False
@@ -69,6 +70,9 @@ class LaneControl:
 
     def prepared(self) -> None:
         self.newly_prepared = True
+
+    def paused(self) -> frozenset[tuple[str, int]]:
+        return self.paused_now
 
     def report(self, progress: LaneProgress) -> None:
         partitions = tuple(self._with_before(p) for p in progress.partitions)
@@ -120,6 +124,10 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
                     control.specs = specs
         for flow, number, application in message.get("claims", ()):
             state.claims[flow] = Claim(number, application)
+        for flow, lane, keys in message.get("paused", ()):
+            control = controls.get((flow, lane))
+            if control is not None:
+                control.paused_now = frozenset((topic, partition) for topic, partition in keys)
         if message.get("stop"):
             state.stop.set()
         if message.get("over"):

@@ -124,11 +124,11 @@ class Leases:
             return len(self._running), self._lost
 
     def partitions_changed(self) -> None:
-        """Running leases get their lanes' partitions as the board has them now."""
+        """Running leases get their lanes' partitions, and which of them are paused, as the board has them now."""
         with self._guard:
             running = dict(self._running)
         for name, lanes in running.items():
-            self._server.send(name, {"lanes": self._rows(lanes)})
+            self._server.send(name, self._known(lanes))
 
     def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
         """Asks every lease to commit and leave. False when some had to be cancelled. ``left`` is called as soon as no
@@ -184,7 +184,9 @@ class Leases:
     def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
         """One Spark job. False when Spark lost it: its worker died or could not be started."""
         name = f"{slot}.{number}"
-        lanes = tuple(replace(self._lanes[key], partitions=self._board.specs(key)) for key in mine)
+        lanes = tuple(
+            replace(self._lanes[key], partitions=self._board.specs(key), paused=self._board.paused(key)) for key in mine
+        )
         seconds = LEASE_S * (random.uniform(0.5, 1.0) if number == 1 else 1.0)  # noqa: S311  # leases take turns
         spec = LeaseSpec(
             name,
@@ -248,10 +250,13 @@ class Leases:
             claims = [[flow, claim.number, claim.application] for flow, claim in self._claims.items()]
             if lanes is not None:
                 self._connected.add(lease)
-        return None if lanes is None else {"lanes": self._rows(lanes), "claims": claims, "stop": stop, "over": over}
+        return None if lanes is None else {**self._known(lanes), "claims": claims, "stop": stop, "over": over}
 
-    def _rows(self, lanes: tuple[LaneKey, ...]) -> list[list[Any]]:
-        return [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes]
+    def _known(self, lanes: tuple[LaneKey, ...]) -> channel.Message:
+        return {
+            "lanes": [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes],
+            "paused": [[*key, sorted(self._board.paused(key))] for key in lanes],
+        }
 
     def _told(self, lease: str, message: channel.Message) -> None:
         if "prepared" in message or "left" in message:

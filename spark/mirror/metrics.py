@@ -20,7 +20,7 @@ from mirror.views import FlowView, PartitionView, TopicView, by_topic, path_coun
 MOST_SERIES = 2_000
 """Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
 SERIES_OF_ONE = 4
-FLOW_STATES = ("starting", "running", "degraded", "stopped")
+FLOW_STATES = ("starting", "running", "degraded", "paused", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,12 @@ _FLOW_FIGURES = (
     _FlowFigure("lag_seconds", GaugeMetricFamily, "Age of the oldest record not committed.", lambda v: v.seconds_lag),
     _FlowFigure("topics", GaugeMetricFamily, "Source topics that are copied.", lambda v: v.topics),
     _FlowFigure("partitions", GaugeMetricFamily, "Source partitions that are copied.", lambda v: len(v.partitions)),
+    _FlowFigure(
+        "paused_partitions",
+        GaugeMetricFamily,
+        "Source partitions that are paused.",
+        lambda v: sum(one.paused for one in v.partitions),
+    ),
     _FlowFigure("lanes", GaugeMetricFamily, "Lanes of the flow.", lambda v: v.settings.lanes),
     _FlowFigure(
         "last_commit_timestamp_seconds",

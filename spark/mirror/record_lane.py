@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -31,6 +32,7 @@ _IDLE_S = 0.1
 _REPORT_S = 0.25
 _LEAVE_S = 15.0
 _WORRY_S = 2.0
+_LOOK_PAUSED_S = 2.0
 
 _log = logs.logger("record path")
 
@@ -53,14 +55,20 @@ class RecordLane:
         self.opened_at: float | None = None  # monotonic start of the open transaction
         self.leaving_since: float | None = None
         self.reported_at = 0.0
+        self.paused: frozenset[tuple[str, int]] = frozenset()
+        self.looked_at = 0.0
 
     def run(self) -> None:
         while not (self.control.stopping() or self.control.lease_over()):
+            paused = self.control.paused()
+            if paused is not self.paused and paused != self.paused:
+                self._pause(paused)
             specs = self.control.partitions()
             if specs is not self.known:
                 self._commit()
                 self._take(specs)
                 self.known = specs
+            self._look_at_paused()
             self._step()
             if time.monotonic() - self.reported_at > _REPORT_S + len(self.tracks) / 1000:
                 self._report()
@@ -82,7 +90,38 @@ class RecordLane:
             self._join(new)
 
     def _forget(self, key: tuple[str, int]) -> None:
-        self.source.incremental_unassign([self.tracks.pop(key).source])
+        track = self.tracks.pop(key)
+        if not track.paused:
+            self.source.incremental_unassign([track.source])
+
+    def _pause(self, wished: frozenset[tuple[str, int]]) -> None:
+        """Resumed partitions begin anew at the position the target holds: somebody may have moved it meanwhile."""
+        self._commit()
+        self.paused = wished
+        resumed = []
+        for key, track in list(self.tracks.items()):
+            if track.paused and key not in wished:
+                del self.tracks[key]
+                resumed.append(track.spec)
+            elif not track.paused and key in wished:
+                self.source.incremental_unassign([track.source])
+                track.paused = True
+        if resumed:
+            self._join(resumed)
+
+    def _look_at_paused(self) -> None:
+        """Their ends go on growing, and nobody reads there."""
+        now, paused = time.monotonic(), [track for track in self.tracks.values() if track.paused]
+        if not paused or now - self.looked_at < _LOOK_PAUSED_S:
+            return
+        self.looked_at = now
+        with contextlib.suppress(KafkaException):  # a source that does not answer is told by the others
+            admin = clients.admin(self.lane.source)
+            ends = starts.resolve(admin, [track.spec for track in paused], "latest", None, self.lane.isolation)
+            for track in paused:
+                track.end = ends[track.spec]
+                behind = track.end > track.position
+                track.oldest_ms = (track.oldest_ms or int(time.time() * 1000)) if behind else None
 
     def _join(self, new: Sequence[PartitionSpec]) -> None:
         """Reads the positions, commits where each partition begins and who owns it now, then reads from there."""
@@ -106,10 +145,14 @@ class RecordLane:
             track = self._track(spec, position, begin)
             self.tracks[spec.topic, spec.partition] = track
             track.limit = self.tally.limits.get((spec.topic, spec.partition), (track.limit, None))[0]
+            track.paused = (spec.topic, spec.partition) in self.paused
+            if track.paused:
+                continue
             epoch: dict[str, int] = {} if track.leader_epoch < 0 else {"leader_epoch": track.leader_epoch}
             assignment.append(TopicPartition(spec.topic, spec.partition, track.position, **epoch))
         self._commit()
-        self.source.incremental_assign(assignment)
+        if assignment:
+            self.source.incremental_assign(assignment)
 
     def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
         if position is None:
@@ -164,7 +207,7 @@ class RecordLane:
                 self._notice(message)
                 continue
             track = tracks.get((message.topic(), message.partition()))
-            if track is None:
+            if track is None or track.paused:
                 continue
             offset = message.offset()
             stamp = message.timestamp()[1]
@@ -271,6 +314,8 @@ class RecordLane:
 
     def _end(self, track: Track) -> int | None:
         """Where the source ends for us: exact (last stable offset) once we have been there, else the high watermark."""
+        if track.paused:
+            return track.end
         if track.end is not None and track.end >= track.position:
             return track.end
         high = self._source_end(track)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Message, TopicPartition
 
@@ -34,6 +34,7 @@ class Track:
     end: int | None = None
     records: int = 0
     bytes: int = 0
+    paused: bool = False
 
     @classmethod
     def of(cls, spec: PartitionSpec, position: int, committed: int | None, leader_epoch: int = -1) -> Track:
@@ -77,7 +78,13 @@ class Tally:
 
     def snapshot(self, tracks: Iterable[tuple[Track, int | None]], more: tuple[Condition, ...] = ()) -> LaneProgress:
         """``tracks`` come with the end of their source."""
-        running = (self._progress(track.spec, track.committed, end, track.oldest_ms) for track, end in tracks)
+        running = (
+            replace(
+                self._progress(track.spec, track.committed, end, track.oldest_ms),
+                paused=track.paused and not track.dirty,
+            )
+            for track, end in tracks
+        )
         stopped = (self._progress(stop.spec, stop.position, stop.end, None) for stop in self.stopped.values())
         self.progress = LaneProgress(
             self.lane.flow,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mirror.lanes import Condition
 from mirror.latency import NO_LATENCY, Latency
 from mirror.settings import FlowSettings
+from replication.pauses import Pause, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,15 @@ class PartitionView:
     path: str = "record"
     reason: str = ""
     stopped: bool = False
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
 
-    ``committed_ms``: when the driver last heard of a commit, None before the first.
+    ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
+    partition says whether it is in effect.
     """
 
     settings: FlowSettings
@@ -48,6 +51,7 @@ class FlowView:
     retries: int = 0
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
+    pauses: tuple[Pause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,27 @@ def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionVie
     """The ``count`` partitions furthest behind, most records first. What is caught up or unknown is not among them."""
     behind = [one for one in partitions if one.records_lag]
     return tuple(sorted(behind, key=lambda p: (-(p.records_lag or 0), p.topic, p.partition))[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class PauseCount:
+    """Of the partitions that a pause covers, how many lanes have confirmed."""
+
+    partitions: int
+    paused: int
+
+
+def pause_count(scope: Scope, partitions: Iterable[PartitionView]) -> PauseCount:
+    covered = [one for one in partitions if scope.covers(one.topic, one.partition)]
+    return PauseCount(len(covered), sum(one.paused for one in covered))
+
+
+def resuming(view: FlowView) -> int:
+    """Partitions that no pause covers any more and that a lane still holds."""
+    return sum(
+        one.paused and not any(pause.scope.covers(one.topic, one.partition) for pause in view.pauses)
+        for one in view.partitions
+    )
 
 
 def path_counts(partitions: Iterable[PartitionView]) -> Mapping[tuple[str, str], int]:

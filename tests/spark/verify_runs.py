@@ -158,6 +158,9 @@ class RunningLane:
     def prepared(self) -> None:
         raise AssertionError("the lane was begun with a claim")
 
+    def paused(self) -> frozenset[tuple[str, int]]:
+        return frozenset()
+
     def lease_over(self) -> bool:
         return False
 

@@ -31,6 +31,7 @@ class UntilControl:
     reports: list[LaneProgress] = field(default_factory=list)
     finished: bool = False
     began: float = field(default_factory=time.monotonic)
+    left_alone: frozenset[tuple[str, int]] = frozenset()
 
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds
@@ -40,6 +41,9 @@ class UntilControl:
 
     def prepared(self) -> None:
         raise AssertionError("the lane was begun with a claim")
+
+    def paused(self) -> frozenset[tuple[str, int]]:
+        return self.left_alone
 
     def lease_over(self) -> bool:
         return False
