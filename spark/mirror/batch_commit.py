@@ -111,14 +111,11 @@ class Committer:
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, Committed]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
-        return {
-            p.target: Committed(
-                offset,
-                p.leader_epoch,
-                positions.encode(positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour)) + END,
-            )
+        written = (
+            (p, positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour, p.marked))
             for p, offset in moved
-        }
+        )
+        return {p.target: Committed(at.offset, at.leader_epoch, positions.encode(at) + END) for p, at in written}
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
         lane = self._lane

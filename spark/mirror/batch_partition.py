@@ -126,6 +126,7 @@ class Partition:
     condition: Condition | None = None
     why: str = ""
     worker: RecordWorker | None = None
+    marked: tuple[int, int] | None = None
     passed: Passed = field(default_factory=Passed)
 
     @property

@@ -126,4 +126,4 @@ def worker_of(lane: LaneSpec, spec: PartitionSpec) -> RecordWorker | None:
     """None where the flow asks for nothing, so that its batches stay whole."""
     if not lane.work:
         return None
-    return RecordWorker(lane.work, spec, (lane.flow, lane.source.cluster), lane.ground)
+    return RecordWorker(lane.work, spec, (lane.flow, lane.source.cluster), lane.claim.ground)

@@ -146,6 +146,7 @@ class Starter:
         partition.committed = partition.reached = partition.covered = known.offset
         partition.leader_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
+        partition.marked = known.marked if self._lane.spec.work.provenance else None
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
@@ -159,8 +160,9 @@ class Starter:
         for partition in fresh:
             offset = found[partition.source]
             if isinstance(offset, int):
-                partition.reached = partition.covered = offset
-                partition.copied.begin(offset, first=True)
+                partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
+                partition.copied.begin(partition.covered, first=True)
+                partition.marked = spec.work.marked_from_the_start
                 self._write_soon(partition)
             elif not offset.retriable:
                 self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))

@@ -17,6 +17,7 @@ from typing import Any
 
 from mirror import logs
 from mirror.lanes import (
+    Claim,
     Condition,
     LaneEnd,
     LaneProgress,
@@ -25,6 +26,7 @@ from mirror.lanes import (
     PartitionSpec,
 )
 from mirror.latency import Latency
+from mirror.record_work import ProvenanceGround
 
 Message = Mapping[str, Any]
 _CONNECT_S = 5.0
@@ -37,6 +39,18 @@ def encode_specs(specs: tuple[PartitionSpec, ...]) -> list[list[Any]]:
 
 def decode_specs(rows: list[list[Any]]) -> tuple[PartitionSpec, ...]:
     return tuple(PartitionSpec(*row) for row in rows)
+
+
+def encode_claim(flow: str, claim: Claim) -> list[Any]:
+    ground = claim.ground
+    floors = [[*place, offset] for place, offset in ground.floors.items()]
+    return [flow, claim.number, claim.application, ground.source.hex(), ground.target.hex(), floors]
+
+
+def decode_claim(row: list[Any]) -> tuple[str, Claim]:
+    flow, number, application, source, target, floors = row
+    places = {(topic, partition): offset for topic, partition, offset in floors}
+    return flow, Claim(number, application, ProvenanceGround(bytes.fromhex(source), bytes.fromhex(target), places))
 
 
 def encode_progress(p: LaneProgress) -> Message:

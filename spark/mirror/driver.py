@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from mirror.leases import Leases
 from mirror.metrics import Seen
 from mirror.metrics_endpoint import MetricsEndpoint
 from mirror.pause_reader import PauseReader, Pauses
+from mirror.provenance_ground import NotReadyError
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
 from mirror.takeover import take_over
@@ -212,6 +213,9 @@ class Driver:
         try:
             specs = self._board.discovered_now(flow.name).specs
             took = take_over(flow, self._who.application_id, specs)
+        except NotReadyError as error:
+            self._board.set_condition(flow.name, "takeover", error.condition)
+            return False
         except (KafkaException, LookupError) as error:
             self._board.set_condition(flow.name, "takeover", _not_taken(flow, flow.target, error))
             return False

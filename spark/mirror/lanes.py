@@ -46,10 +46,12 @@ class Claim:
     """Who owns a flow: every application takes a higher number than it finds, and writes it into each position.
 
     The higher claim wins (``application`` breaks a tie), so that two applications never fence each other in turns.
+    ``ground`` is not written: what a flow with provenance found out when it was taken over.
     """
 
     number: int = 0
     application: str = ""
+    ground: ProvenanceGround = field(default=NO_GROUND, compare=False)
 
 
 NO_CLAIM = Claim()
@@ -79,7 +81,6 @@ class LaneSpec:
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
-    ground: ProvenanceGround = NO_GROUND
 
 
 @dataclass(frozen=True, slots=True)

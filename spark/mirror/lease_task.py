@@ -122,12 +122,11 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
                 specs = channel.decode_specs(rows)
                 if specs != control.specs:
                     control.specs = specs
-        for flow, number, application in message.get("claims", ()):
-            state.claims[flow] = Claim(number, application)
         for flow, lane, keys in message.get("paused", ()):
             control = controls.get((flow, lane))
             if control is not None:
                 control.paused_now = frozenset((topic, partition) for topic, partition in keys)
+        state.claims.update(channel.decode_claim(row) for row in message.get("claims", ()))
         if message.get("stop"):
             state.stop.set()
         if message.get("over"):

@@ -104,7 +104,7 @@ class Leases:
                     self._lanes[key] = replace(lane, claim=claim)
             running = list(self._running)
         for name in running:
-            self._server.send(name, {"claims": [[flow, claim.number, claim.application]]})
+            self._server.send(name, {"claims": [channel.encode_claim(flow, claim)]})
 
     def prepared(self, flow: str) -> bool:
         """Whether every lane of the flow that has partitions could copy at once."""
@@ -247,7 +247,7 @@ class Leases:
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
             lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
-            claims = [[flow, claim.number, claim.application] for flow, claim in self._claims.items()]
+            claims = [channel.encode_claim(flow, claim) for flow, claim in self._claims.items()]
             if lanes is not None:
                 self._connected.add(lease)
         return None if lanes is None else {**self._known(lanes), "claims": claims, "stop": stop, "over": over}

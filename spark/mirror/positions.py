@@ -1,8 +1,8 @@
 """A flow's positions: group ``mirror.<flow>`` on the target, keyed by target topic and partition.
 
 The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
-record copied, the claim of the application that wrote it, and the hour, so that idle positions are renewed before the
-group coordinator forgets them (offsets.retention.minutes, 7 days by default).
+record copied, the claim of the application that wrote it, where provenance begins, and the hour, so that idle positions
+are renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default).
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ _NOT_YET = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """``leader_epoch`` is -1 and ``topic_id`` empty when not known."""
+    """``leader_epoch`` is -1 and ``topic_id`` empty when not known.
+
+    ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
+    """
 
     offset: int
     topic_id: str = ""
     leader_epoch: int = -1
     claim: Claim = NO_CLAIM
     hour: int = 0
+    marked: tuple[int, int] | None = None
 
 
 def hour_now() -> int:
@@ -55,6 +59,7 @@ def encode(position: Position) -> str:
         "c": position.claim.number,
         "a": position.claim.application,
         "h": position.hour,
+        **({} if position.marked is None else {"m": position.marked}),
     }
     return json.dumps(fields, separators=(",", ":"))
 
@@ -69,9 +74,17 @@ def decode(offset: int, metadata: str | None) -> Position:
             int(fields.get("e", -1)),
             Claim(int(fields.get("c", 0)), str(fields.get("a", ""))),
             int(fields.get("h", 0)),
+            _marked(fields.get("m")),
         )
     except (ValueError, TypeError, AttributeError):
         return Position(offset)
+
+
+def _marked(given: Any) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    target, source = given
+    return int(target), int(source)
 
 
 def as_topic_partition(topic: str, partition: int, position: Position) -> TopicPartition:

@@ -10,6 +10,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import clients, logs, positions, starts
+from mirror.decoded_work import Decoded, Left, worker_of
 from mirror.delivery import Delivery, NoAnswerError
 from mirror.faults import (
     SupersededError,
@@ -155,11 +156,14 @@ class RecordLane:
             self.source.incremental_assign(assignment)
 
     def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
+        work = self.lane.work
         if position is None:
-            track = Track.of(spec, begin[spec], None)
+            track = Track.of(spec, self.lane.claim.ground.not_before((spec.topic, spec.partition), begin[spec]), None)
+            track.marked, track.worker = work.marked_from_the_start, worker_of(self.lane, spec)
             self._touch(track)
             return track
         track = Track.of(spec, position.offset, position.offset, position.leader_epoch)
+        track.marked, track.worker = position.marked if work.provenance else None, worker_of(self.lane, spec)
         if position.claim != self.lane.claim or positions.hour_now() - position.hour >= positions.RENEW_AFTER_HOURS:
             self._touch(track)
         return track
@@ -219,6 +223,13 @@ class RecordLane:
             if track.last is None:
                 track.oldest_ms = stamp
             value, key, headers = message.value(), message.key(), message.headers()
+            if track.worker is not None:
+                found = track.worker.headers(Decoded(offset, stamp, key, value, headers or ()))
+                if isinstance(found, Left):
+                    track.position, track.last = offset + 1, message
+                    track.left[found] += 1
+                    continue
+                headers = list(found)
             told = partial(failures, offset=offset) if careful else None
             while True:
                 try:
@@ -288,7 +299,7 @@ class RecordLane:
         for track in self.dirty:
             if track.last is not None:
                 track.leader_epoch = _epoch(track.last)
-            now = Position(track.position, track.spec.topic_id, track.leader_epoch, self.lane.claim, hour)
+            now = Position(track.position, track.spec.topic_id, track.leader_epoch, self.lane.claim, hour, track.marked)
             moved.append(positions.as_topic_partition(track.spec.target_topic, track.spec.partition, now))
         self.delivery.commit(moved, self._still_waiting)
         self.tally.transactions += 1

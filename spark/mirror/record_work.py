@@ -26,6 +26,23 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class ProvenanceGround:
+    """What was found out when the flow was taken over: short ids of both clusters; ``floors``: by source topic and
+    partition, the offset below which records may be unmarked copies, so that a copy never begins there."""
+
+    source: bytes = b""
+    target: bytes = b""
+    floors: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def not_before(self, place: tuple[str, int], offset: int) -> int:
+        """Where a first copy of a source topic and partition begins, if it should begin at ``offset``."""
+        return max(offset, self.floors.get(place, 0))
+
+
+NO_GROUND = ProvenanceGround()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordWork:
     where: selection.Where | None = None
     headers: tuple[AddedHeader, ...] = ()
@@ -35,6 +52,11 @@ class RecordWork:
         return self.where is not None or bool(self.headers) or self.provenance is not None
 
     @property
+    def marked_from_the_start(self) -> tuple[int, int] | None:
+        """``Position.marked`` of a partition that this flow is the first to copy."""
+        return None if self.provenance is None else (0, 0)
+
+    @property
     def reason(self) -> str:
         """Why batches do not travel whole, in the words of the environment."""
         asked = {"where": self.where, "headers": self.headers or None, "provenance": self.provenance}
@@ -42,19 +64,6 @@ class RecordWork:
 
 
 NO_WORK = RecordWork()
-
-
-@dataclass(frozen=True, slots=True)
-class ProvenanceGround:
-    """What was found out when the flow was taken over: short ids of both clusters; ``floors``: by source topic and
-    partition, the offset below which records may be unmarked copies, so that a copy never begins there."""
-
-    source: bytes = b""
-    target: bytes = b""
-    floors: Mapping[tuple[str, int], int] = field(default_factory=dict)
-
-
-NO_GROUND = ProvenanceGround()
 
 
 def read(flow: Mapping[str, Any]) -> RecordWork:

@@ -10,22 +10,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import Producer
 
-from mirror import clients, positions, starts
-from mirror.discovery import LiveCluster
+from mirror import clients, group_positions, positions, provenance_ground, starts
 from mirror.lanes import Claim, PartitionSpec
 from mirror.positions import Position
 from mirror.settings import MOST_LANES, FlowSettings
 from replication.names import position_group, transactional_id
 
 _TIMEOUT_S = 30.0
-_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +34,18 @@ class Takeover:
 
 
 def take_over(flow: FlowSettings, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-    """Raises KafkaException when a step cannot be done; it is safe to begin again.
+    """Raises KafkaException when a step cannot be done, NotReadyError while provenance waits for another flow; it is
+    safe to begin again.
 
     ``specs`` are all partitions the flow mirrors now; they matter for the first start only.
     """
     first = _fence(flow) if flow.delivery == "exactly_once" else None
-    found = _all_positions(flow)
+    found = group_positions.read_all(flow.target, position_group(flow.name))
     claim = Claim(1 + max((position.claim.number for position in found.values()), default=0), application)
+    if flow.work.provenance is not None:
+        if before := provenance_ground.unmarked(found):
+            provenance_ground.mark(flow, first, claim, before)
+        claim = replace(claim, ground=provenance_ground.resolve(flow))
     if found:
         return Takeover(claim, None)
     if flow.start_kind != "earliest" and specs:
@@ -67,35 +69,15 @@ def _fence(flow: FlowSettings) -> Producer:
     return producers[0]
 
 
-def _all_positions(flow: FlowSettings) -> Mapping[tuple[str, int], Position]:
-    """Everything the group holds, also of topics that are not mirrored any more: asked for every partition there is.
-
-    Not by AdminClient.list_consumer_group_offsets: librdkafka 2.16 crashes the process when the coordinator moves or
-    loads meanwhile (rd_kafka_cgrp_op on a client that has no group).
-    """
-    listed = LiveCluster(flow.target).topics()
-    there = [(name, n) for name, topic in sorted(listed.items()) for n in range(topic.partitions)]
-    found: dict[tuple[str, int], Position] = {}
-    with closing(clients.position_consumer(flow.target, position_group(flow.name))) as group:
-        for first in range(0, len(there), _AT_ONCE):
-            found |= positions.read(group, there[first : first + _AT_ONCE], _TIMEOUT_S)
-    return found
-
-
 def _begin(flow: FlowSettings, producer: Producer | None, claim: Claim, specs: Sequence[PartitionSpec]) -> None:
     """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
     found = starts.resolve(clients.admin(flow.source), specs, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
-    hour = positions.hour_now()
+    begins = {spec: claim.ground.not_before((spec.topic, spec.partition), offset) for spec, offset in found.items()}
+    hour, marked = positions.hour_now(), flow.work.marked_from_the_start
     offsets = [
         positions.as_topic_partition(
-            spec.target_topic, spec.partition, Position(offset, spec.topic_id, -1, claim, hour)
+            spec.target_topic, spec.partition, Position(offset, spec.topic_id, -1, claim, hour, marked)
         )
-        for spec, offset in found.items()
+        for spec, offset in begins.items()
     ]
-    with closing(clients.position_consumer(flow.target, position_group(flow.name))) as group:
-        if producer is None:
-            group.commit(offsets=offsets, asynchronous=False)
-            return
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), _TIMEOUT_S)
-        producer.commit_transaction(_TIMEOUT_S)
+    group_positions.write(flow.target, position_group(flow.name), producer, offsets)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Message, TopicPartition
 
+from mirror.decoded_work import DecodedWorker, Left
 from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
 from mirror.latency import LatencyCounter
 
@@ -15,7 +17,7 @@ from mirror.latency import LatencyCounter
 @dataclass(slots=True, eq=False)
 class Track:
     """One source partition on its way. ``committed`` is None until the target holds a position; ``limit`` is the offset
-    of a record that the target refused.
+    of a record that the target refused. ``left``: how many records were not copied, open as ``records`` is.
 
     ``end`` is where the source said it ends; ``oldest_ms`` the timestamp of the oldest record read but not committed.
     """
@@ -35,6 +37,9 @@ class Track:
     records: int = 0
     bytes: int = 0
     paused: bool = False
+    left: Counter[Left] = field(default_factory=Counter)
+    marked: tuple[int, int] | None = None
+    worker: DecodedWorker | None = None
 
     @classmethod
     def of(cls, spec: PartitionSpec, position: int, committed: int | None, leader_epoch: int = -1) -> Track:
@@ -60,6 +65,7 @@ class Tally:
     stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
     limits: dict[tuple[str, int], tuple[int, Condition]] = field(default_factory=dict)
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    left: dict[tuple[str, int], Counter[Left]] = field(default_factory=dict)
     transactions: int = 0
     latency: LatencyCounter = field(default_factory=LatencyCounter)
     progress: LaneProgress = field(init=False)
@@ -72,9 +78,11 @@ class Tally:
         key = (track.spec.topic, track.spec.partition)
         records, size = self.counts.get(key, (0, 0))
         self.counts[key] = (records + track.records, size + track.bytes)
+        self.left[key] = self.left.get(key, Counter()) + track.left
         self.latency.committed(track.oldest_ms)
         track.committed, track.records, track.bytes = track.position, 0, 0
         track.dirty, track.last, track.oldest_ms = False, None, None
+        track.left.clear()
 
     def snapshot(self, tracks: Iterable[tuple[Track, int | None]], more: tuple[Condition, ...] = ()) -> LaneProgress:
         """``tracks`` come with the end of their source."""
@@ -92,6 +100,7 @@ class Tally:
             (*running, *stopped),
             (*(stop.condition for stop in self.stopped.values()), *more),
             self.transactions,
+            path_reason=self.lane.work.reason if self.lane.work else "",
             latency=self.latency.snapshot(),
         )
         return self.progress
@@ -100,4 +109,6 @@ class Tally:
         self, spec: PartitionSpec, position: int | None, end: int | None, oldest_ms: int | None
     ) -> PartitionProgress:
         key = (spec.topic, spec.partition)
-        return PartitionProgress(*key, position, end, *self.counts.get(key, (0, 0)), oldest_ms)
+        left = self.left.get(key, Counter())
+        found = PartitionProgress(*key, position, end, *self.counts.get(key, (0, 0)), oldest_ms)
+        return replace(found, filtered=left[Left.FILTERED], returning=left[Left.RETURNING])

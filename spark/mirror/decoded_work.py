@@ -1,0 +1,111 @@
+"""Record work on decoded records: what the record path does, and what ``verify`` expects at the target.
+
+The same meaning as ``batch_records``, over other bytes and by other code; tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirror import provenance
+from mirror.lanes import LaneSpec, PartitionSpec
+from mirror.record_work import ProvenanceGround, RecordWork
+from replication import selection
+from replication.additions import PROVENANCE_HEADER, filled
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Left(StrEnum):
+    """Why a record is not copied."""
+
+    FILTERED = "filtered"
+    RETURNING = "returning"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where records lie, and where they go."""
+
+    flow: str
+    cluster: str
+    topic: str
+    partition: int
+    target_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """``timestamp`` in ms since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    texts: Headers
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes | None]]:
+        return [(name.encode(), value) for name, value in self.texts]
+
+    def check(self, topic: str) -> int:
+        return provenance.check_of(topic, _body(self.key) + _body(self.value))
+
+
+class DecodedWorker:
+    """The work of one flow on one partition."""
+
+    def __init__(self, work: RecordWork, ground: ProvenanceGround, place: Place) -> None:
+        self._work = work
+        self._ground = ground
+        self._place = place
+        self._passes = None if work.where is None else selection.compiled(work.where)
+        self._known = {
+            "flow": place.flow,
+            "source_cluster": place.cluster,
+            "topic": place.topic,
+            "partition": place.partition,
+        }
+
+    def headers(self, record: Decoded) -> Headers | Left:
+        """The headers of its copy, or why there is none."""
+        if self._passes is not None and not self._passes(record):
+            return Left.FILTERED
+        work, place = self._work, self._place
+        added = [(one.name, filled(one.value, offset=record.offset, **self._known).encode()) for one in work.headers]
+        if work.provenance is None:
+            return [*record.texts, *added]
+        ground = self._ground
+        path = provenance.path_among(record.headers, record.check(place.topic))
+        if not provenance.carried(path, ground.source, ground.target, work.provenance.carry):
+            return Left.RETURNING
+        own = [header for header in record.texts if header[0] != PROVENANCE_HEADER]
+        mark = provenance.value(record.check(place.target_topic), (*path, ground.source))
+        return [*own, *added, (PROVENANCE_HEADER, mark)]
+
+    def arrived(self, copy: Decoded) -> bool:
+        """Does a record of the target topic come by this flow? Without provenance all do."""
+        if self._work.provenance is None:
+            return True
+        path = provenance.path_among(copy.headers, copy.check(self._place.target_topic))
+        return path[-1:] == (self._ground.source,)
+
+
+def worker_of(lane: LaneSpec, spec: PartitionSpec) -> DecodedWorker | None:
+    """None where the flow asks nothing of single records."""
+    if not lane.work:
+        return None
+    place = Place(lane.flow, lane.source.cluster, spec.topic, spec.partition, spec.target_topic)
+    return DecodedWorker(lane.work, lane.claim.ground, place)
+
+
+def _body(data: bytes | None) -> bytes:
+    """Length and bytes as they lie in a record (zigzag varint; KIP-98)."""
+    number, out = (1 if data is None else len(data) << 1), bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out) + (data or b"")
