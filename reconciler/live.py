@@ -120,6 +120,7 @@ class FlowStatus:
     """One flow as its job reports it. Lag in records and seconds is None while not yet known.
 
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
+    ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
     A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
     """
 
@@ -136,6 +137,8 @@ class FlowStatus:
     conditions: tuple[Mapping[str, object], ...] = ()
     transactions: int | None = None
     retries: int | None = None
+    filtered: int | None = None
+    returning: int | None = None
     paths: tuple[Mapping[str, object], ...] = ()
     worst_partitions: tuple[Mapping[str, object], ...] = ()
 

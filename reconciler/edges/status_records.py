@@ -100,6 +100,8 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         conditions=tuple(MappingProxyType(condition) for condition in flow["conditions"]),
         transactions=flow.get("transactions"),
         retries=flow.get("retries"),
+        filtered=flow.get("records_filtered"),
+        returning=flow.get("records_returning"),
         paths=tuple(MappingProxyType(path) for path in flow.get("paths", ())),
         worst_partitions=tuple(MappingProxyType(one) for one in flow.get("worst_partitions", ())),
     )

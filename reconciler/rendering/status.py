@@ -76,10 +76,16 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "seconds_lag": flow.seconds_lag,
         "transactions": flow.transactions,
         "retries": flow.retries,
+        **_left(flow),
         "paths": [dict(path) for path in flow.paths],
         "worst_partitions": [dict(one) for one in flow.worst_partitions],
         "conditions": [dict(condition) for condition in flow.conditions],
     }
+
+
+def _left(flow: FlowStatus) -> dict[str, int]:
+    told = {"records_filtered": flow.filtered, "records_returning": flow.returning}
+    return {name: count for name, count in told.items() if count is not None}
 
 
 def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
@@ -134,6 +140,7 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
         for row in rows:
             lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     for flow in found.flows.values():
+        lines += _work_lines(flow)
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
     return lines
 
@@ -143,6 +150,20 @@ def _flow_row(flow: FlowStatus) -> list[str]:
     seconds = "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:.1f}"
     rate = f"{flow.records_per_second:,.0f}"
     return [f"  {flow.name}", flow.state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds]
+
+
+def _work_lines(flow: FlowStatus) -> list[str]:
+    """Of flows that ask for record work: why batches are opened, and what was kept from the target."""
+    asked = {str(path["reason"]) for path in flow.paths if str(path["reason"]).startswith("record work")}
+    left = [
+        f"{count:,} {what}"
+        for count, what in (
+            (flow.filtered, "filtered"),
+            (flow.returning, "not carried because of where they have been"),
+        )
+        if count is not None
+    ]
+    return [f"    {flow.name}: {', '.join([*sorted(asked), *left])}"] if asked or left else []
 
 
 def _condition(flow: str, condition: Mapping[str, object]) -> str:

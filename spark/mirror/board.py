@@ -30,6 +30,8 @@ class _Lane:
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     records: int = 0
     bytes: int = 0
+    filtered: int = 0
+    returning: int = 0
     transactions: int = 0
     retries: int = 0
     latency: Latency = NO_LATENCY
@@ -128,6 +130,9 @@ class Board:
                 lane.bytes += more_bytes
                 if more_records:
                     lane.committed_ms = int(time.time() * 1000)
+                before = lane.partitions.get(key) if key in lane.lease_counts else None
+                lane.filtered += max(0, p.filtered - (before.filtered if before else 0))
+                lane.returning += max(0, p.returning - (before.returning if before else 0))
                 lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
                 lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
             lane.conditions = progress.conditions
@@ -204,6 +209,8 @@ def _view(flow: _Flow) -> FlowView:
         latency,
         max((lane.committed_ms for lane in lanes if lane.committed_ms is not None), default=None),
         flow.pauses,
+        sum(lane.filtered for lane in lanes),
+        sum(lane.returning for lane in lanes),
     )
 
 

@@ -50,6 +50,18 @@ _FLOW_FIGURES = (
     _FlowFigure("bytes", CounterMetricFamily, "Bytes copied and committed.", lambda v: v.bytes_total),
     _FlowFigure("transactions", CounterMetricFamily, "Transactions committed.", lambda v: v.transactions),
     _FlowFigure("retries", CounterMetricFamily, "Lanes that failed and began again.", lambda v: v.retries),
+    _FlowFigure(
+        "filtered",
+        CounterMetricFamily,
+        "Records that where kept from the target.",
+        lambda v: None if v.settings.work.where is None else v.filtered,
+    ),
+    _FlowFigure(
+        "returning",
+        CounterMetricFamily,
+        "Records that provenance kept from the target.",
+        lambda v: None if v.settings.work.provenance is None else v.returning,
+    ),
     _FlowFigure("lag_records", GaugeMetricFamily, "Source offsets not yet committed.", lambda v: v.records_lag),
     _FlowFigure("lag_seconds", GaugeMetricFamily, "Age of the oldest record not committed.", lambda v: v.seconds_lag),
     _FlowFigure("topics", GaugeMetricFamily, "Source topics that are copied.", lambda v: v.topics),

@@ -70,6 +70,7 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
         "seconds_lag": view.seconds_lag,
         "transactions": view.transactions,
         "retries": view.retries,
+        **_left(view),
         "paths": [
             {"path": path, "reason": reason, "partitions": count}
             for (path, reason), count in path_counts(view.partitions).items()
@@ -101,6 +102,13 @@ def _pause(pause: Pause, view: FlowView) -> Mapping[str, Any]:
         "partitions": count.partitions,
         "paused_partitions": count.paused,
     }
+
+
+def _left(view: FlowView) -> Mapping[str, Any]:
+    """Only of flows that ask for it."""
+    work = view.settings.work
+    filtered = {} if work.where is None else {"records_filtered": view.filtered}
+    return filtered if work.provenance is None else {**filtered, "records_returning": view.returning}
 
 
 def _partition(one: PartitionView) -> Mapping[str, Any]:

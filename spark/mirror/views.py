@@ -34,6 +34,8 @@ class FlowView:
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
     partition says whether it is in effect.
+    ``committed_ms``: when the driver last heard of a commit, None before the first. ``filtered`` and ``returning``:
+    records that ``where`` or provenance kept from the target.
     """
 
     settings: FlowSettings
@@ -52,6 +54,8 @@ class FlowView:
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
     pauses: tuple[Pause, ...] = ()
+    filtered: int = 0
+    returning: int = 0
 
 
 @dataclass(frozen=True, slots=True)
