@@ -114,18 +114,18 @@ class Cluster:
 
     # metadata
 
-    async def refresh(self, topics: Iterable[str]) -> None:
-        """Reads metadata of ``topics`` into ``self.topics``, and which brokers there are.
+    async def refresh(self, topics: Iterable[str] | None) -> None:
+        """Reads metadata of ``topics`` (None: of all we may see) into ``self.topics``, and which brokers there are.
 
         Raises ConnectionLostError or BrokerError.
         """
-        names = sorted(set(topics))
+        entries = None if topics is None else sorted(set(topics))
         connection = await self._any_control()
         version = connection.version(protocol.MetadataRequest)
         entry = protocol.MetadataRequest.MetadataRequestTopic
         answer = await connection.call(
             protocol.MetadataRequest(
-                topics=[entry(topic_id=NO_ID, name=name) for name in names],
+                topics=None if entries is None else [entry(topic_id=NO_ID, name=name) for name in entries],
                 allow_auto_topic_creation=False,
                 version=version,
             ),

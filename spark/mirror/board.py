@@ -12,7 +12,7 @@ from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, Partition
 from mirror.latency import NO_LATENCY, Latency
 from mirror.packing import LaneKey
 from mirror.settings import FlowSettings
-from mirror.views import FlowView, PartitionView, lag_of
+from mirror.views import FlowView, GroupsView, PartitionView, lag_of
 from replication.pauses import Pause
 
 _RATE_S = 10.0
@@ -47,6 +47,8 @@ class _Flow:
     discovered: Discovered = Discovered()  # noqa: RUF009  # frozen
     taken: bool = False
     own: dict[str, Condition] = field(default_factory=dict)
+    groups: GroupsView | None = None
+    group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
@@ -102,6 +104,10 @@ class Board:
     def taken_over(self, flow: str) -> None:
         with self._guard:
             self._flows[flow].taken = True
+
+    def groups_synced(self, flow: str, view: GroupsView, conditions: tuple[Condition, ...]) -> None:
+        with self._guard:
+            self._flows[flow].groups, self._flows[flow].group_conditions = view, conditions
 
     def set_condition(self, flow: str, code: str, condition: Condition | None) -> None:
         """A condition of the flow as a whole, kept until it is set to None."""
@@ -211,6 +217,7 @@ def _view(flow: _Flow) -> FlowView:
         flow.pauses,
         sum(lane.filtered for lane in lanes),
         sum(lane.returning for lane in lanes),
+        flow.groups,
     )
 
 
@@ -246,6 +253,7 @@ def _conditions(flow: _Flow) -> tuple[tuple[Condition, int], ...]:
     found = [
         *flow.discovered.conditions,
         *flow.own.values(),
+        *flow.group_conditions,
         *(c for lane in flow.lanes.values() for c in lane.conditions),
     ]
     keyed = {(c.code, c.topic, c.partition): c for c in found}

@@ -20,6 +20,7 @@ from mirror import logs
 from mirror.board import Board
 from mirror.condition_log import ConditionLog
 from mirror.discovery import Discovered, LiveCluster, discover
+from mirror.group_sync import GroupSync, GroupSyncWish
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
 from mirror.metrics import Seen
@@ -71,6 +72,7 @@ class Driver:
         self._may_take = threading.Event()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
+        self._group_syncs: list[GroupSync] = []
         self._state = "starting"
         self._pauses = PauseReader(settings.status, settings.environment, self._paused)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
@@ -155,10 +157,12 @@ class Driver:
         self._may_take.clear()
         self._metrics.close()
         self._end.set()
+        self._stop_group_syncs()
         self._leases.stop(_STOP_PATIENCE_S, self._place.leave)
         return Outcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
 
     def _leave(self) -> Outcome:
+        self._stop_group_syncs()
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
             return Outcome("superseded", Exit.SUPERSEDED, self._superseded_by)
@@ -222,8 +226,27 @@ class Driver:
         self._board.set_condition(flow.name, "takeover", None)
         self._board.taken_over(flow.name)
         self._leases.claimed(flow.name, took.claim)
+        self._sync_groups(flow)
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
         return True
+
+    def _sync_groups(self, flow: FlowSettings) -> None:
+        if flow.groups is None:
+            return
+        sync = GroupSync(
+            GroupSyncWish(
+                flow,
+                flow.groups,
+                lambda: self._board.discovered_now(flow.name).specs,
+                partial(self._board.groups_synced, flow.name),
+            )
+        )
+        self._group_syncs.append(sync)
+        sync.start()
+
+    def _stop_group_syncs(self) -> None:
+        for sync in self._group_syncs:
+            sync.stop()
 
     # status
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror import clients, logs
 from mirror.lanes import Condition
 from mirror.settings import Settings, StatusPlace
-from mirror.views import FlowView, PartitionView, path_counts, pause_count, resuming, worst
+from mirror.views import FlowView, GroupsView, PartitionView, path_counts, pause_count, resuming, worst
 from replication.pauses import Pause
 
 FORMAT_VERSION = 1
@@ -76,6 +76,7 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
             for (path, reason), count in path_counts(view.partitions).items()
         ],
         "worst_partitions": [_partition(one) for one in worst(view.partitions, WORST_PARTITIONS)],
+        **({"groups": _groups(view.groups)} if view.groups is not None else {}),
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
         **_pauses(view),
     }
@@ -109,6 +110,19 @@ def _left(view: FlowView) -> Mapping[str, Any]:
     work = view.settings.work
     filtered = {} if work.where is None else {"records_filtered": view.filtered}
     return filtered if work.provenance is None else {**filtered, "records_returning": view.returning}
+
+
+def _groups(view: GroupsView) -> Mapping[str, Any]:
+    return {
+        "groups": view.groups,
+        "active": view.active,
+        "unsupported": view.unsupported,
+        "inexact": view.inexact,
+        "written_total": view.written_total,
+        "checkpoints_total": view.checkpoints_total,
+        "read_ms": view.read_ms,
+        "cpu_seconds": view.cpu_seconds,
+    }
 
 
 def _partition(one: PartitionView) -> Mapping[str, Any]:

@@ -29,6 +29,24 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsView:
+    """Group sync of a flow, after its last round. ``active``: groups with members at the target, left alone.
+
+    ``inexact``: partitions whose target offset is a safe earlier one for now. ``read_ms``: when the source was read.
+    """
+
+    groups: int = 0
+    active: int = 0
+    unsupported: int = 0
+    inexact: int = 0
+    written_total: int = 0
+    checkpoints_total: int = 0
+    read_ms: int = 0
+    rounds: int = 0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
 
@@ -56,6 +74,7 @@ class FlowView:
     pauses: tuple[Pause, ...] = ()
     filtered: int = 0
     returning: int = 0
+    groups: GroupsView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,181 @@
+"""Failover and failback as decisions: which flows are meant, what stands in the way, which offsets may be set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level, Move, Seen, Way
+from reconciler.topology import Flow, Topology
+from replication.groups import idle, may_write
+
+BY = "failover"
+"""Who paused a flow, as its pause says."""
+ALIVE = ("starting", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverWish:
+    """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
+    are not copied. ``drain_s``: how long the flow may take to reach the origin's end of now."""
+
+    unplanned: bool = False
+    accept_loss: bool = False
+    drain_s: float = 60.0
+
+
+def move_of(topology: Topology, way: Way, name: str) -> Move:
+    """Raises ReconcilerError for a flow that is not declared."""
+    flow = topology.flows.get(name)
+    if flow is None:
+        raise ReconcilerError(
+            f"environment {topology.environment} has no flow {name}",
+            "There is nothing to move consumers along.",
+            f"Its flows: {', '.join(topology.flows) or 'none'}.",
+        )
+    back, note = _back(topology, flow)
+    legs = (Leg(flow.name, way is Way.FAILOVER), *([Leg(back, way is Way.FAILBACK)] if back else []))
+    match way:
+        case Way.FAILOVER:
+            return Move(way, name, flow.source, flow.target, legs, drained=name, started=back, note=note)
+        case Way.FAILBACK:
+            return Move(way, name, flow.target, flow.source, legs, drained=back, started=name, note=note)
+
+
+def _back(topology: Topology, flow: Flow) -> tuple[str, str]:
+    """The flow that carries the same topics the other way, or why there is none."""
+    others = [o for o in topology.flows.values() if (o.source, o.target) == (flow.target, flow.source)]
+    if len(others) > 1:
+        others = [o for o in others if set(o.topics) & set(flow.topics)] or others
+    if len(others) > 1:
+        names = ", ".join(o.name for o in others)
+        return "", f"several flows go from {flow.target} to {flow.source} ({names}): none is taken for the way back"
+    if not others:
+        return (
+            "",
+            f"no flow is declared from {flow.target} to {flow.source}: what is written on {flow.target} stays there",
+        )
+    return others[0].name, ""
+
+
+def checks_of(seen: Seen, wish: FailoverWish) -> tuple[Check, ...]:
+    """Every finding, the worst first."""
+    order = list(Level)[::-1]
+    found = (*_origin(seen, wish), *_flow(seen, wish), *_groups(seen))
+    return tuple(sorted(found, key=lambda check: order.index(check.level)))
+
+
+def _origin(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
+    move = seen.move
+    if seen.reachable:
+        yield Check("origin", Level.FINE, f"{move.origin} answers: offsets are translated exactly, records are drained")
+    else:
+        level = Level.WARNS if wish.unplanned else Level.STOPS
+        text = f"{move.origin} does not answer ({seen.unreachable_because}): groups are set as last synced"
+        todo = f"If {move.origin} is lost, pass --unplanned. If only this machine cannot reach it, run this elsewhere."
+        yield Check("origin", level, text, "" if wish.unplanned else todo)
+    if move.note:
+        yield Check("way-back", Level.WARNS, move.note)
+
+
+def _flow(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
+    flow, move = seen.flow, seen.move
+    if flow is None:
+        return
+    name = move.drained
+    if isinstance(flow.partitions, Unknown):
+        yield Check("positions", Level.STOPS, f"positions of {name} are not known: {flow.partitions.error}")
+    ours = flow.paused_by == BY
+    runs = flow.job in ALIVE
+    if flow.paused_by and not ours:
+        why = f": {flow.pause_reason}" if flow.pause_reason else ""
+        yield Check("paused", Level.WARNS, f"{name} was paused by {flow.paused_by}{why}")
+    elif not runs and not ours:
+        yield Check("job", Level.WARNS, f"the mirror of {name} is {flow.job}")
+    for condition in flow.conditions:
+        yield Check("condition", Level.WARNS, f"{name}: {condition}")
+    if not seen.reachable:
+        lag = "not known" if flow.lag is None else f"{flow.lag} offsets"
+        yield Check(
+            "loss", Level.WARNS, f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}"
+        )
+        return
+    if flow.undecided:
+        text = f"open transactions on {move.origin} hold back {flow.undecided} offsets until they end"
+        yield Check("transactions", Level.WARNS, text, "End or abort them first (kafka-transactions.sh find-hanging)")
+    if flow.left and (flow.paused_by or not runs):
+        level = Level.WARNS if wish.accept_loss or ours else Level.STOPS
+        text = f"{flow.left} offsets on {move.origin} are not copied and nothing copies them: {name} does not run"
+        todo = f"Let {name} run until it has caught up, or pass --accept-loss to leave them on {move.origin}"
+        yield Check("lag", level, text, "" if level is Level.WARNS else todo)
+    elif flow.left is not None:
+        yield Check("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
+
+
+def _groups(seen: Seen) -> Iterator[Check]:
+    move = seen.move
+    for one in seen.groups:
+        if one.origin.members:
+            text = f"group {one.group} has {one.origin.members} members on {move.origin}: what they read from now on "
+            text += "is read again"
+            yield Check("members-origin", Level.WARNS, text, "Stop them first for exactly no record read again")
+        if not idle(one.destination.state):
+            text = f"group {one.group} has members on {move.destination}: its offsets are left alone"
+            yield Check("members-destination", Level.WARNS, text, "Stop them and run this again to have them set")
+    for group, why in sorted(seen.unsupported.items()):
+        yield Check("unsupported", Level.WARNS, f"group {group} {why}")
+    if not seen.groups:
+        yield Check("groups", Level.WARNS, f"no group has offsets on topics of {move.flow}: nobody is moved")
+
+
+def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
+    """Which offsets are set: never backwards, never under members, only where a safe offset is known."""
+    return {
+        one.group: offsets
+        for one in groups
+        if idle(one.destination.state)
+        and (
+            offsets := tuple(
+                o
+                for o in one.offsets
+                if o.translated.offset is not None and may_write(o.translated.offset, o.before, rewound=False)
+            )
+        )
+    }
+
+
+def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
+    """The group once ``due`` was carried out; ``refused``: partition of the destination -> why it was not set."""
+    mine = due((group,)).get(group.group, ())
+    offsets = tuple(
+        replace(o, after=o.translated.offset)
+        if o in mine and o.destination not in refused
+        else replace(o, after=o.before)
+        for o in group.offsets
+    )
+    why = next(iter(sorted(set(refused.values()))), "")
+    if not idle(group.destination.state):
+        why = "it has members there"
+    elif not why and any(o.translated.offset is None for o in offsets):
+        why = next(o.translated.reason for o in offsets if o.translated.offset is None)
+    elif not why and any(o.missed for o in offsets):
+        why = "it was further there already; offsets are never set back"
+    return replace(group, offsets=offsets, note=why)
+
+
+def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
+    """One entry a destination partition: where two topics of the origin lead to one, the earlier offset, so that no
+    record is missed."""
+    found: dict[Key, GroupOffset] = {}
+    for one in offers:
+        known = found.get(one.destination)
+        if known is None or _earlier(one, known):
+            found[one.destination] = one
+    return tuple(found.values())
+
+
+def _earlier(one: GroupOffset, other: GroupOffset) -> bool:
+    if one.translated.offset is None or other.translated.offset is None:
+        return one.translated.offset is None
+    return one.translated.offset < other.translated.offset

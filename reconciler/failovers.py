@@ -1,0 +1,224 @@
+"""Moving consumers from one cluster of a flow to the other: what is wished, what was seen, what came of it. Frozen.
+
+*Origin* is the cluster that consumers leave, *destination* the one they go to: source and target of the flow at a
+failover, the other way round at a failback. All offsets are positions: the next offset to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.errors import Unknown
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class Way(StrEnum):
+    FAILOVER = "failover"
+    FAILBACK = "failback"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """How topics of the origin are found at the destination. ``forward``: the origin is the flow's source."""
+
+    flow: str
+    forward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """``drained``: the flow that is emptied and paused, ``started``: the one that carries records the other way
+    afterwards; both empty where none is declared. ``note`` says why, where one could be expected."""
+
+    way: Way
+    flow: str
+    origin: str
+    destination: str
+    legs: tuple[Leg, ...]
+    drained: str
+    started: str
+    note: str = ""
+
+
+class Level(StrEnum):
+    """STOPS: nothing is done until someone acts. WARNS: it is done, and this comes of it."""
+
+    FINE = "fine"
+    WARNS = "warns"
+    STOPS = "stops"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    code: str
+    level: Level
+    text: str
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One source partition of the drained flow. ``end``: up to where the flow may copy now (last stable offset, or high
+    watermark for read_uncommitted); ``written``: the high watermark. None: not known."""
+
+    source: Key
+    target: Key
+    position: int | None
+    end: int | None = None
+    written: int | None = None
+
+    @property
+    def left(self) -> int | None:
+        """Offsets not copied yet, control markers among them."""
+        return None if self.end is None else max(0, self.end - (self.position or 0))
+
+    @property
+    def undecided(self) -> int:
+        """Offsets of transactions that are still open."""
+        return 0 if self.end is None or self.written is None else max(0, self.written - self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group on one cluster. ``kind`` and ``state`` as brokers say them, empty where the group does not exist."""
+
+    kind: str = ""
+    state: str = ""
+    members: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends."""
+
+    offset: int | None
+    exact: bool
+    reason: str = ""
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """One partition of a group. ``committed`` on the origin; ``before`` and ``after`` on the destination."""
+
+    origin: Key
+    destination: Key
+    committed: int
+    metadata: str
+    translated: Translated
+    before: int | None
+    after: int | None = None
+
+    @property
+    def again(self) -> int | None:
+        """Records that are read a second time, at most; None when that depends on the consumer's auto.offset.reset."""
+        if self.after is None or self.translated.offset is None:
+            return None
+        wanted = self.translated
+        latest = wanted.offset if wanted.exact or wanted.end is None else max(wanted.end, wanted.offset or 0)
+        return max(0, (latest or 0) - self.after)
+
+    @property
+    def missed(self) -> int | None:
+        """Records that are not read at all, at most."""
+        if self.after is None or self.translated.offset is None:
+            return None
+        return max(0, self.after - self.translated.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """``note``: why its offsets were not, or will not be, set; empty when they are as they should be."""
+
+    group: str
+    origin: GroupState
+    destination: GroupState
+    offsets: tuple[GroupOffset, ...]
+    note: str = ""
+
+    @property
+    def exact(self) -> bool:
+        return all(one.again == 0 and one.missed == 0 for one in self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
+    ``lag`` and ``seen_ms``: what the mirror last said, for when the origin does not answer."""
+
+    partitions: tuple[PartitionState, ...] | Unknown
+    job: str
+    paused_by: str = ""
+    pause_reason: str = ""
+    paused_since_ms: int = 0
+    lag: int | None = None
+    seen_ms: int | None = None
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int | None:
+        """None when it is not known."""
+        if isinstance(self.partitions, Unknown):
+            return None
+        lefts = [one.left for one in self.partitions]
+        return None if None in lefts else sum(left or 0 for left in lefts)
+
+    @property
+    def undecided(self) -> int:
+        return 0 if isinstance(self.partitions, Unknown) else sum(one.undecided for one in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
+
+    ``unsupported``: group -> why its state cannot be moved.
+    """
+
+    move: Move
+    reachable: bool
+    unreachable_because: str
+    flow: FlowState | None
+    groups: tuple[GroupMove, ...]
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    started_job: str = ""
+    checkpoints_ms: int | None = None
+
+
+class StepResult(StrEnum):
+    DONE = "done"
+    ALREADY = "already"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    PLANNED = "planned"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``name`` is stable: drain, pause, offsets, start."""
+
+    name: str
+    result: StepResult
+    text: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``dry``: nothing was done. ``left_behind``: offsets on the origin that were not copied, None when not known."""
+
+    environment: str
+    seen: Seen
+    checks: tuple[Check, ...]
+    steps: tuple[Step, ...]
+    dry: bool
+    left_behind: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def blocked(self) -> bool:
+        return any(check.level is Level.STOPS for check in self.checks)

@@ -1,0 +1,220 @@
+"""One round of group sync: read the source's groups, translate what they committed, say what is due at the target.
+
+State between rounds is what makes a round cheap: only what a group committed anew is translated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mirror.settings import GroupSettings
+from replication.groups import GroupSelector, Synced, Unsupported, checkpoint_due, idle, may_write, unsupported
+from replication.mirrormaker import Checkpoint
+from replication.offset_map import PartitionMap
+from wire.cluster import EARLIEST, LATEST, Cluster, Key
+from wire.group_members import ListedGroup
+from wire.group_offsets import CommittedOffset
+from wire.groups import Groups
+
+ACTIVE = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS: somebody has joined
+LOOK_AT_EMPTY_EVERY = 10  # rounds
+
+
+class Maps(Protocol):
+    """The offset map of the flow, as of its last refresh."""
+
+    def partition(self, topic: str, partition: int) -> PartitionMap:
+        """``topic``: the source topic."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What one round found. ``inexact``: partitions whose offset is a safe earlier one for now, or not known yet;
+    ``active``: groups with members at the target, left alone; ``refused``: group -> Kafka's error code."""
+
+    groups: int = 0
+    checkpoints: tuple[Checkpoint, ...] = ()
+    written: int = 0
+    inexact: int = 0
+    active: tuple[str, ...] = ()
+    unsupported: Mapping[str, Unsupported] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One partition of one group. ``map`` is the one it was translated with: a newer one may know better."""
+
+    committed: CommittedOffset
+    map: PartitionMap | None = None
+    downstream: int | None = None
+    exact: bool = False
+    told: Synced | None = None
+    rewound: bool = False
+
+
+class GroupRounds:
+    """The rounds of one flow. ``told``: what the last checkpoints say, by group, target topic and partition, so that a
+    new application goes on where an earlier one ended."""
+
+    def __init__(
+        self, settings: GroupSettings, source: Cluster, target: Cluster, told: Mapping[tuple[str, str, int], Checkpoint]
+    ) -> None:
+        self._selector: GroupSelector = settings.selector()
+        self._follow = settings.follow_rewinds
+        self._source, self._target = source, target
+        self._source_groups, self._target_groups = Groups(source), Groups(target)
+        self._told = {where: Synced(one.upstream, one.downstream) for where, one in told.items()}
+        self._entries: dict[str, dict[Key, _Entry]] = {}
+        self._empty: dict[Key, int] = {}
+        self._round = 0
+
+    async def run(self, routes: Mapping[Key, str], maps: Maps) -> RoundResult:
+        """``routes``: source partition -> target topic. Raises what ``wire.groups`` raises."""
+        self._round += 1
+        listed = {
+            name: one
+            for name, one in (await self._source_groups.listed()).items()
+            if self._selector.why_not(name) is None
+        }
+        named = {name: found for name, one in listed.items() if (found := unsupported(one.kind, name, "", ()))}
+        await self._read(listed.keys() - named.keys(), routes)
+        named |= self._streams(listed)
+        unknown = self._translate(maps)
+        await self._look_at_empty(unknown, routes)
+        checkpoints = tuple(self._due(routes))
+        written, active, refused = await self._write(routes)
+        entries = [entry for group in self._entries.values() for entry in group.values()]
+        return RoundResult(
+            groups=len(self._entries),
+            checkpoints=checkpoints,
+            written=written,
+            inexact=sum(not entry.exact for entry in entries),
+            active=active,
+            unsupported=named,
+            refused=refused,
+        )
+
+    async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
+        found = await self._source_groups.offsets(names)
+        for group in self._entries.keys() - found.keys():
+            del self._entries[group]
+        for group, told in found.items():
+            if told.error:
+                continue
+            offsets = {key: one for key, one in told.offsets.items() if key in routes}
+            if not offsets:
+                self._entries.pop(group, None)
+                continue
+            entries = self._entries.setdefault(group, {})
+            for key in entries.keys() - offsets.keys():
+                del entries[key]
+            for key, committed in offsets.items():
+                self._note(entries, (group, key), routes[key], committed)
+
+    def _note(self, entries: dict[Key, _Entry], of: tuple[str, Key], topic: str, committed: CommittedOffset) -> None:
+        group, key = of
+        entry = entries.get(key)
+        if entry is None:
+            entry = entries[key] = _Entry(committed, told=self._told.get((group, topic, key[1])))
+        elif entry.committed == committed:
+            return
+        if entry.told is not None and committed.offset < entry.told.upstream:
+            entry.rewound = True
+        entry.committed, entry.map, entry.exact = committed, None, False
+
+    def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, Unsupported]]:
+        for group, entries in self._entries.items():
+            if found := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
+                yield group, found
+
+    def _translate(self, maps: Maps) -> set[Key]:
+        """Partitions that the map knows nothing of."""
+        unknown: set[Key] = set()
+        current: dict[Key, PartitionMap] = {}
+        for entries in self._entries.values():
+            for key, entry in entries.items():
+                if entry.exact:
+                    continue
+                known = current.get(key)
+                if known is None:
+                    known = current[key] = maps.partition(*key)
+                if entry.map is not known:
+                    entry.map = known
+                    found = known.downstream(entry.committed.offset)
+                    entry.downstream, entry.exact = found.offset, found.exact
+                if entry.downstream is None and known.source_end is None:
+                    unknown.add(key)
+        return unknown
+
+    async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
+        """A partition without a record on either side translates to where it ends at the target."""
+        before = self._round - LOOK_AT_EMPTY_EVERY
+        due = [key for key in unknown if self._empty.get(key, before) <= before]
+        self._empty |= dict.fromkeys(due, self._round)
+        for key in self._empty.keys() - unknown:
+            del self._empty[key]
+        if not due:
+            return
+        here, there = set(due), {(routes[key], key[1]) for key in due}
+        begin, end = await _bounds(self._source, here)
+        target_begin, target_end = await _bounds(self._target, there)
+        for entries in self._entries.values():
+            for key, entry in entries.items():
+                twin = (routes[key], key[1])
+                if key not in here or entry.downstream is not None or key not in begin or twin not in target_begin:
+                    continue
+                if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
+                    entry.downstream = target_end[twin]
+
+    def _due(self, routes: Mapping[Key, str]) -> Iterator[Checkpoint]:
+        for group, entries in self._entries.items():
+            for key, entry in entries.items():
+                if entry.downstream is None or entry.map is None or entry.map.source_end is None:
+                    continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
+                now = Synced(entry.committed.offset, entry.downstream)
+                if checkpoint_due(entry.told, now):
+                    entry.told = now
+                    yield Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, entry.committed.metadata)
+
+    async def _write(self, routes: Mapping[Key, str]) -> tuple[int, tuple[str, ...], dict[str, int]]:
+        """Sets the offsets of groups without members at the target, where that is no step back."""
+        listed = await self._target_groups.listed()
+        active = {name for name in self._entries.keys() & listed.keys() if not idle(listed[name].state)}
+        free = self._entries.keys() - active
+        there = await self._target_groups.offsets(free & listed.keys())
+        wanted: dict[str, dict[Key, CommittedOffset]] = {}
+        for group in free:
+            known = there.get(group)
+            if known is not None and known.error:
+                continue
+            offsets = known.offsets if known is not None else {}
+            for key, entry in self._entries[group].items():
+                twin = (routes[key], key[1])
+                on_target = offsets.get(twin)
+                if entry.downstream is None:
+                    continue
+                rewound = self._follow and entry.rewound
+                if may_write(entry.downstream, on_target.offset if on_target else None, rewound=rewound):
+                    committed = CommittedOffset(entry.downstream, metadata=entry.committed.metadata)
+                    wanted.setdefault(group, {})[twin] = committed
+                elif on_target is not None and entry.downstream >= on_target.offset:
+                    entry.rewound = False
+        answers = await self._target_groups.commit(wanted)
+        codes = {group: max(codes.values(), default=0) for group, codes in answers.items()}
+        joined = {group for group, code in codes.items() if code in ACTIVE}
+        written = sum(len(wanted[group]) for group, code in codes.items() if code == 0)
+        refused = {group: code for group, code in codes.items() if code and code not in ACTIVE}
+        return written, tuple(sorted(active | joined)), refused
+
+
+async def _bounds(cluster: Cluster, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
+    """(log start, log end) of each partition; those that cannot be told are left out of both."""
+    await cluster.refresh({topic for topic, _ in keys})
+    begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
+    end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
+    known = [key for key in keys if isinstance(begin[key], int) and isinstance(end[key], int)]
+    return {key: int(begin[key]) for key in known}, {key: int(end[key]) for key in known}  # type: ignore[arg-type]

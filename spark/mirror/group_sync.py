@@ -1,0 +1,164 @@
+"""Keeps the offsets of a flow's consumer groups on the target: a thread of the driver for each flow that asks for it.
+
+Paced so that it never takes more than ``SHARE`` of a core. What goes wrong is a condition of the flow and is tried
+again; copying does not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirror import logs
+from mirror.group_round import GroupRounds, RoundResult
+from mirror.lanes import Condition, Endpoint, PartitionSpec
+from mirror.settings import FlowSettings, GroupSettings
+from mirror.views import GroupsView
+from replication.mirrormaker import checkpoints_topic
+from replication.references import resolve
+from translation.checkpoints import CheckpointLog
+from translation.reading import MapReader
+from wire.cluster import Cluster
+from wire.errors import DENIED, SettingError, WireError, name_of
+from wire.settings import connection_settings
+
+SHARE = 0.04
+PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
+_NAMED = 5
+_log = logs.logger("groups")
+
+Specs = Callable[[], tuple[PartitionSpec, ...]]
+Tell = Callable[[GroupsView, tuple[Condition, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSyncWish:
+    """``specs`` gives the flow's partitions as they are now; ``tell`` takes what a round has found."""
+
+    flow: FlowSettings
+    groups: GroupSettings
+    specs: Specs
+    tell: Tell
+
+
+class GroupSync:
+    """``start`` once the flow is taken over; ``stop`` ends it after the round under way."""
+
+    def __init__(self, wish: GroupSyncWish) -> None:
+        self._wish = wish
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"groups {wish.flow.name}", daemon=True)
+        self._view = GroupsView()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(patience_s)
+
+    def _run(self) -> None:
+        pause = PAUSE_FIRST
+        while not self._end.is_set():
+            before = self._view.rounds
+            try:
+                asyncio.run(self._rounds())
+            except (WireError, SettingError, LookupError) as error:
+                self._wish.tell(self._view, (_not_synced(self._wish.flow, str(error)),))
+            except Exception:  # noqa: BLE001  # the thread must live
+                _log.exception("defect while syncing groups; tried again", flow=self._wish.flow.name)
+            pause = PAUSE_FIRST if self._view.rounds > before else min(PAUSE_LAST, pause * 2)
+            self._end.wait(pause)
+
+    async def _rounds(self) -> None:
+        """Round after round on the same connections, until something goes wrong or a stop is wished."""
+        flow, groups = self._wish.flow, self._wish.groups
+        clusters: list[Cluster] = []
+        try:
+            clusters += [open_cluster(flow.source), open_cluster(flow.target)]
+            source, target = clusters
+            checkpoints = CheckpointLog(target, checkpoints_topic(flow.source.cluster, flow.naming_separator))
+            maps = MapReader(target, flow.name)
+            rounds = GroupRounds(groups, source, target, await checkpoints.read())
+            while not self._end.is_set():
+                began, cpu = time.monotonic(), time.thread_time()
+                await maps.refresh()
+                read_ms = int(time.time() * 1000)
+                found = await rounds.run({(s.topic, s.partition): s.target_topic for s in self._wish.specs()}, maps)
+                await checkpoints.write(found.checkpoints)
+                self._tell(found, read_ms, time.thread_time() - cpu)
+                await self._wait(began, time.thread_time() - cpu)
+        finally:
+            for cluster in clusters:
+                cluster.close()
+
+    async def _wait(self, began: float, cpu: float) -> None:
+        until = began + max(self._wish.groups.interval_ms / 1000, cpu / SHARE)
+        while not self._end.is_set() and (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, 0.2))
+
+    def _tell(self, found: RoundResult, read_ms: int, cpu: float) -> None:
+        view = self._view
+        self._view = GroupsView(
+            groups=found.groups,
+            active=len(found.active),
+            unsupported=len(found.unsupported),
+            inexact=found.inexact,
+            written_total=view.written_total + found.written,
+            checkpoints_total=view.checkpoints_total + len(found.checkpoints),
+            read_ms=read_ms,
+            rounds=view.rounds + 1,
+            cpu_seconds=round(view.cpu_seconds + cpu, 3),
+        )
+        self._wish.tell(self._view, tuple(_conditions(self._wish.flow, found)))
+
+
+def open_cluster(endpoint: Endpoint) -> Cluster:
+    """Raises LookupError for a secret that is not there, SettingError for what a raw connection cannot do."""
+    client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    return Cluster(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
+
+
+def _conditions(flow: FlowSettings, found: RoundResult) -> list[Condition]:
+    told: list[Condition] = []
+    if found.unsupported:
+        told.append(
+            Condition(
+                "groups_unsupported",
+                _some({f"{group} {why.value}" for group, why in found.unsupported.items()}, "; "),
+                "Move these applications by hand, or exclude them under groups.exclude of the flow.",
+            )
+        )
+    if found.refused:
+        told.append(_refused(flow, found.refused))
+    return told
+
+
+def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
+    target = flow.target.cluster
+    why = ", ".join(sorted({name_of(code) for code in refused.values()}))
+    todo = "It is tried again by itself."
+    if any(code in DENIED for code in refused.values()):
+        todo = f"Grant the mirror's principal Read on these groups and Read on their topics at {target}."
+    names = _some(set(refused), ", ")
+    return Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
+
+
+def _not_synced(flow: FlowSettings, why: str) -> Condition:
+    return Condition(
+        "groups_not_synced",
+        f"group offsets of {flow.name} are not synced now: {why}",
+        "Look at the cluster named; records are copied all the same, and it is tried again by itself.",
+    )
+
+
+def _some(names: set[str], separator: str) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return separator.join(sorted(names)[:_NAMED]) + more
