@@ -141,6 +141,8 @@ class FlowStatus:
     returning: int | None = None
     paths: tuple[Mapping[str, object], ...] = ()
     worst_partitions: tuple[Mapping[str, object], ...] = ()
+    pauses: tuple[Mapping[str, object], ...] = ()
+    resuming_partitions: int = 0
 
 
 class JobState(StrEnum):

@@ -2,7 +2,7 @@
 
 - ``plan``: sees everything, reads only the mirror's status records and the ownership record, changes nothing.
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
-  the environment's lock, in transactions ``reconciler.``.
+  the environment's lock, in transactions ``reconciler.``, and pauses of the mirror.
 - ``mirror``: reads topics; writes remote topics (``<other cluster>.``) and its status, in transactions ``mirror.``.
 - ``user``: an application with topics, groups and transactions whose names start with ``user.``.
 """
@@ -77,6 +77,7 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         Grant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
         Grant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
         Grant("apply", topic, LOCK_TOPIC, (read, write)),
+        Grant("apply", topic, STATUS_TOPIC, (write,)),
         Grant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
         Grant("mirror", topic, "*", (read, describe)),
         *(Grant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),

@@ -163,6 +163,10 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
                 "ALTER_CONFIGS": "configs could not be changed",
             }
             needs = [Needed(operation, wished, "--topic '*'", why) for operation, why in reasons.items()]
+            if _carries_status(topology, cluster) and STATUS_TOPIC in one.operations:
+                for operation in ("READ", "WRITE"):
+                    why = "mirror pause and resume could not be recorded"
+                    needs.append(Needed(operation, (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
             return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
             return tuple(_mirror(topology, cluster, routes))
@@ -179,6 +183,7 @@ def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterat
             yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
     if _carries_status(topology, cluster):
         yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
+        yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "pause and resume would have no effect")
 
 
 def _written(flow: Flow) -> str:

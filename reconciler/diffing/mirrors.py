@@ -11,6 +11,7 @@ from reconciler.diffing.findings import Findings, Settled
 from reconciler.errors import Unknown
 from reconciler.handover import Handover, explain_difference, mirror_handover
 from reconciler.live import JobState, LiveMirror, LiveState
+from reconciler.pausing import paused_notes
 from reconciler.routing import Routing
 from reconciler.topology import Mirror, Topology
 from replication.policy import make_selector
@@ -38,6 +39,7 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             told = mirror_handover(topology, mirror)
+            yield Findings(notes=paused_notes(found))
             yield _compare(mirror, found, told, _why(found, told, routing, previous.get(mirror.name)))
     for name, stray in live.mirrors.items():
         if name not in topology.mirrors and isinstance(stray, LiveMirror) and stray.state is JobState.RUNNING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
+from reconciler.pausing import told, words
 from reconciler.topology import Topology
+from replication.pauses import Pause
 
 
 def status_json(topology: Topology, live: LiveState, now_ms: int) -> str:
@@ -80,6 +82,8 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "paths": [dict(path) for path in flow.paths],
         "worst_partitions": [dict(one) for one in flow.worst_partitions],
         "conditions": [dict(condition) for condition in flow.conditions],
+        "pauses": [dict(pause) for pause in flow.pauses],
+        "resuming_partitions": flow.resuming_partitions,
     }
 
 
@@ -141,6 +145,7 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
             lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     for flow in found.flows.values():
         lines += _work_lines(flow)
+        lines += [f"  = {line}" for line in pause_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
     return lines
 
@@ -164,6 +169,15 @@ def _work_lines(flow: FlowStatus) -> list[str]:
         if count is not None
     ]
     return [f"    {flow.name}: {', '.join([*sorted(asked), *left])}"] if asked or left else []
+
+
+def pause_lines(flow: FlowStatus) -> Iterator[str]:
+    """``flow orders is paused since ... by ann@host: maintenance; 6 of 6 partitions``."""
+    for scope, one in told(flow.name, flow):
+        pause = Pause(scope, int(str(one["since_ms"])), str(one["by"]), str(one["reason"]))
+        yield f"{scope} is paused {words(pause)}; {one['paused_partitions']} of {one['partitions']} partitions"
+    if flow.resuming_partitions:
+        yield f"flow {flow.name} is resuming: {flow.resuming_partitions} partitions are not copied yet"
 
 
 def _condition(flow: str, condition: Mapping[str, object]) -> str:

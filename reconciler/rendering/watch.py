@@ -13,7 +13,14 @@ from reconciler.rendering.status import verdict
 
 _NUMBERS = {"records/s", "MB/s", "lag", "seconds"}
 _COLUMNS = ("flow", "state", "records/s", "MB/s", "lag", "seconds", "conditions")
-_COLOURS = {"running": "green", "degraded": "red", "unknown": "red", "failed": "red", "stale": "red"}
+_COLOURS = {
+    "running": "green",
+    "degraded": "red",
+    "unknown": "red",
+    "failed": "red",
+    "stale": "red",
+    "paused": "yellow",
+}
 _UNKNOWN = "unknown"
 _NO_FIGURES = ("-", "-", "-", "-")
 
@@ -60,4 +67,7 @@ def _conditions(flow: FlowStatus) -> str:
     counts = {code: sum(code == other for other, _ in codes) for code, _ in codes}
     stopping = {code for code, stops in codes if stops}
     words = [("! " if code in stopping else "") + code + (f" x{n}" if n > 1 else "") for code, n in counts.items()]
+    if flow.pauses:
+        paused = sum(int(str(one["paused_partitions"])) for one in flow.pauses)
+        words.append(f"paused ({len(flow.pauses)} wish{'es' if len(flow.pauses) > 1 else ''}, {paused} partitions)")
     return ", ".join(words)

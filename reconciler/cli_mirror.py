@@ -1,0 +1,36 @@
+"""The commands that steer a running mirror job: pause and resume. Their arguments and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler import steering
+from reconciler.pausing import Wish
+from reconciler.terminal import Env, say, show
+
+Flow = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="one flow; all when left out")]
+Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
+Partition = Annotated[int, typer.Option("--partition", metavar="N", min=-1, help="one partition of the topic")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="for the job to confirm")]
+
+
+def pause(
+    env: Env,
+    flow: Flow = None,
+    topic: Topic = "",
+    partition: Partition = -1,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="shown in status")] = "",
+    wait: Wait = steering.CONFIRM_S,
+) -> None:
+    """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
+    show(steering.pause(Path(env), Wish(flow or "", topic, partition), reason, wait, say))
+
+
+def resume(
+    env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = -1, wait: Wait = steering.CONFIRM_S
+) -> None:
+    """Copy on from where it was paused. Lifts every pause within what is named."""
+    show(steering.resume(Path(env), Wish(flow or "", topic, partition), wait, say))

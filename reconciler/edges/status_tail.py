@@ -1,0 +1,138 @@
+"""The newest record of each key of a topic with few keys. A reader that is kept open reads only what is new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+
+from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.topology import Cluster, Principal
+
+TAIL_RECORDS = 500
+"""Offsets before the end of each partition that are read first."""
+READ_SECONDS = 30.0
+
+_MOVING = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """``value`` None: the key was deleted. ``age`` orders records, also over a change of the partition count."""
+
+    age: tuple[int, int]
+    value: bytes | None
+
+
+def open_tail(cluster: Cluster, principal: Principal, topic: str) -> Tail | None:
+    """None when the topic does not exist."""
+    connection = Connection(cluster, principal)
+    request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+    connection.first(request, errors.DESCRIBE_CLUSTER)
+    topics = connection.admin.describe_topics(TopicCollection([topic]), request_timeout=CONNECT_SECONDS)
+    connection.settle(topics.values())
+    failed = connection.failure(topics[topic], errors.describe_topic(topic))
+    if failed is not None:
+        if failed.kind == "missing":
+            return None
+        raise failed
+    settings = {
+        **client_settings(cluster, principal),
+        "group.id": "reconciler-status",  # asked for by the client; no group is ever joined
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 50,
+    }
+    consumer = Consumer({**settings, "error_cb": lambda _error: None}, logger=DebugLog())
+    partitions = [part.id for part in topics[topic].result().partitions]
+    return Tail(connection, consumer, topic, partitions)
+
+
+class Tail:
+    """A consumer at the end of the status topic, and the newest record of each key it has seen."""
+
+    def __init__(self, connection: Connection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
+        self.connection = connection
+        self.topic = topic
+        self._asked = errors.read_topic(topic)
+        self.consumer = consumer
+        self.newest: dict[str, Newest] = {}
+        self._next: dict[int, int] = {}
+        self._unread: dict[int, tuple[int, int]] = {}
+        for partition in partitions:
+            low, high = self._bounds(partition)
+            start = max(low, high - TAIL_RECORDS)
+            self._next[partition] = start
+            if low < start:
+                self._unread[partition] = (low, start)
+
+    def advance(self) -> bool:
+        """Reads to the end. False when the topic ends before the place already read: it is another one."""
+        ends = {partition: self._bounds(partition)[1] for partition in self._next}
+        if any(end < self._next[partition] for partition, end in ends.items()):
+            return False
+        self._read({p: (self._next[p], end) for p, end in ends.items() if self._next[p] < end})
+        self._next = ends
+        return True
+
+    def complete(self) -> None:
+        """Reads what lies before the first tail, once."""
+        self._read(self._unread)
+        self._unread = {}
+
+    def _bounds(self, partition: int) -> tuple[int, int]:
+        """First offset and end. A partition that was just made or moved has no leader for a moment."""
+        until = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                found = self.consumer.get_watermark_offsets(TopicPartition(self.topic, partition), CONNECT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise self.connection.error(error.args[0], self._asked) from None
+                time.sleep(0.1)
+            else:
+                return int(found[0]), int(found[1])
+
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Every record from start to end (not included) of each partition."""
+        if not ranges:
+            return
+        until = time.monotonic() + READ_SECONDS
+        self.consumer.assign([TopicPartition(self.topic, p, start) for p, (start, _) in ranges.items()])
+        waiting = dict(ranges)
+        while waiting:
+            if time.monotonic() > until:
+                raise errors.unreachable(
+                    self.connection.speaker, (f"{self.topic} could not be read in {READ_SECONDS:.0f} s",)
+                )
+            for message in self.consumer.consume(500, timeout=0.2):
+                if self._at(message) >= waiting.get(message.partition(), (0, 0))[1]:
+                    waiting.pop(message.partition(), None)
+        self.consumer.unassign()
+
+    def _at(self, message: Message) -> int:
+        """Takes a record in; the next offset of its partition, or -1 for what is no record."""
+        error = message.error()
+        if error is None:
+            key = (message.key() or b"").decode(errors="replace")
+            newest = Newest((message.timestamp()[1], message.offset()), message.value())
+            if key not in self.newest or self.newest[key].age <= newest.age:
+                self.newest[key] = newest
+            return int(message.offset()) + 1
+        if error.code() == KafkaError._PARTITION_EOF:
+            return int(message.offset())
+        if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+            raise self.connection.error(error, self._asked)
+        return -1  # the client goes on by itself; no permission on the group is needed

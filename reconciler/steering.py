@@ -1,0 +1,164 @@
+"""Pause and resume carried out: records written, the job's confirmation awaited, the audit record kept.
+
+Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes. Nothing is locked: a pause is a lever
+for bad moments, and each record is of one scope.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.auditing import Actor, begun, changed, ended
+from reconciler.edges.audit_file import AuditFile
+from reconciler.edges.git import revision
+from reconciler.edges.kafka_lock import this_process
+from reconciler.edges.pause_records import write_records
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.live import LiveCluster, LiveMirror
+from reconciler.pausing import Wish, progress, require_exists, scopes, to_lift, words
+from reconciler.plans import Outcome, Result
+from reconciler.topology import Principal
+from reconciler.wiring import Session, now_ms, open_session
+from replication.pauses import Pause, Scope, dumps, pause_key
+
+CONFIRM_S = 60.0
+LOOK_S = 0.3
+
+Say = Callable[[str], None]
+
+
+def pause(folder: Path, wish: Wish, reason: str, wait_s: float, say: Say) -> str:
+    """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
+    with open_session(folder, Principal.APPLY) as session:
+        wanted = scopes(session.topology, wish)
+        _require_there(session, wanted, say)
+        who = this_process("mirror pause")
+        held = {one.scope: one for scope in wanted for one in _held(session, scope.flow)}
+        fresh = {s: Pause(s, now_ms(), f"{who.who}@{who.host}", reason) for s in wanted if s not in held}
+        for scope in wanted:
+            if scope in held:
+                say(f"{scope} is paused already {words(held[scope])}")
+        before = _seen(session, wanted)
+        _write(session, "mirror pause", fresh)
+        later = _await(session, wanted, before, wait_s, paused=True)
+        lines = [f"{scope} is paused; its position stays where it is" for scope in wanted]
+        return "\n".join((*lines, *later))
+
+
+def resume(folder: Path, wish: Wish, wait_s: float, say: Say) -> str:
+    """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
+    with open_session(folder, Principal.APPLY) as session:
+        wanted = scopes(session.topology, wish)
+        _require_there(session, wanted, say)
+        lifted = {scope: to_lift(scope, _held(session, scope.flow)) for scope in wanted}
+        before = _seen(session, wanted)
+        _write(session, "mirror resume", {one.scope: None for each in lifted.values() for one in each})
+        later = _await(session, wanted, before, wait_s, paused=False)
+    lines: list[str] = []
+    for scope, each in lifted.items():
+        lines += [f"{one.scope} is resumed; it was paused {words(one)}" for one in each]
+        if not each:
+            lines.append(f"{scope} was not paused")
+    return "\n".join((*lines, *later))
+
+
+def _require_there(session: Session, wanted: Sequence[Scope], say: Say) -> None:
+    for scope in wanted:
+        if scope.topic:
+            flow = session.topology.flows[scope.flow]
+            if unchecked := require_exists(flow, scope, _topics(session, flow.source)):
+                say(unchecked)
+
+
+def _topics(session: Session, cluster: str) -> LiveCluster | Unknown:
+    try:
+        return session.clusters[cluster].read()
+    except ClusterError as error:
+        return Unknown(f"cluster {cluster}", error.what, error.todo)
+
+
+def _mirror_of(session: Session, flow: str) -> str:
+    found = next((m.name for m in session.topology.mirrors.values() if flow in m.flows), None)
+    if found is None:
+        raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
+    return found
+
+
+def _place(session: Session, flow: str) -> str:
+    return session.topology.status_cluster(session.topology.mirrors[_mirror_of(session, flow)])
+
+
+def _held(session: Session, flow: str) -> list[Pause]:
+    pauses = session.records[_place(session, flow)].pauses()
+    return [pause for scope, pause in sorted(pauses.items()) if scope.flow == flow]
+
+
+def _seen(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
+    """Mirror -> the time of its newest status record, by the job's own clock."""
+    found = {name: session.status(name) for name in {_mirror_of(session, scope.flow) for scope in wanted}}
+    return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in found.items()}
+
+
+def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None]) -> None:
+    """One run in the audit record; nothing to write leaves none."""
+    if not wished:
+        return
+    by_cluster: dict[str, dict[str, bytes | None]] = {}
+    for scope, pause in wished.items():
+        key = pause_key(session.topology.environment, scope)
+        by_cluster.setdefault(_place(session, scope.flow), {})[key] = None if pause is None else dumps(pause)
+    run, seen = uuid.uuid4().hex, revision(session.folder)
+    actor = Actor(command, session.topology.environment, this_process(command), seen.commit, seen.dirty)
+    outcomes: list[Outcome] = []
+    with AuditFile(session.state) as audit:
+        audit.write(begun(run, time.time(), actor, None, len(wished)))
+        try:
+            for cluster, values in by_cluster.items():
+                outcomes += _written(session, cluster, values)
+        finally:
+            for outcome in outcomes:
+                audit.write(changed(run, time.time(), outcome, None))
+            audit.write(ended(run, time.time(), outcomes, ""))
+
+
+def _written(session: Session, cluster: str, values: Mapping[str, bytes | None]) -> list[Outcome]:
+    write_records(session.topology.clusters[cluster], Principal.APPLY, values)
+    return [Outcome(f"{'resume' if value is None else 'pause'}:{key}", Result.DONE) for key, value in values.items()]
+
+
+def _await(
+    session: Session, wanted: Sequence[Scope], before: Mapping[str, int], wait_s: float, *, paused: bool
+) -> list[str]:
+    """Returns when every job concerned says so itself, with a line for each that does not run.
+
+    Raises ReconcilerError with what is known when one does not say so in time.
+    """
+    give_up = time.monotonic() + wait_s
+    word, later = "paused" if paused else "resumed", []
+    for name in sorted({_mirror_of(session, scope.flow) for scope in wanted}):
+        mine = [scope for scope in wanted if _mirror_of(session, scope.flow) == name]
+        while True:
+            told = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
+            if told.done:
+                break
+            if not told.runs:
+                later.append(f"mirror {name} does not run now; this is recorded and holds from its next start")
+                break
+            if time.monotonic() > give_up:
+                raise ReconcilerError(
+                    f"mirror {name} has not confirmed within {wait_s:g} s: {told.words}",
+                    f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}.",
+                    "Look again with reconciler status.",
+                )
+            time.sleep(LOOK_S)
+    return later
+
+
+def _live(session: Session, mirror: str) -> LiveMirror | Unknown | None:
+    try:
+        return session.status(mirror)
+    except ClusterError as error:
+        return Unknown(f"mirror {mirror}", error.what, error.todo)
