@@ -154,7 +154,7 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[str, str]) -> Plan:
         Refused(
             subject,
             Reason("broker-refuses", f"the brokers refuse the change of {subject}: {answer}"),
-            "Correct the topology; this is the brokers' own check, nothing was changed",
+            "Correct what it names; this is the brokers' own check, nothing was changed",
         )
         for subject, answer in sorted(refusals.items())
     )

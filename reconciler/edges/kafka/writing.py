@@ -59,7 +59,9 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
             match answers[item.id]:
                 case None:
                     pass
-                case ClusterError(kind="invalid" | "exists" | "missing" | "other") as refused:
+                case ClusterError(kind="exists"):
+                    refusals[str(item.change.ref)] = NOT_LISTED
+                case ClusterError(kind="invalid" | "missing" | "other") as refused:
                     refusals[str(item.change.ref)] = f"{refused.what}. {refused.todo}"
                 case ClusterError() as error:
                     not_asked.append(error)
@@ -95,6 +97,10 @@ def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
 
 
 # The answer does not tell whether the cluster is as wanted: the request may have been done all the same, or earlier.
+NOT_LISTED = (
+    "it exists already, although the broker that was asked does not list it. That broker is behind the controller, as"
+    " after many changes at once, or the principal may not Describe this topic: plan again in a moment, or grant it"
+)
 _DOUBTFUL = ("exists", "unreachable")
 
 

@@ -1,0 +1,196 @@
+"""``python -m bench.planning``: what validate, plan and apply cost with ten thousand topics on real clusters.
+
+Three one-broker clusters hold the topics. Each command is a process of its own; CPU and peak memory are the kernel's
+figures for that process and its children.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from bench.report import machine
+from sandbox.brokers import Launch, bring_up, take_down
+from sandbox.handles import ClusterHandle, Sandbox
+from sandbox.places import ROOT, home_of
+from sandbox.profiles import PROFILES
+
+PORT = 26_300
+FILES = 500
+BATCH = 1_000
+FRESH = 1_000
+SAVED = ROOT / "bench" / "results"
+console = Console(soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One command, once. ``code`` is its exit code."""
+
+    case: str
+    seconds: float
+    cpu_s: float
+    peak_mib: float
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``limit_s``, ``limit_mib``: what it should stay within, 0 where nothing is said."""
+
+    name: str
+    words: tuple[str, ...]
+    code: int
+    limit_s: float = 0.0
+    limit_mib: float = 0.0
+
+
+def topic_name(number: int) -> str:
+    return f"team{number % 40:02}.service{number % 7}.events-{number:05}"
+
+
+@contextmanager
+def three(port: int) -> Iterator[Sandbox]:
+    home = home_of("bench-planning")
+    try:
+        yield bring_up(Launch(PROFILES["trio"], home, port, "1g"), console.print)
+    finally:
+        take_down(home)
+
+
+def fill(cluster: ClusterHandle, count: int) -> None:
+    """Makes what is missing of ``count`` topics with one override each."""
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    present = set(admin.list_topics(timeout=60).topics)
+    missing = [name for name in map(topic_name, range(count)) if name not in present]
+    for start in range(0, len(missing), BATCH):
+        new = [NewTopic(n, 1, 1, config={"retention.ms": "86400000"}) for n in missing[start : start + BATCH]]
+        for future in admin.create_topics(new, operation_timeout=120, request_timeout=180).values():
+            future.result(200)
+    if missing:
+        console.print(f"{cluster.name}: {len(missing)} topics made")
+
+
+def environment(folder: Path, clusters: Sequence[ClusterHandle], count: int, changed: int, fresh: int = 0) -> Path:
+    """``count`` topics in files of equal size: the first ``changed`` wish another retention, ``fresh`` more are new."""
+    folder.mkdir(parents=True)
+    lines = [
+        f"  {one.name}: {{bootstrap_servers: ['{one.bootstrap_servers}'], cluster_id: {one.cluster_id}}}"
+        for one in clusters
+    ]
+    (folder / "clusters.yaml").write_text("clusters:\n" + "\n".join(lines) + "\n")
+    where = ", ".join(one.name for one in clusters)
+    topics = [
+        f"  {topic_name(n)}: {{clusters: [{where}], partitions: 1, configs: {{retention.ms: {days}d}}}}"
+        for n, days in enumerate([2] * changed + [1] * (count + fresh - changed))
+    ]
+    size = -(-len(topics) // FILES)
+    for index in range(0, len(topics), size):
+        (folder / f"topics-{index:05}.yaml").write_text("topics:\n" + "\n".join(topics[index : index + size]) + "\n")
+    return folder
+
+
+def timed(case: Case, state: Path) -> Run:
+    """One process to its end. Raises RuntimeError when it ends otherwise than the case says."""
+    command = [sys.executable, "-m", "reconciler", *case.words]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        variables = {**os.environ, "RECONCILER_STATE": str(state)}
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=variables)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        if process.returncode != case.code:
+            raise RuntimeError(f"{case.name} ended with {process.returncode}: {out.read()[-2000:].decode()}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(case.name, seconds, cpu, usage.ru_maxrss / 1024, process.returncode)
+
+
+def cases(folder: Path, sandbox: Sandbox, count: int) -> list[Case]:
+    east, every = [sandbox["east"]], list(sandbox.clusters.values())
+    same = str(environment(folder / "same", east, count, 0))
+    edited = str(environment(folder / "edited", east, count, count // 100))
+    threefold = str(environment(folder / "threefold", every, count, 0))
+    return [
+        Case(f"validate, {count:,} topics in {FILES} files", ("validate", same), 0, 6.0),
+        Case("plan, one cluster, nothing to change", ("plan", same), 0, 4.0, 250.0),
+        Case("plan, one cluster, 1 % changed", ("plan", edited), 2),
+        Case("plan, three clusters, nothing to change", ("plan", threefold), 0),
+    ]
+
+
+def table(runs: Mapping[Case, Sequence[Run]]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for case, found in runs.items():
+        seconds = [run.seconds for run in found]
+        spread = "" if len(found) == 1 else f" ({min(seconds):.1f} to {max(seconds):.1f})"
+        aim = f"{case.limit_s:.0f} s" if case.limit_s else ""
+        aim += f", {case.limit_mib:.0f} MiB" if case.limit_mib else ""
+        cpu = statistics.median(run.cpu_s for run in found)
+        peak = max(run.peak_mib for run in found)
+        rows.append((case.name, f"{statistics.median(seconds):.1f}{spread}", f"{cpu:.1f}", f"{peak:.0f}", aim))
+    return rows
+
+
+HEAD = ("command", "seconds", "CPU s", "peak MiB", "aim")
+
+
+def write(runs: Mapping[Case, Sequence[Run]]) -> None:
+    when, facts = time.strftime("%Y-%m-%dT%H%M%S"), machine()
+    SAVED.mkdir(exist_ok=True)
+    told = {"when": when, "machine": facts, "runs": [asdict(run) for found in runs.values() for run in found]}
+    (SAVED / f"{when}-planning.json").write_text(json.dumps(told, indent=2) + "\n")
+    lines = ["| " + " | ".join(row) + " |" for row in (HEAD, ("---",) * len(HEAD), *table(runs))]
+    (SAVED / f"{when}-planning.md").write_text("\n".join(lines) + "\n")
+    console.print(f"Saved: {SAVED / f'{when}-planning.json'} and .md")
+
+
+def main(
+    topics: Annotated[int, typer.Option(min=100, help="How many topics each cluster holds.")] = 10_000,
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds; the table shows median, least and most.")] = 3,
+    port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
+    save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
+) -> None:
+    """Validate, plan and apply beside ten thousand topics."""
+    with three(port) as sandbox, tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent)
+        for cluster in sandbox.clusters.values():
+            fill(cluster, topics)
+        known = cases(folder, sandbox, topics)
+        runs: dict[Case, list[Run]] = {case: [] for case in known}
+        for _ in range(repeat):
+            for case in known:
+                runs[case].append(timed(case, folder / "state"))
+        grown = environment(folder / "grown", [sandbox["east"]], topics, 0, FRESH)
+        fresh = Case(f"apply, {FRESH:,} new topics beside them", ("apply", str(grown), "--yes"), 0)
+        runs[fresh] = [timed(fresh, folder / "state")]
+    shown = Table()
+    for number, name in enumerate(HEAD):
+        shown.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in table(runs):
+        shown.add_row(*row)
+    Console(width=160).print(shown)
+    if save:
+        write(runs)
+
+
+if __name__ == "__main__":
+    typer.run(main)
