@@ -109,7 +109,10 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Only from a tombstone, and only the topic with this id. ``partitions`` as seen, ``expires`` as declared."""
+    """From a tombstone or by prune, and only the topic with this id. ``partitions`` as seen.
+
+    ``expires``: the tombstone's last day; empty for a prune.
+    """
 
     ref: TopicRef
     topic_id: str

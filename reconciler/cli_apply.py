@@ -12,16 +12,20 @@ from typing import Annotated
 import typer
 
 from reconciler import applying, planfile, rendering
-from reconciler.errors import ReconcilerError, StalePlan
+from reconciler.applied import Consent
+from reconciler.errors import BlockedError, Moved, ReconcilerError, StalePlan
 from reconciler.executing import Execution, execution, interrupted_by_sigterm
-from reconciler.narrowing import Narrowed, known_part, with_held
+from reconciler.guarding import is_prune
+from reconciler.guarding.pruning import PRUNE
+from reconciler.narrowing import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.style import Format as Page
 from reconciler.reviewed import uncovered
-from reconciler.terminal import Env, PageOption, StealOption, say, show, style
+from reconciler.summary import counted
+from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, show, style
 from reconciler.topology import Principal
-from reconciler.wiring import Session, open_session
+from reconciler.wiring import NOTHING_AGREED, Session, open_session
 
 
 def apply(
@@ -36,12 +40,20 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     form: PageOption = Page.TEXT,
     part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
+    prune: PruneOption = False,
+    contact: Annotated[
+        bool, typer.Option("--first-contact", help="change clusters this environment never changed before")
+    ] = False,
+    shrink: Annotated[
+        bool, typer.Option("--allow-shrink", help="agree that much of what was declared is gone")
+    ] = False,
     steal: StealOption = "",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    with changing(env, "apply", steal) as execute:
+    consent = Consent(contact, shrink, prune)
+    with changing(env, "apply", steal, consent) as execute:
         session = execute.session
-        made = session.plan() if saved is None else _saved(session, saved, part)
+        made = session.plan(consent=consent) if saved is None else _saved(session, saved, part, consent)
         if reviewed is not None:
             _require_reviewed(made, reviewed)
         if form is Page.TEXT:
@@ -55,17 +67,19 @@ def apply(
         code = applying.exit_code(outcomes, made)
         if code is ExitCode.DONE and made.changes:
             _verify(session)
+    if execute.unremembered:
+        say(f"the record of this apply could not be written: {execute.unremembered}")
     show(outcomes_in(made, outcomes, form, style()))
     execute.require_kept()
     raise typer.Exit(code)
 
 
 @contextmanager
-def changing(env: Path, command: str, steal: str) -> Iterator[Execution]:
+def changing(env: Path, command: str, steal: str, consent: Consent = NOTHING_AGREED) -> Iterator[Execution]:
     with (
         interrupted_by_sigterm(),
         open_session(env, Principal.APPLY) as session,
-        execution(session, command, steal) as execute,
+        execution(session, command, steal, consent) as execute,
     ):
         yield execute
 
@@ -87,13 +101,29 @@ def _read_plan(path: Path) -> Plan:
         ) from None
 
 
-def _saved(session: Session, path: Path, part: bool) -> Plan:
-    made = _read_plan(path)
+def _saved(session: Session, path: Path, part: bool, consent: Consent) -> Plan:
+    made = session.guard(_read_plan(path), consent)
     if not part:
         applying.refuse_if_blocked(made)
     if moved := session.moved(made):
         raise StalePlan(moved)
+    if is_prune(made):
+        _require_still_left_over(session, made, consent)
     return made
+
+
+def _require_still_left_over(session: Session, saved: Plan, consent: Consent) -> None:
+    """What made a topic left over is what is not there, and only a fresh look at everything can see that."""
+    if not consent.prune:
+        raise BlockedError(
+            "nothing was applied, because the saved plan deletes topics by prune",
+            "\n".join(f"  {one.id}" for one in saved.changes if one.change.reason.code == PRUNE),
+            "Agree with --prune, or make a plan without it.",
+        )
+    fresh = {planned.id: planned.change for planned in session.plan(consent=consent).changes}
+    gone = [one for one in saved.changes if one.change.reason.code == PRUNE and fresh.get(one.id) != one.change]
+    if gone:
+        raise StalePlan(tuple(Moved(one.id, "left over", "no longer, or another topic") for one in gone))
 
 
 def _confirm(session: Session, made: Plan) -> None:
@@ -112,7 +142,9 @@ def _confirm(session: Session, made: Plan) -> None:
 def _verify(session: Session) -> None:
     """The acceptance test of every apply: the next plan is empty."""
     left = session.plan()
-    if left.changes or left.unknown or left.refused:
+    if stepped := retention_steps_only(left):
+        say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}")
+    elif left.changes or left.unknown or left.refused:
         say("after the apply, a new plan is not empty:")
         say(rendering.plan_text(left))
     else:

@@ -13,7 +13,7 @@ from reconciler.plans import ExitCode
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.review import format_of, render
 from reconciler.rendering.style import Format as Page
-from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
+from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
 
 Envs = Annotated[list[Path], typer.Argument(metavar="ENV...", help="environment folders")]
 WriteOption = Annotated[
@@ -34,10 +34,11 @@ def plan(
     revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
     changed_since: SinceOption = None,
+    prune: PruneOption = False,
     artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    wish = reviewing.Wish(base, revert, offline)
+    wish = reviewing.Wish(base, revert, offline, prune)
     reviewing.refuse_mixed(envs, form, (out, *(write or ())))
     forms = {path: format_of(path.suffix) for path in write or ()}
     codes = []

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 from reconciler import applying
+from reconciler.applied import Applied, Consent, applied_key, dumps
 from reconciler.applying import Gate, Progress, open_gate
 from reconciler.auditing import Actor, Line, begun, changed, ended
 from reconciler.changes import RestartMirror, StartMirror
@@ -23,9 +24,10 @@ from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
 from reconciler.edges.lock import environment_lock
 from reconciler.errors import ReconcilerError
 from reconciler.handover import handovers
+from reconciler.locks import lock_cluster
 from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.topology import Cluster, Topology
-from reconciler.wiring import Session
+from reconciler.topology import Topology
+from reconciler.wiring import NOTHING_AGREED, Session
 
 
 class Audit:
@@ -58,6 +60,9 @@ class Execution:
         self.session = session
         self.lock = lock
         self.audit = audit
+        self.consent = NOTHING_AGREED
+        self.unremembered = ""
+        """Why the record of the apply could not be written, or empty."""
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
         """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises."""
@@ -77,7 +82,16 @@ class Execution:
             self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             if left := self.audit.left():
                 progress.note("audit", left)
+        self._remember(plan)
         return outcomes
+
+    def _remember(self, plan: Plan) -> None:
+        """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
+        environment, holder = self.session.topology.environment, self.lock.holder
+        by = Applied(environment, int(time.time() * 1000), holder.who, plan.basis.revision, {}, (), ())
+        if (left := self.session.remembered(plan, self.consent, by)) is not None:
+            self.unremembered = self.lock.keep(applied_key(environment), dumps(left))
+            self.session.applied = left
 
     def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
@@ -162,23 +176,27 @@ def interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def lock_cluster(topology: Topology) -> Cluster:
-    """The first by name."""
-    return topology.clusters[min(topology.clusters)]
-
-
 def _audit_topic(topology: Topology) -> AuditTopicLog | None:
     place = topology.audit_place()
     return AuditTopicLog(topology.clusters[place.cluster], place.name, topology.environment) if place else None
 
 
 @contextmanager
-def execution(session: Session, command: str, steal: str = "") -> Iterator[Execution]:
-    """``steal``: why the lock is taken whoever holds it. Raises LockHeld, and ClusterError when it cannot be kept."""
+def execution(
+    session: Session, command: str, steal: str = "", consent: Consent = NOTHING_AGREED
+) -> Iterator[Execution]:
+    """``steal``: why the lock is taken whoever holds it.
+
+    Raises LockHeld, ClusterError when it cannot be kept, BlockedError when nobody vouches for its cluster.
+    """
+    if not consent.first_contact:
+        session.require_met(lock_cluster(session.topology))
     with ExitStack() as stack:
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         lock = KafkaLock(lock_cluster(session.topology), session.topology.environment, this_process(command))
         lock.take(steal)
         stack.callback(lock.release)
-        yield Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))
+        held = Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))
+        held.consent = consent
+        yield held

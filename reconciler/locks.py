@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from reconciler.topology import Cluster, Topology
+
 LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
 # Few keys, one small record every few seconds while somebody holds the lock: compaction has to keep up.
@@ -17,6 +19,11 @@ LOCK_TOPIC_CONFIGS = {
 }
 LEASE_MS = 60_000
 FORMAT_VERSION = 1
+
+
+def lock_cluster(topology: Topology) -> Cluster:
+    """The cluster that keeps the lock and the record of the last apply: the first by name."""
+    return topology.clusters[min(topology.clusters)]
 
 
 def lock_key(environment: str) -> str:

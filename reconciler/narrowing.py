@@ -5,7 +5,7 @@ Border: removes changes from a plan, and those that need them; adds and reorders
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
@@ -79,11 +79,17 @@ def known_part(plan: Plan) -> Narrowed:
     topics; and removals, which need a plan without unknown and refused.
     """
     doubt = [one.subject for one in plan.unknown] or [one.subject for one in plan.refused]
+    strange = {one.subject for one in plan.refused if one.subject.startswith("cluster ")}
+    shrunk = next((one.reason.text for one in plan.refused if one.subject.startswith("declared ")), "")
     refused = {_subject(one.subject): one.reason.text for one in plan.refused}
     reasons: dict[str, str] = {}
     for planned in plan.changes:
         if text := refused.get(_touched(planned)):
             reasons[planned.id] = f"refused: {text}"
+        elif cluster := _at(planned, strange):
+            reasons[planned.id] = f"refused: {refused[cluster]}"
+        elif shrunk and _takes_away(planned):
+            reasons[planned.id] = f"refused: {shrunk}"
         elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
         elif doubt and isinstance(planned.change, DeleteTopic | DeleteAcl):
@@ -95,7 +101,8 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
     """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, never a mirror."""
     match autonomy:
         case Autonomy.ALL:
-            return Narrowed(plan)
+            wait = "a step of retention is left to apply: somebody should look between two steps"
+            return without(plan, {planned.id: wait for planned in plan.changes if is_step(planned)})
         case Autonomy.NONE:
             return without(plan, {planned.id: "autonomy none only looks" for planned in plan.changes})
         case Autonomy.SAFE:
@@ -105,11 +112,43 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
             assert_never(autonomy)
 
 
+def is_step(planned: Planned) -> bool:
+    """One of several steps of a retention that is lowered slowly."""
+    change = planned.change
+    return isinstance(change, AlterConfigs) and any(one.goal is not None for one in change.configs)
+
+
+def retention_steps_only(plan: Plan) -> int:
+    """How many changes are left, when all of them are such steps; else 0."""
+    blocked = plan.unknown or plan.refused
+    return 0 if blocked or not all(map(is_step, plan.changes)) else len(plan.changes)
+
+
 def is_safe(planned: Planned) -> bool:
     change = planned.change
     if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
         return False
     return change.role is Role.REMOTE and planned.risk == Risk.LOW
+
+
+def _at(planned: Planned, strange: Collection[str]) -> str:
+    """The refused cluster that a change writes to, or empty. A mirror waits for all of them."""
+    change = planned.change
+    match change:
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
+            found = f"cluster {change.ref.cluster}"
+        case CreateAcl() | DeleteAcl():
+            found = f"cluster {change.cluster}"
+        case StartMirror() | RestartMirror() | StopMirror():
+            return min(strange, default="")
+        case _:
+            assert_never(change)
+    return found if found in strange else ""
+
+
+def _takes_away(planned: Planned) -> bool:
+    """What a half-read folder would do harm with."""
+    return isinstance(planned.change, DeleteTopic | DeleteAcl | RestartMirror | StopMirror)
 
 
 def _is_growth(planned: Planned) -> bool:

@@ -54,10 +54,17 @@ _KINDS = (
 
 
 def plan(
-    topology: Topology, live: LiveState, previous: Previous | None = None, revision: str = "", dirty: bool = False
+    topology: Topology,
+    live: LiveState,
+    previous: Previous | None = None,
+    revision: str = "",
+    dirty: bool = False,
+    prune: bool = False,
 ) -> Plan:
-    """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics."""
-    found, routing = diff(topology, live, previous)
+    """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics.
+    ``prune``: unmanaged topics that a prune list owns are deleted.
+    """
+    found, routing = diff(topology, live, previous, prune)
     ordered = sorted(found.changes, key=_place)
     basis = Basis(
         environment=topology.environment,

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.applied import Consent
 from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison
 from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
@@ -28,11 +29,17 @@ from reconciler.wiring import Session, open_session, read_topology
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster."""
+    """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster. ``prune``: with
+    left-over topics deleted."""
 
     base: str | None = None
     revert: bool = False
     offline: bool = False
+    prune: bool = False
+
+    @property
+    def consent(self) -> Consent:
+        return Consent(prune=self.prune)
 
 
 def untouched(env: Path, ref: str) -> str | None:
@@ -47,13 +54,13 @@ def review(env: Path, wish: Wish) -> Review:
     if wish.base is None:
         _needs_base(wish)
         with open_session(env, Principal.PLAN) as session:
-            return Review(session.plan())
+            return Review(session.plan(consent=wish.consent))
     now, at = read_topology(env), snapshot(env, wish.base)
     before = load(at.named, now.environment) if at.texts else None
     against = Against(wish.base, at.commit, revision(env).dirty, wish.revert)
     if not wish.revert:
         found = replace(compare(before, now), same_text=not touched(env, at))
-        return Review(None if wish.offline else _planned(env, now, None), found, against)
+        return Review(None if wish.offline else _planned(env, now, None, wish), found, against)
     if before is None:
         raise ReconcilerError(
             f"{env} was not there at {wish.base}, so there is no going back to it",
@@ -61,7 +68,7 @@ def review(env: Path, wish: Wish) -> Review:
             "To remove topics, declare tombstones for them.",
         )
     back: Comparison = replace(compare(now, before), same_text=not touched(env, at))
-    return Review(None if wish.offline else _planned(env, before, at), back, against, compare(before, now))
+    return Review(None if wish.offline else _planned(env, before, at, wish), back, against, compare(before, now))
 
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:
@@ -86,6 +93,8 @@ def handoff(env: Path, out: Path | None, wish: Wish, artifact: str) -> Handoff:
     command = f"reconciler apply {shlex.quote(str(env))}"
     if out is not None:
         command += f" --plan {shlex.quote(str(out))}"
+    if wish.prune:
+        command += " --prune"
     return Handoff("" if wish.revert else command, artifact)
 
 
@@ -95,9 +104,9 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-def _planned(env: Path, topology: Topology, at: Snapshot | None) -> Plan:
+def _planned(env: Path, topology: Topology, at: Snapshot | None, wish: Wish) -> Plan:
     with closing(Session(env, topology, Principal.PLAN)) as session:
-        return session.plan(Revision(at.commit) if at else None)
+        return session.plan(Revision(at.commit) if at else None, wish.consent)
 
 
 def _needs_base(wish: Wish) -> None:

@@ -23,6 +23,9 @@ Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, su
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
+PruneOption = Annotated[
+    bool, typer.Option("--prune", help="also delete topics that nothing asks for and a cluster's prune list owns")
+]
 StealOption = Annotated[
     str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
 ]

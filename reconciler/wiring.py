@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
 from reconciler.changes import TopicChange
+from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
@@ -21,18 +23,26 @@ from reconciler.edges.run_folders import state_folder
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.edges.verify_job import VerifyRun, run_verify_job
-from reconciler.errors import ClusterError, Moved, ReconcilerError, Unknown
+from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
+from reconciler.guarding import applied_now, clusters_of, guarded, released, unmet
+from reconciler.guarding.contact import todo
+from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load
+from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observations import topics_to_read
 from reconciler.observing import observe
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
 from reconciler.ports import ClusterReader
-from reconciler.topology import Mirror, Principal, Topology
+from reconciler.topology import Cluster, Mirror, Principal, Topology
 from reconciler.verification import Verification, VerifyWish
 from reconciler.verifying import answered, request
+
+NOTHING_AGREED = Consent()
+GUARDS = Consent(first_contact=True, shrink=True)
+"""Takes all that the guards said off a saved plan, so that they can say it anew."""
 
 
 def read_topology(folder: Path) -> Topology:
@@ -66,6 +76,8 @@ class Session:
     def __init__(self, folder: Path, topology: Topology, principal: Principal) -> None:
         self.folder = folder
         self.topology = topology
+        self.principal = principal
+        self.applied: Applied | Unknown | None = None
         self.state = state_folder(folder)
         self.clusters = {
             name: KafkaCluster(wish, principal, topology.environment) for name, wish in topology.clusters.items()
@@ -100,11 +112,69 @@ class Session:
         """The mirrors of the topology alone: cheap enough for every other second."""
         return observe({}, self.runner, self.topology.mirrors)
 
-    def plan(self, seen: Revision | None = None) -> Plan:
+    def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED) -> Plan:
+        """Raises ClusterError when the apply principal cannot read the record of the last apply."""
         seen = seen or revision(self.folder)
-        live = self.observe()
-        made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty)
-        return with_broker_refusals(made, self._refusals(made))
+        with ThreadPoolExecutor(1) as aside:
+            applied = aside.submit(self._read_applied, consent)
+            live = self.observe()
+            self.applied = applied.result()
+        made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty, consent.prune)
+        made = with_broker_refusals(made, self._refusals(made))
+        return guarded(made, self.topology, live, self.applied, consent)
+
+    def guard(self, saved: Plan, consent: Consent) -> Plan:
+        """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""
+        self.applied = self._read_applied(consent)
+        strange = {name: self.clusters[name] for name in self._strange(saved) if name in self.clusters}
+        live = observe(strange)
+        return guarded(released(saved, GUARDS), self.topology, live, self.applied, consent)
+
+    def remembered(self, done: Plan, consent: Consent, by: Applied) -> Applied | None:
+        """The record that an apply of ``done`` leaves behind; None when nothing changed or the wish must not count."""
+        before = self.applied if isinstance(self.applied, Applied) else None
+        if not consent.shrink and any(shrunken(self.topology, before)):
+            return None
+        touched = {name for planned in done.changes for name in clusters_of(planned.change, self.topology)}
+        strange = set(self._strange(done)) - touched
+        met = {
+            one.name: one.cluster_id
+            for one in done.basis.clusters
+            if one.cluster_id is not None and (consent.first_contact or one.name not in strange)
+        }
+        found = applied_now(self.topology, before, met, by)
+        return None if before is not None and found.same_wish(before) else found
+
+    def require_met(self, cluster: Cluster) -> None:
+        """Raises BlockedError for a cluster that nobody vouched for and that this program never wrote to."""
+        reader = self.clusters[cluster.name]
+        if cluster.cluster_id is not None or LOCK_TOPIC in reader.read((LOCK_TOPIC,)).topics:
+            return
+        found = reader.read()
+        if what := unmet(cluster, found, None):
+            why = "Nothing was changed; the lock of the environment would be the first thing to be written there."
+            raise BlockedError(what, why, f"{todo(cluster.name, found.cluster_id)}.")
+
+    def _strange(self, made: Plan) -> Iterator[str]:
+        """Clusters of the plan that neither git, nor an earlier apply, nor their own id vouches for."""
+        met = self.applied.clusters if isinstance(self.applied, Applied) else {}
+        for one in made.basis.clusters:
+            wish = self.topology.clusters.get(one.name)
+            if wish is None or one.cluster_id is None or wish.cluster_id is not None:
+                continue
+            if met.get(one.name) != one.cluster_id and not one.cluster_id.startswith(SANDBOX_PREFIX):
+                yield one.name
+
+    def _read_applied(self, consent: Consent) -> Applied | Unknown | None:
+        place = lock_cluster(self.topology)
+        try:
+            return read_applied(place, self.topology.environment, self.principal)
+        except ReconcilerError as error:
+            if isinstance(error, ClusterError) and error.kind == "invalid" and consent.shrink and consent.first_contact:
+                return None
+            if self.principal is Principal.APPLY and getattr(error, "kind", "") != "unreachable":
+                raise
+            return Unknown(f"its record on {place.name}", error.what, error.todo)
 
     def moved(self, planned: Plan) -> tuple[Moved, ...]:
         """What of the plan's ground is no longer as it was; reads only that ground."""

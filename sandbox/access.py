@@ -76,7 +76,7 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         *_views("apply"),
         Grant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
         Grant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
-        Grant("apply", topic, LOCK_TOPIC, (read, write)),
+        Grant("apply", topic, LOCK_TOPIC, (write,)),
         Grant("apply", topic, STATUS_TOPIC, (write,)),
         Grant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
         Grant("mirror", topic, "*", (read, describe)),

@@ -17,6 +17,7 @@ from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
+from reconciler.guarding.pruning import prune
 from reconciler.live import LiveCluster, LiveState
 from reconciler.prospects import broker_configs
 from reconciler.routing import Routing, find_routes, selector_of
@@ -25,8 +26,13 @@ from reconciler.topology import Flow, TopicRef, Topology
 Previous = Mapping[str, Mapping[str, Any]]
 
 
-def diff(topology: Topology, live: LiveState, previous: Previous | None = None) -> tuple[Findings, Routing]:
-    """``previous``: mirror name -> the hand-over its running job was started with, where it is still known."""
+def diff(
+    topology: Topology, live: LiveState, previous: Previous | None = None, pruning: bool = False
+) -> tuple[Findings, Routing]:
+    """``previous``: mirror name -> the hand-over its running job was started with, where it is still known.
+
+    ``pruning``: unmanaged topics that a prune list owns are deleted; else it is only told which.
+    """
     clusters = merged(_cluster(topology, live, name) for name in sorted(topology.clusters))
     present = _usable(topology, live)
     usable = without_doomed(topology, present)
@@ -40,7 +46,7 @@ def diff(topology: Topology, live: LiveState, previous: Previous | None = None) 
             clusters,
             Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
             topics,
-            Findings(unmanaged=tuple(_unmanaged(topology, usable, wished, routing.contested))),
+            _left_over(topology, usable, tuple(_unmanaged(topology, usable, wished, routing.contested)), pruning),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
@@ -137,6 +143,11 @@ def _unmanaged(
                 continue
             if not any(_may_come_from(flow, topic.name) for flow in silent):
                 yield Unmanaged(ref, len(topic.partitions))
+
+
+def _left_over(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], pruning: bool) -> Findings:
+    found = prune(topology, live, unmanaged, pruning)
+    return Findings(found.deletions, found.refused, (), found.left, found.ignored, found.notes)
 
 
 def _may_come_from(flow: Flow, remote: str) -> bool:

@@ -78,6 +78,21 @@ class KafkaLock:
                 self.gone, self.cut_off = self._renew()
             return self.lost_because
 
+    def keep(self, key: str, value: bytes) -> str:
+        """Writes another record of the environment while the lock is ours. Why it could not, or empty."""
+        with self._mutex:
+            for _ in range(ATTEMPTS):
+                if self.lost_because:
+                    break
+                try:
+                    self._log.write(value, key)
+                    return ""
+                except FencedError:
+                    self.gone, self.cut_off = self._renew()
+                except ClusterError as error:
+                    return error.what
+            return self.lost_because or "the lock is asked for by several at once"
+
     @property
     def lost_because(self) -> str:
         """What ``lost`` last said."""

@@ -45,8 +45,11 @@ class FencedError(Exception):
 class LockLog:
     """Raises ClusterError. One thread at a time."""
 
-    def __init__(self, cluster: Cluster, topic: str, key: str, transactional_id: str) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, key: str, transactional_id: str, principal: Principal = Principal.APPLY
+    ) -> None:
         self.cluster = cluster
+        self.principal = principal
         self.topic = topic
         self.key = key.encode()
         self.transactional_id = transactional_id
@@ -65,21 +68,31 @@ class LockLog:
                 "The environment's lock is kept there, and nothing is written to another cluster.",
                 f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
             )
+        if not self._exists(connection):
+            self._create(connection, min(LOCK_TOPIC_REPLICAS, len(described.nodes)))
+
+    def exists(self) -> bool:
+        connection = self._connected()
+        request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+        connection.first(request, errors.DESCRIBE_CLUSTER)
+        return self._exists(connection)
+
+    def _exists(self, connection: Connection) -> bool:
         topics = connection.admin.describe_topics(TopicCollection([self.topic]), request_timeout=CONNECT_SECONDS)
         connection.settle(topics.values())
         failed = connection.failure(topics[self.topic], errors.describe_topic(self.topic))
-        if failed is None:
-            return
-        if failed.kind != "missing":
+        if failed is not None and failed.kind != "missing":
             raise failed
-        self._create(connection, min(LOCK_TOPIC_REPLICAS, len(described.nodes)))
+        return failed is None
 
     def fence(self) -> None:
         connection = self._connected()
         settings = {
-            **client_settings(self.cluster, Principal.APPLY),
+            **client_settings(self.cluster, self.principal),
             "transactional.id": self.transactional_id,
             "transaction.timeout.ms": 10_000,
+            "compression.type": "gzip",
+            "message.max.bytes": 100_000_000,  # before compression; the topic's own limit is for what is left
             "error_cb": connection.heard,
         }
         self._producer = None
@@ -97,7 +110,7 @@ class LockLog:
         """The newest committed value, None when there is none. Waits for transactions that are still open."""
         end = self._end()
         settings: dict[str, Any] = {
-            **client_settings(self.cluster, Principal.APPLY),
+            **client_settings(self.cluster, self.principal),
             "group.id": "reconciler-lock",  # asked for by the client; no group is ever joined
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -113,8 +126,9 @@ class LockLog:
         finally:
             consumer.close()
 
-    def write(self, value: bytes | None) -> None:
-        """Raises FencedError when another writer came since ``fence``: then nothing was written."""
+    def write(self, value: bytes | None, key: str = "") -> None:
+        """``key``: another one than ours. Raises FencedError when another writer came since ``fence``: then nothing
+        was written."""
         producer = self._producer
         if producer is None:
             raise FencedError
@@ -124,7 +138,7 @@ class LockLog:
             producer.produce(
                 self.topic,
                 value,
-                self.key,
+                key.encode() or self.key,
                 partition=0,
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
@@ -145,7 +159,7 @@ class LockLog:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = Connection(self.cluster, Principal.APPLY)
+            self._connection = Connection(self.cluster, self.principal)
         return self._connection
 
     def _create(self, connection: Connection, factor: int) -> None:

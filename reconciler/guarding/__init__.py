@@ -2,3 +2,61 @@
 
 Border: nouns in, findings out; each guard is a module of its own.
 """
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.applied import Applied, Consent
+from reconciler.changes import Reason, Refused
+from reconciler.errors import Unknown
+from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, unmet
+from reconciler.guarding.pruning import PRUNE
+from reconciler.guarding.shrinking import SHRUNKEN, declared_topics, shrunken
+from reconciler.live import LiveState
+from reconciler.plans import Plan
+from reconciler.topology import Topology
+
+__all__ = ["applied_now", "clusters_of", "guarded", "is_prune", "released", "unmet"]
+
+_OF_CONSENT = {FIRST_CONTACT: "first_contact", SHRUNKEN: "shrink", "prune-above-limit": "shrink"}
+
+
+def guarded(
+    plan: Plan, topology: Topology, live: LiveState, applied: Applied | Unknown | None, consent: Consent
+) -> Plan:
+    """``plan`` with what speaks against it: a wish that shrank, clusters nobody has met, an empty wish.
+
+    ``applied`` Unknown: the record cannot be read by this principal; that is noted, and ``apply`` looks again.
+    """
+    if isinstance(applied, Unknown):
+        note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
+        return replace(plan, notes=(*plan.notes, note))
+    found = list(shrunken(topology, applied)) or list(_empty(plan, topology))
+    found += first_contacts(topology, live, applied, (planned.change for planned in plan.changes))
+    return released(replace(plan, refused=(*plan.refused, *found)), consent)
+
+
+def released(plan: Plan, consent: Consent) -> Plan:
+    """Without the refusals somebody has agreed to."""
+    kept = [one for one in plan.refused if not getattr(consent, _OF_CONSENT.get(one.reason.code, ""), False)]
+    return replace(plan, refused=tuple(kept))
+
+
+def applied_now(topology: Topology, before: Applied | None, met: dict[str, str], by: Applied) -> Applied:
+    """The record of an apply that is over. ``met``: clusters it was agreed to change. ``by``: who, when, commit."""
+    known = {name: one for name, one in (before.clusters if before else {}).items() if name in topology.clusters}
+    return replace(by, clusters={**known, **met}, topics=declared_topics(topology), flows=tuple(sorted(topology.flows)))
+
+
+def is_prune(plan: Plan) -> bool:
+    return any(planned.change.reason.code == PRUNE for planned in plan.changes)
+
+
+def _empty(plan: Plan, topology: Topology) -> list[Refused]:
+    """Nothing at all is declared, and yet something would be stopped or deleted."""
+    if topology.topics or topology.flows or topology.access or not plan.changes:
+        return []
+    what = f"the environment declares no topic, flow or access rule, and the plan has {len(plan.changes)} changes"
+    todo = "Look whether a file is missing or empty. If everything is to go, agree with apply --allow-shrink"
+    return [Refused("declared topics", Reason(SHRUNKEN, what), todo)]

@@ -97,7 +97,9 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             before = f"{first.before} -> " if isinstance(first, RestartMirror) else ""
             yield f"fingerprint {before}{first.fingerprint}"
         case DeleteTopic():
-            yield f"topic id {first.topic_id}; the tombstone counts until {first.expires}"
+            yield f"topic id {first.topic_id}" + (
+                f"; the tombstone counts until {first.expires}" if first.expires else ""
+            )
         case AddPartitions() | StopMirror():
             return
         case CreateAcl() | DeleteAcl():

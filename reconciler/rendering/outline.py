@@ -22,7 +22,7 @@ STAGE_WHY = {
     Stage.ACCESS: "once what it is about is there",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
-    Stage.REMOVALS: "when nothing of this plan uses them any more; only what has a tombstone is ever deleted",
+    Stage.REMOVALS: "when nothing of this plan uses them any more; nothing else is ever deleted",
 }
 
 

@@ -1,0 +1,153 @@
+"""Guards on real brokers: first contact, a wish that shrank, prune; what is remembered is kept beside the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler import wiring
+from reconciler.applied import Applied
+from reconciler.edges.applied_record import read_applied
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.guarding import contact
+from reconciler.topology import Cluster, Principal
+from sandbox.handles import Sandbox
+from tests.cli.conftest import Ended, two_clusters
+from tests.conftest import CreateTopic
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clusters of the sandbox are as any others: their ids do not vouch for them."""
+    for module in (contact, wiring):
+        monkeypatch.setattr(module, "SANDBOX_PREFIX", "(none)")
+
+
+@pytest.fixture
+def env(tmp_path: Path, unique: str) -> Callable[..., Path]:
+    """An environment of its own, with these topics on east (each ``unique`` and a suffix)."""
+
+    def make(sandbox: Sandbox, *topics: str, **extra: str) -> Path:
+        folder = tmp_path / unique
+        folder.mkdir(exist_ok=True)
+        lines = [f"  {unique}{name}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n" for name in topics]
+        body = f"topics:\n{''.join(lines)}" if topics else ""
+        (folder / "topology.yaml").write_text(two_clusters(sandbox, **extra) + body, encoding="utf-8")
+        return folder
+
+    return make
+
+
+def remembered(sandbox: Sandbox, environment: str) -> Applied | None:
+    east = Cluster("east", (sandbox["east"].bootstrap_servers,))
+    return read_applied(east, environment, Principal.APPLY)
+
+
+def there(sandbox: Sandbox, *names: str) -> set[str]:
+    with KafkaCluster(Cluster("east", (sandbox["east"].bootstrap_servers,))) as east:
+        return set(east.read(names).topics)
+
+
+def test_first_contact_is_looked_at_until_somebody_says_it_is_meant(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str, strangers: None
+) -> None:
+    create_topic(plain["east"], f"{unique}theirs")
+    here, cluster_id = env(plain, "a"), plain["east"].cluster_id
+    planned = cli("plan", here)
+    assert planned.code == 3
+    assert f"{unique}a: create" in planned.out
+    assert f"has never been changed from this environment: {cluster_id} answers" in planned.out
+    refused = cli("apply", here, "--yes")
+    assert refused.code == 3
+    assert f"clusters.east.cluster_id: {cluster_id}" in refused.words
+    assert there(plain, f"{unique}a") == set()
+    assert remembered(plain, unique) is None
+    assert cli("apply", here, "--yes", "--first-contact").code == 0
+    found = remembered(plain, unique)
+    assert found is not None
+    assert found.clusters["east"] == cluster_id
+    assert cli("apply", env(plain, "a", "b"), "--yes").code == 0
+
+
+def test_an_id_in_git_vouches_for_its_cluster(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str, strangers: None
+) -> None:
+    create_topic(plain["east"], f"{unique}theirs")
+    ids = {name: f", cluster_id: {handle.cluster_id}" for name, handle in plain.clusters.items()}
+    assert cli("apply", env(plain, "a", **ids), "--yes").code == 0
+
+
+def test_a_saved_plan_does_not_get_past_the_guards(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str, strangers: None
+) -> None:
+    create_topic(plain["east"], f"{unique}theirs")
+    here = env(plain, "a")
+    saved = here.parent / "plan.json"
+    assert cli("plan", here, "--out", saved).code == 3
+    assert cli("apply", here, "--plan", saved, "--yes").code == 3
+    assert cli("apply", here, "--plan", saved, "--yes", "--first-contact").code == 0
+    assert there(plain, f"{unique}a") == {f"{unique}a"}
+
+
+def test_a_wish_that_shrank_is_refused_and_agreed_to_once(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    names = [str(number) for number in range(8)]
+    assert cli("apply", env(plain, *names), "--yes").code == 0
+    found = remembered(plain, unique)
+    assert found is not None
+    assert len(found.topics) == 8
+    here = env(plain, "0", "new")
+    ended = cli("apply", here, "--yes")
+    assert ended.code == 3
+    assert "7 of 8 declared topics are gone since" in ended.words
+    assert there(plain, f"{unique}new") == set()
+    part = cli("apply", here, "--yes", "--partial")
+    assert part.code == 5
+    assert there(plain, f"{unique}new") == {f"{unique}new"}
+    assert remembered(plain, unique) == found, "a wish nobody agreed to is not what the next one is held against"
+    assert cli("apply", here, "--yes", "--allow-shrink").code == 0
+    assert cli("apply", here, "--yes").code == 0
+    assert there(plain, *(f"{unique}{name}" for name in names)) == {f"{unique}{name}" for name in names}
+
+
+def test_prune_needs_the_list_and_the_option_twice(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str
+) -> None:
+    for name in ("a", "b"):
+        create_topic(plain["east"], f"{unique}old{name}")
+    here = env(plain, "a", east=f", prune: {{topics: ['{unique}old.*']}}")
+    assert cli("apply", here, "--yes").code == 0
+    told = cli("plan", here)
+    assert told.code == 0
+    assert f"plan --prune would delete 2 unmanaged topics of east: {unique}olda, {unique}oldb" in told.out
+    saved = here.parent / "plan.json"
+    assert cli("plan", here, "--prune", "--out", saved).code == 2
+    refused = cli("apply", here, "--plan", saved, "--yes")
+    assert refused.code == 3
+    assert f"delete:east/{unique}olda" in refused.words
+    assert there(plain, f"{unique}olda") == {f"{unique}olda"}
+    assert cli("apply", here, "--plan", saved, "--yes", "--prune").code == 0
+    assert there(plain, f"{unique}olda", f"{unique}oldb") == set()
+
+
+def test_what_is_asked_for_meanwhile_is_no_longer_pruned(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str
+) -> None:
+    """A source that appears after the plan makes its remote topic one that is asked for."""
+    create_topic(plain["east"], f"west.{unique}x")
+    flow = f"flows:\n  back: {{source: west, target: east, topics: ['{unique}.*']}}\nmirrors: {{}}\n"
+    here = env(plain, east=f", prune: {{topics: ['west\\.{unique}.*']}}")
+    text = (here / "topology.yaml").read_text("utf-8")
+    (here / "topology.yaml").write_text(text + flow, encoding="utf-8")
+    saved = here.parent / "plan.json"
+    assert cli("plan", here, "--prune", "--out", saved).code == 2
+    create_topic(plain["west"], f"{unique}x")
+    ended = cli("apply", here, "--plan", saved, "--yes", "--prune")
+    assert ended.code == 4
+    assert f"delete:east/west.{unique}x" in ended.words
+    assert there(plain, f"west.{unique}x") == {f"west.{unique}x"}
