@@ -25,6 +25,7 @@ from reconciler.topology import (
     Groups,
     Isolation,
     Mirror,
+    MirrorMakerTopics,
     Naming,
     Principal,
     Tombstone,
@@ -34,6 +35,7 @@ from reconciler.topology import (
 from reconciler.yaml_nodes import Node, Scalar
 
 MIN_INTERVAL_MS = 100
+HEARTBEATS_INTERVAL_MS = 1_000
 
 VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Callable[[str, Node], str | Wrong]], ...]] = MappingProxyType(
     {
@@ -133,11 +135,24 @@ def build_flow(reading: Reading) -> Flow:
             interval_ms=_interval(reading, ("groups", "interval"), Groups().interval_ms),
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
         ),
+        mirrormaker_topics=_mirrormaker_topics(reading),
         selection=None if tests is None else selection(tests, reading.wrong),
         headers=additions(reading.node("headers", "add"), reading.wrong),
         provenance=None if carry is None else Carry(carry),
         labels=reading.mapping("labels", each=_label),
         where=reading.place.where,
+    )
+
+
+def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
+    at = "mirrormaker_topics"
+    beats = reading.value(at, "heartbeats", default=False)
+    syncs = reading.value(at, "offset_syncs", default=False)
+    return MirrorMakerTopics(
+        heartbeats=_interval(reading, (at, "heartbeats_interval"), HEARTBEATS_INTERVAL_MS) if beats else None,
+        checkpoints=reading.value(at, "checkpoints", default=False),
+        offset_syncs=reading.value(at, "offset_syncs_location", default="source") if syncs else None,
+        internal_separator=reading.value(at, "internal_topic_separator", default=True),
     )
 
 

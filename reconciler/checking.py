@@ -18,7 +18,7 @@ from reconciler.loops import Loop, Unproved, find_loops
 from reconciler.places import Places, Step, suggestion
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 from reconciler.travels import policy_fault, travels_of
-from replication.names import STATUS_TOPIC
+from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 
 NO_PLACES = Places()
 MAX_TOPIC_NAME = 249
@@ -198,8 +198,8 @@ def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
             )
             what = f'the topic name "{topic.name[:80]}" {wrong}'
             yield Problem("bad-topic-name", _at(places, topic), what, why, "Rename the topic")
-        elif topic.name in KAFKA_TOPICS or topic.name == STATUS_TOPIC:
-            owner = "the mirror job" if topic.name == STATUS_TOPIC else "Kafka"
+        elif topic.name in KAFKA_TOPICS or topic.name in (STATUS_TOPIC, OFFSETS_TOPIC):
+            owner = "Kafka" if topic.name in KAFKA_TOPICS else "the mirror job"
             what = f"the internal topic {topic.name} is declared"
             yield Problem(
                 "internal-topic",

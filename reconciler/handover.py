@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.topology import Cluster, Flow, Mirror, Principal, Start, Topology
+from reconciler.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Start, Topology
 from replication import names, selection
+from replication.mirrormaker import checkpoints_topic, internal_separator, offset_syncs_topic
 
 FORMAT_VERSION = 1
 Handover = dict[str, Any]
@@ -54,11 +55,26 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
             "interval_ms": flow.groups.interval_ms,
             "follow_rewinds": flow.groups.follow_rewinds,
         }
+    asked = flow.mirrormaker_topics
+    if asked != MirrorMakerTopics():
+        separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
+        told["mirrormaker_topics"] = {
+            "heartbeats_ms": asked.heartbeats,
+            "checkpoints": checkpoints_topic(flow.source, separator) if asked.checkpoints else None,
+            "offset_syncs": _offset_syncs(flow, separator),
+        }
     if flow.rate_limit is not None:
         told["rate_limit"] = flow.rate_limit
     if flow.on_condition:
         told["continue_on"] = sorted(code for code, what in flow.on_condition.items() if what == "continue")
     return {**told, "fingerprint": fingerprint(told)}
+
+
+def _offset_syncs(flow: Flow, separator: str) -> Handover | None:
+    where = flow.mirrormaker_topics.offset_syncs
+    if where is None:
+        return None
+    return {"side": where, "topic": offset_syncs_topic(flow.target if where == "source" else flow.source, separator)}
 
 
 def _record_work(topology: Topology, flow: Flow) -> Handover:

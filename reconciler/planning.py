@@ -31,6 +31,7 @@ from reconciler.changes import (
 from reconciler.diffing import Previous, diff
 from reconciler.diffing.findings import Findings
 from reconciler.errors import Moved
+from reconciler.internal_topics import written_by
 from reconciler.live import LiveCluster, LiveState
 from reconciler.observations import observe_again, subjects, topology_digest
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
@@ -216,7 +217,9 @@ def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Link
 
 def _written(mirror: Mirror, routing: Routing, topology: Topology) -> set[TopicRef]:
     remotes = {route.remote for route in routing.routes if route.flow in mirror.flows}
-    return remotes | {TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)}
+    flows = [topology.flows[name] for name in mirror.flows]
+    internal = {topic.ref for flow in flows for topic in written_by(flow)}
+    return remotes | internal | ({TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)} if flows else set())
 
 
 def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:

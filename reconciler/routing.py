@@ -15,8 +15,9 @@ from types import MappingProxyType
 
 from reconciler.changes import Reason, Refused
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.internal_topics import COMPACTED, heartbeats_places
 from reconciler.layers import layers_of, replication_factor
-from reconciler.live import LiveState
+from reconciler.live import ConfigValue, LiveState, Source
 from reconciler.prospects import (
     BrokerConfigs,
     Prospect,
@@ -27,7 +28,7 @@ from reconciler.prospects import (
 )
 from reconciler.syncing import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.topology import Flow, TopicRef, Topology
-from replication.policy import TopicSelector, make_selector
+from replication.policy import HEARTBEATS, TopicSelector, make_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,13 @@ def selector_of(flow: Flow) -> TopicSelector:
     """Raises ReconcilerError when a pattern or policy cannot be used (``validate`` finds it first)."""
     try:
         return make_selector(
-            flow.topics, flow.exclude_topics, flow.naming.policy, flow.naming.separator, flow.source, flow.target
+            flow.topics,
+            flow.exclude_topics,
+            flow.naming.policy,
+            flow.naming.separator,
+            flow.source,
+            flow.target,
+            heartbeats=flow.mirrormaker_topics.heartbeats is not None,
         )
     except (re.error, ValueError) as error:
         raise ReconcilerError(
@@ -110,6 +117,9 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
         for name in topic.clusters:
             if name in names:
                 names[name].add(topic.name)
+    for name in heartbeats_places(topology):
+        if name in names:
+            names[name].add(HEARTBEATS)
     return names
 
 
@@ -235,6 +245,9 @@ def _prospects(
                 found = prospect_of_declared(
                     found, wish, layers_of(topology, cluster_name, wish), brokers[cluster_name]
                 )
+            if name == HEARTBEATS and found is None:
+                values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
+                found = Prospect(1, {**brokers[cluster_name], **values})
             assert found is not None
             prospects[TopicRef(cluster_name, name)] = found
     return prospects

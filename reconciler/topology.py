@@ -163,6 +163,20 @@ class Groups:
     follow_rewinds: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class MirrorMakerTopics:
+    """MirrorMaker 2's own internal topics, for tools built for it; none unless asked for.
+
+    ``heartbeats``: interval in ms, or None. ``checkpoints``: are written with the groups' offsets. ``offset_syncs``:
+    ``source`` or ``target``, where they lie, or None. ``internal_separator``: KIP-949, names before 3.1 when False.
+    """
+
+    heartbeats: int | None = None
+    checkpoints: bool = False
+    offset_syncs: str | None = None
+    internal_separator: bool = True
+
+
 class Carry(StrEnum):
     """Which records a flow with provenance carries. LOCAL: those written at its source. FORWARD: also those that came
     there from other clusters, unless they have been at the target."""
@@ -208,6 +222,7 @@ class Flow:
     configs: ConfigSync = ConfigSync()
     groups: Groups = Groups()
     access: AccessSync = AccessSync()
+    mirrormaker_topics: MirrorMakerTopics = MirrorMakerTopics()
     selection: Selection | None = None
     headers: tuple[AddedHeader, ...] = ()
     provenance: Carry | None = None

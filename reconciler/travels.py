@@ -64,7 +64,13 @@ def travel_of(flow: Flow) -> Travel | None:
         return None
     try:
         selector = make_selector(
-            flow.topics, flow.exclude_topics, flow.naming.policy, flow.naming.separator, flow.source, flow.target
+            flow.topics,
+            flow.exclude_topics,
+            flow.naming.policy,
+            flow.naming.separator,
+            flow.source,
+            flow.target,
+            heartbeats=flow.mirrormaker_topics.heartbeats is not None,
         )
     except (ValueError, RecursionError):
         return None

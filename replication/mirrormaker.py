@@ -8,7 +8,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-HEARTBEATS = "heartbeats"
+from replication.policy import HEARTBEATS as HEARTBEATS
+
 _PAIR = struct.Struct(">qq")
 _CHECKPOINT = struct.Struct(">hqq")
 _HEARTBEAT = struct.Struct(">hq")

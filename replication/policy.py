@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+HEARTBEATS = "heartbeats"
 # DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
 EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
 
@@ -123,22 +124,44 @@ def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_al
     return False
 
 
+def original_topic(policy: ReplicationPolicy, topic: str) -> str:
+    """``ReplicationPolicy.originalTopic``: the name on the cluster it began on, all hops taken away."""
+    seen = {topic}
+    while policy.topic_source(topic) is not None:
+        upstream = policy.upstream_topic(topic)
+        if upstream is None or upstream in seen:
+            break
+        seen.add(upstream)
+        topic = upstream
+    return topic
+
+
+def is_heartbeats(policy: ReplicationPolicy, topic: str) -> bool:
+    """``ReplicationPolicy.isHeartbeatsTopic``: ``heartbeats``, or one that was mirrored from there."""
+    return original_topic(policy, topic) == HEARTBEATS
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSelector:
-    """Which topics of a flow's source travel, and under which name. Whole-name match; exclude wins."""
+    """Which topics of a flow's source travel, and under which name. Whole-name match; exclude wins.
+
+    ``heartbeats``: heartbeats topics travel whatever the expressions say (heartbeats.replication.enabled, KIP-1089).
+    """
 
     include: re.Pattern[str]
     exclude: re.Pattern[str]
     policy: ReplicationPolicy
     source_alias: str
     target_alias: str
+    heartbeats: bool = False
 
     def why_not(self, topic: str) -> str | None:
         """None when the topic travels, else the rule that keeps it: a word fit for a plan."""
-        if not self.include.fullmatch(topic):
-            return "no pattern matches"
-        if self.exclude.fullmatch(topic):
-            return "excluded"
+        if not (self.heartbeats and is_heartbeats(self.policy, topic)):
+            if not self.include.fullmatch(topic):
+                return "no pattern matches"
+            if self.exclude.fullmatch(topic):
+                return "excluded"
         if self.policy.is_internal_topic(topic):
             return "internal"
         if is_cycle(self.policy, topic, self.source_alias, self.target_alias):
@@ -156,6 +179,8 @@ def make_selector(
     separator: str,
     source_alias: str,
     target_alias: str,
+    *,
+    heartbeats: bool = False,
 ) -> TopicSelector:
     """Raises re.error for a bad pattern, ValueError for a bad policy. An empty include list matches nothing."""
     include = "|".join(f"(?:{p})" for p in topics) if topics else r"(?!)"
@@ -166,4 +191,5 @@ def make_selector(
         make_policy(policy, separator, source_alias),
         source_alias,
         target_alias,
+        heartbeats,
     )

@@ -3,7 +3,8 @@
 - ``plan``: sees everything, reads only the mirror's status records and the ownership record, changes nothing.
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
   the environment's lock, in transactions ``reconciler.``, and pauses of the mirror.
-- ``mirror``: reads topics; writes remote topics (``<other cluster>.``) and its status, in transactions ``mirror.``.
+- ``mirror``: reads topics; writes remote topics and checkpoints (``<other cluster>.``), its status, its offset map and
+  MirrorMaker 2's internal topics, in transactions ``mirror.``.
 - ``user``: an application with topics, groups and transactions whose names start with ``user.``.
 """
 
@@ -26,7 +27,8 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.locks import LOCK_TOPIC
-from replication.names import STATUS_TOPIC
+from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from replication.policy import HEARTBEATS
 from sandbox.errors import SandboxError
 from sandbox.profiles import CLUSTERS
 
@@ -60,7 +62,7 @@ def _views(principal: str) -> list[Grant]:
         Grant(principal, ResourceType.TOPIC, "*", (describe, configs)),
         Grant(principal, ResourceType.GROUP, "*", (describe,)),
         Grant(principal, ResourceType.TRANSACTIONAL_ID, "*", (describe,)),
-        Grant(principal, ResourceType.TOPIC, STATUS_TOPIC, (AclOperation.READ,)),
+        *(Grant(principal, ResourceType.TOPIC, name, (AclOperation.READ,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC)),
         Grant(principal, ResourceType.TOPIC, LOCK_TOPIC, (AclOperation.READ,)),
     ]
 
@@ -81,7 +83,8 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         Grant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
         Grant("mirror", topic, "*", (read, describe)),
         *(Grant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
-        Grant("mirror", topic, STATUS_TOPIC, (write,)),
+        *(Grant("mirror", topic, name, (write,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC, HEARTBEATS)),
+        Grant("mirror", topic, "mm2-offset-syncs.", (write,), prefixed=True),
         Grant("mirror", group, "mirror.", (read, describe), prefixed=True),
         Grant("mirror", transaction, "mirror.", (write, describe), prefixed=True),
         Grant("user", topic, "user.", (read, write, describe), prefixed=True),

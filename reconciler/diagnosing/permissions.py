@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.errors import Unknown
+from reconciler.internal_topics import internal_topics, written_by
 from reconciler.live import LiveState
 from reconciler.routing import Route
 from reconciler.topology import Flow, Principal, Topology
@@ -181,6 +182,10 @@ def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterat
         if flow.target == cluster:
             topics = tuple(sorted({route.remote.name for route in mine}))
             yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
+        for topic in written_by(flow):
+            if topic.ref.cluster == cluster:
+                name, why = topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}"
+                yield Needed("WRITE", (name,), f"--topic {name}", why)
     if _carries_status(topology, cluster):
         yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
         yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "pause and resume would have no effect")
@@ -199,4 +204,5 @@ def _carries_status(topology: Topology, cluster: str) -> bool:
 def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
-    return declared | remote | ({STATUS_TOPIC} if _carries_status(topology, cluster) else set())
+    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
+    return declared | remote | internal

@@ -103,7 +103,13 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
     source, target, naming = flow["source"]["name"], flow["target"]["name"], flow["naming"]
     try:
         chosen = make_selector(
-            flow["topics"], flow["exclude_topics"], naming["policy"], naming["separator"], source, target
+            flow["topics"],
+            flow["exclude_topics"],
+            naming["policy"],
+            naming["separator"],
+            source,
+            target,
+            heartbeats=bool(flow.get("mirrormaker_topics", {}).get("heartbeats_ms")),
         )
     except (re.error, ValueError):  # an old hand-over may name a policy class that is gone
         return set()

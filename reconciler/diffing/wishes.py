@@ -7,21 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
+from reconciler.internal_topics import INTERNAL_FACTOR, internal_topics
 from reconciler.layers import layers_of, partitions, replication_factor
 from reconciler.live import LiveState
 from reconciler.prospects import Wanted, wanted_configs
 from reconciler.routing import Route, Routing
 from reconciler.topology import Topic, TopicRef, Topology
-from replication.names import STATUS_TOPIC
 
-# One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
-STATUS_CONFIGS: Mapping[str, str] = {
-    "cleanup.policy": "compact,delete",
-    "segment.bytes": str(16 << 20),
-    "segment.ms": str(3_600_000),
-    "retention.ms": str(7 * 86_400_000),
-}
-STATUS_FACTOR = 3
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -126,24 +118,21 @@ def _declared_over(declared: TopicWish, remote: TopicWish) -> TopicWish:
 
 
 def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
-    needed: dict[str, list[str]] = {}
-    for mirror in topology.mirrors.values():
-        if mirror.flows:
-            needed.setdefault(topology.status_cluster(mirror), []).append(mirror.name)
     return [
         *_audit(topology, live),
         *(
             TopicWish(
-                ref=TopicRef(name, STATUS_TOPIC),
+                ref=topic.ref,
                 role=Role.INTERNAL,
-                reason=Reason("mirror-needs", f"mirror {', '.join(sorted(mirrors))} writes its status there"),
-                partitions=1,
-                new_partitions=1,
-                new_factor=replication_factor(layers_of(topology, name)) or min(STATUS_FACTOR, len(cluster.brokers)),
-                configs={key: Wanted(value, "needed by the mirror job") for key, value in STATUS_CONFIGS.items()},
+                reason=Reason("mirror-needs", topic.reason),
+                partitions=topic.partitions,
+                new_partitions=topic.partitions,
+                new_factor=replication_factor(layers_of(topology, topic.ref.cluster))
+                or min(INTERNAL_FACTOR, len(cluster.brokers)),
+                configs={key: Wanted(value, "needed by the mirror job") for key, value in topic.configs.items()},
             )
-            for name, mirrors in needed.items()
-            if (cluster := live.known(name))
+            for topic in internal_topics(topology)
+            if (cluster := live.known(topic.ref.cluster))
         ),
     ]
 
@@ -158,6 +147,6 @@ def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
             role=Role.INTERNAL,
             reason=Reason("audit", "each run of the reconciler is recorded there"),
             new_partitions=1,
-            new_factor=factor or min(STATUS_FACTOR, len(cluster.brokers)),
+            new_factor=factor or min(INTERNAL_FACTOR, len(cluster.brokers)),
             configs={key: Wanted(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
         )

@@ -48,6 +48,16 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorMakerTopics:
+    """MirrorMaker 2's internal topics to write; None: not that one. ``offset_syncs``: side (``source`` or ``target``)
+    and name."""
+
+    heartbeats_ms: int | None = None
+    checkpoints: str | None = None
+    offset_syncs: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowSettings:
     """``start_timestamp_ms`` only with ``start_kind`` timestamp. ``start_offsets`` by source topic and partition count
     whatever the kind, for partitions without a position. ``rate_limit``: bytes per second, None for no limit.
@@ -73,6 +83,7 @@ class FlowSettings:
     rate_limit: int | None = None
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
+    mirrormaker: MirrorMakerTopics = MirrorMakerTopics()
 
     def selector(self) -> TopicSelector:
         """Raises HandoverError for a pattern or policy that cannot be used."""
@@ -84,6 +95,7 @@ class FlowSettings:
                 self.naming_separator,
                 self.source.cluster,
                 self.target.cluster,
+                heartbeats=self.mirrormaker.heartbeats_ms is not None,
             )
         except (re.error, ValueError) as error:
             raise HandoverError(
@@ -186,6 +198,7 @@ def _flow(given: Mapping[str, Any]) -> FlowSettings:
         continue_on=frozenset(map(str, given.get("continue_on", ()))),
         groups=_groups(given["groups"]) if "groups" in given else None,
         work=record_work.read(given),
+        mirrormaker=_mirrormaker(given.get("mirrormaker_topics")),
     )
 
 
@@ -206,6 +219,17 @@ def _offsets(flow: str, start: Mapping[str, Any]) -> Mapping[tuple[str, int], in
                 raise HandoverError(f"Flow {flow} starts {topic}-{partition} at offset {offset!r}, which is none.")
             found[topic, int(partition)] = offset
     return found
+
+
+def _mirrormaker(given: Mapping[str, Any] | None) -> MirrorMakerTopics:
+    if given is None:
+        return MirrorMakerTopics()
+    syncs = given["offset_syncs"]
+    return MirrorMakerTopics(
+        heartbeats_ms=None if given["heartbeats_ms"] is None else _at_least(given, "heartbeats_ms", 100),
+        checkpoints=given["checkpoints"],
+        offset_syncs=None if syncs is None else (_one_of(syncs, "side", ("source", "target")), str(syncs["topic"])),
+    )
 
 
 def _endpoint(given: Mapping[str, Any]) -> Endpoint:

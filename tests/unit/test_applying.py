@@ -54,6 +54,7 @@ def test_a_failure_skips_only_what_needs_it() -> None:
     seen.clusters["west"].refuse("east.pay", "no topics called pay")
     outcomes = seen.apply(WISHED)
     assert results(outcomes) == {
+        "create:west/__mirror_offsets": "done",
         "create:west/__mirror_status": "done",
         "create:west/east.orders": "done",
         "create:west/east.pay": "failed",

@@ -63,7 +63,7 @@ def test_remote_names_that_would_be_too_long() -> None:
     assert check(topology(topic("a" * 244, "east"), flow("east", "west"))) == ()
 
 
-@pytest.mark.parametrize("name", ["__consumer_offsets", "__mirror_status"])
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__mirror_status", "__mirror_offsets"])
 def test_internal_topics_are_not_declared(name: str) -> None:
     assert _only(topology(topic(name))).code == "internal-topic"
 

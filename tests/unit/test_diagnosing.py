@@ -18,7 +18,7 @@ from reconciler.live import LiveState
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
 from reconciler.topology import Principal, Topology
-from replication.names import STATUS_TOPIC
+from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.builders import cluster, flow, topic, topology
 from tests.fakes import FakeCluster
 
@@ -153,13 +153,15 @@ def test_what_is_asked_is_what_each_principal_needs() -> None:
     assert asked["east", Principal.PLAN] == Ask(("orders", "other"))
     assert asked["east", Principal.APPLY] == Ask(("orders",), ("new",))
     assert asked["east", Principal.MIRROR] == Ask(("orders",))
-    assert asked["west", Principal.MIRROR] == Ask((STATUS_TOPIC, "east.orders"), (), ("mirror.f",), ("mirror.f.0",))
+    assert asked["west", Principal.MIRROR] == Ask(
+        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"), (), ("mirror.f",), ("mirror.f.0",)
+    )
 
 
 def test_nothing_is_missing_where_everything_is_allowed() -> None:
     everything = (*VIEW, "READ", "WRITE", "ALTER", "ALTER_CONFIGS", "DELETE")
     for principal in Principal:
-        names = {"orders": everything, "east.orders": everything, STATUS_TOPIC: everything}
+        names = dict.fromkeys(("orders", "east.orders", STATUS_TOPIC, OFFSETS_TOPIC), everything)
         told = rights(principal, names, creates={"new": True}, groups={"mirror.f": True})
         assert lacking("west", told) == []
 

@@ -183,7 +183,7 @@ def test_unreadable_configs_block_the_topic_its_remote_topic_and_the_mirror() ->
     wished = topology(topic("orders", configs={"retention.ms": "1"}), flow("east", "west", "orders"))
     live = live_with(seen, wished, "east", "orders", configs=Unknown("east/orders configs", "denied"))
     planned = plan(wished, live)
-    assert ids(planned) == ["create:west/__mirror_status"]
+    assert ids(planned) == ["create:west/__mirror_offsets", "create:west/__mirror_status"]
     assert {one.subject for one in planned.unknown} == {"east/orders configs", "mirror west"}
     assert planned.exit_code is ExitCode.ERROR
 
@@ -198,7 +198,7 @@ def test_a_wrong_cluster_id_blocks_everything_on_that_cluster() -> None:
     assert "other" in refused.reason.text
     assert "id-of-east" in refused.reason.text
     assert "mirror west" in refused.reason.text
-    assert ids(planned) == ["create:west/__mirror_status"]
+    assert ids(planned) == ["create:west/__mirror_offsets", "create:west/__mirror_status"]
     assert planned.exit_code is ExitCode.BLOCKED
 
 

@@ -130,7 +130,7 @@ def test_a_silent_cluster_is_unknown_and_told_from_git() -> None:
 def test_a_flow_lists_what_it_carries_and_what_it_leaves() -> None:
     [found] = explain(shop(), "east-to-west").flows
     assert [str(one.remote) for one in found.carried] == ["west/east.orders"]
-    assert [one.topic.name for one in found.left] == ["__mirror_status", "orders.tmp", "pay"]
+    assert [one.topic.name for one in found.left] == ["__mirror_offsets", "__mirror_status", "orders.tmp", "pay"]
     assert found.declared == "flows.yaml:9"
     assert found.mirror == "west"
 

@@ -1,0 +1,89 @@
+"""Topics that mirrors write beside the mirrored ones: status, offset maps, and MirrorMaker 2's own where asked for.
+
+Border: says which, where and why; whether they are there is for ``diffing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.topology import Flow, TopicRef, Topology
+from replication.mirrormaker import HEARTBEATS, checkpoints_topic, internal_separator, offset_syncs_topic
+from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
+
+# One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
+STATUS_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact,delete",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "retention.ms": str(7 * 86_400_000),
+}
+# Kept for ever: without it old positions cannot be translated exactly. A chunk is written again while it grows.
+OFFSETS_CONFIGS: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(64 << 20),
+    "segment.ms": str(6 * 3_600_000),
+}
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}  # as MirrorMaker 2 makes its own (one partition)
+INTERNAL_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """``reason``: who writes what there, in words for a plan."""
+
+    ref: TopicRef
+    partitions: int
+    configs: Mapping[str, str]
+    reason: str
+
+
+def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
+    """Once each, in order of cluster and name; reasons of several mirrors are put together."""
+    writers: dict[tuple[TopicRef, str, int], list[str]] = {}
+    configs: dict[TopicRef, Mapping[str, str]] = {}
+    for name, one in _of_mirrors(topology):
+        writers.setdefault((one.ref, one.reason, one.partitions), []).append(name)
+        configs[one.ref] = one.configs
+    found: dict[TopicRef, InternalTopic] = {}
+    for (ref, what, partitions), names in sorted(writers.items()):
+        reason = f"mirror {', '.join(sorted(set(names)))} {what}"
+        found.setdefault(ref, InternalTopic(ref, partitions, configs[ref], reason))
+    return tuple(found.values())
+
+
+def written_by(flow: Flow) -> Iterator[InternalTopic]:
+    """What one flow writes. ``reason`` is the end of a sentence that begins with its mirror."""
+    yield InternalTopic(
+        TopicRef(flow.target, OFFSETS_TOPIC), OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there"
+    )
+    asked = flow.mirrormaker_topics
+    separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
+    if asked.heartbeats is not None:
+        for cluster in (flow.source, flow.target):
+            yield InternalTopic(TopicRef(cluster, HEARTBEATS), 1, COMPACTED, "writes heartbeats there")
+    if asked.checkpoints:
+        ref = TopicRef(flow.target, checkpoints_topic(flow.source, separator))
+        yield InternalTopic(ref, 1, COMPACTED, "writes checkpoints there")
+    if asked.offset_syncs is not None:
+        at_source = asked.offset_syncs == "source"
+        cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
+        ref = TopicRef(cluster, offset_syncs_topic(other, separator))
+        yield InternalTopic(ref, 1, COMPACTED, "writes offset syncs there")
+
+
+def heartbeats_places(topology: Topology) -> frozenset[str]:
+    """Clusters that have a heartbeats topic because a flow writes to it."""
+    asking = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
+    return frozenset(cluster for flow in asking for cluster in (flow.source, flow.target))
+
+
+def _of_mirrors(topology: Topology) -> Iterable[tuple[str, InternalTopic]]:
+    for mirror in topology.mirrors.values():
+        if mirror.flows:
+            ref = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
+            yield mirror.name, InternalTopic(ref, 1, STATUS_CONFIGS, "writes its status there")
+        for flow in topology.flows_of(mirror):
+            for one in written_by(flow):
+                yield mirror.name, one
