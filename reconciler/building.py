@@ -17,6 +17,7 @@ from reconciler.selecting import additions, selection
 from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
 from reconciler.sizes import duration_ms
 from reconciler.topology import (
+    AccessSync,
     Carry,
     Cluster,
     ConfigSync,
@@ -139,11 +140,13 @@ def build_flow(reading: Reading) -> Flow:
         selection=None if tests is None else selection(tests, reading.wrong),
         headers=additions(reading.node("headers", "add"), reading.wrong),
         provenance=None if carry is None else Carry(carry),
+        access=_access_sync(reading),
         labels=reading.mapping("labels", each=_label),
         where=reading.place.where,
     )
 
 
+<<<<<<< HEAD
 def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
     at = "mirrormaker_topics"
     beats = reading.value(at, "heartbeats", default=False)
@@ -153,6 +156,13 @@ def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
         checkpoints=reading.value(at, "checkpoints", default=False),
         offset_syncs=reading.value(at, "offset_syncs_location", default="source") if syncs else None,
         internal_separator=reading.value(at, "internal_topic_separator", default=True),
+=======
+def _access_sync(reading: Reading) -> AccessSync:
+    return AccessSync(
+        enabled=reading.value("access", "sync", default=False),
+        groups=reading.value("access", "groups", default=False),
+        principals=reading.mapping("access", "principals", each=_label),
+>>>>>>> c556c28 (Access is declared by role or by rule, derived by flows, planned and applied)
     )
 
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, Change, ConfigChange, CreateTopic
+from reconciler.changes import (
+    AclChange,
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    ConfigChange,
+    CreateAcl,
+    CreateTopic,
+    DeleteAcl,
+    Reason,
+)
 from reconciler.live import Source
 from reconciler.plans import Planned
 from reconciler.topic_configs import same
@@ -66,6 +76,8 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {_first(last.get('error'))}")
     if one is not None:
         return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
+    if isinstance(planned.change, AclChange):
+        return _access(planned.change)
     if isinstance(planned.change, AddPartitions | CreateTopic) and last is not None:
         gone = "the topic is gone or was made anew" if isinstance(planned.change, CreateTopic) else "it has fewer again"
         return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
@@ -73,6 +85,23 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         at = max(seen.cut_off.values())
         return Told(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
     return Told(Cause.NOT_TOLD, "no earlier run did it: new in git, or changed outside")
+
+
+def _access(change: AclChange) -> Told:
+    """By the cluster's ownership record, which every run reads, wherever it runs."""
+    match change:
+        case CreateAcl(reason=Reason(code="removed-outside")):
+            return Told(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
+        case CreateAcl(rests_on=""):
+            return Told(Cause.NOT_TOLD, "no earlier run made the rule: new in git")
+        case CreateAcl():
+            return Told(Cause.NOT_TOLD, f"no earlier run made the rule: new in git, or {change.rests_on} is new")
+        case DeleteAcl(reason=Reason(code="declared-absent")):
+            return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
+        case DeleteAcl():
+            return Told(Cause.NOT_TOLD, "an earlier run made the rule, and nothing asks for it any more")
+        case _:
+            assert_never(change)
 
 
 def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from itertools import count
 from types import MappingProxyType
 from typing import TypeVar
 
+from reconciler.access.building import build_access
+from reconciler.access.checking import check_access
 from reconciler.building import (
     build_cluster,
     build_defaults,
@@ -83,10 +86,13 @@ def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
         by_name(flows),
         by_name(mirrors),
         stones,
+        tuple(builder.build("access", build_access)),
+        any(isinstance(one.root, YamlMapping) and "access" in one.root.entries for one in documents),
         rules=_rules(builder),
     )
     problems += check(topology, places)
     problems += check_rules(topology, places)
+    problems += check_access(topology, places)
     problems += check_tombstones(topology, places, today)
     if problems:
         raise TopologyError(tuple(problems))
@@ -121,6 +127,7 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
     entries: dict[tuple[str, str], Place] = {}
     problems: list[Problem] = []
     complete = True
+    rules = count(1)
     for document in documents:
         if not isinstance(document.root, YamlMapping):
             complete = False
@@ -128,6 +135,8 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
         for section, (word, read_as) in _READ_AS.items():
             part = document.root.entries.get(section)
             for name, entry in read_as(part) if part else ():
+                if section == "access":
+                    name = str(next(rules))
                 place = Place(document, entry)
                 first = entries.setdefault((section, name), place)
                 if first is not place:
@@ -162,6 +171,13 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
                 yield item.text, Entry(item.text, item, item.line, item.column)
 
 
+def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """Access rules, which have no names: they are counted over all files."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            yield "", Entry("", item, item.line, item.column)
+
+
 def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
     """Tombstones, each under the name of its cluster and topic: ``east/orders``."""
     if isinstance(part.value, Sequence):
@@ -176,6 +192,7 @@ def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
 _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]]] = {
     **{section: (word, _named) for section, word in SECTIONS.items()},
     "deletions": ("the deletion of", _listed),
+    "access": ("access rule", _numbered),
     "classes": ("class", _named),
     "defaults": ("", _single),
     "shrink_limit": ("", _single),

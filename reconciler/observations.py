@@ -10,7 +10,9 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     Change,
+    CreateAcl,
     CreateTopic,
+    DeleteAcl,
     DeleteTopic,
     RestartMirror,
     StartMirror,
@@ -18,7 +20,7 @@ from reconciler.changes import (
 )
 from reconciler.errors import Unknown
 from reconciler.handover import canonical_json
-from reconciler.live import LiveMirror, LiveState, LiveTopic
+from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveTopic
 from reconciler.plans import Observation
 from reconciler.routing import Route
 from reconciler.topology import TopicRef, Topology
@@ -35,6 +37,10 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
             case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
                 touched = {change.ref} | ({sources[change.ref]} if change.ref in sources else set())
                 found |= {f"topic {ref}" for ref in touched} | {f"cluster {ref.cluster}" for ref in touched}
+            case CreateAcl() | DeleteAcl():
+                found |= {f"acl {change.cluster}/{change.acl}", f"cluster {change.cluster}"}
+                if isinstance(change, CreateAcl) and change.rests_on:
+                    found.add(f"acl {change.rests_on}")
             case StartMirror() | RestartMirror() | StopMirror():
                 found.add(f"mirror {change.mirror}")
     return tuple(sorted(found))
@@ -43,8 +49,9 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
 def observe_again(wanted: Iterable[str], live: LiveState) -> tuple[Observation, ...]:
     """The same subjects, as they are in ``live``."""
     found = []
+    rules = {name: _rules(one) for name, one in live.clusters.items() if isinstance(one, LiveCluster) and one.access}
     for subject in wanted:
-        text = _text(subject, live)
+        text = _rule(subject, rules) if subject.startswith("acl ") else _text(subject, live)
         found.append(Observation(subject, hashlib.sha256(text.encode()).hexdigest()[:16], text))
     return tuple(found)
 
@@ -59,12 +66,34 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
             found.setdefault(cluster, []).append(topic)
         elif kind == "cluster":
             found.setdefault(name, [])
+        elif kind == "acl":
+            found.setdefault(name.partition("/")[0], [])
     return {cluster: tuple(names) for cluster, names in found.items()}
+
+
+def access_to_read(wanted: Iterable[str]) -> frozenset[str]:
+    """Clusters whose access rules are needed to check these subjects."""
+    return frozenset(subject[4:].partition("/")[0] for subject in wanted if subject.startswith("acl "))
 
 
 def topology_digest(topology: Topology) -> str:
     """sha256 of everything declared; where it stands in which file does not count."""
     return hashlib.sha256(canonical_json(_plain(topology)).encode()).hexdigest()
+
+
+def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
+    """Text of each rule -> what is seen of it; None when they could not be read."""
+    access = cluster.access
+    if access is None or not isinstance(access.acls, frozenset):
+        return None
+    owned = {} if isinstance(access.owned, Unknown) else access.owned
+    return {str(acl): "there, made by an earlier run" if acl in owned else "there" for acl in access.acls}
+
+
+def _rule(subject: str, rules: Mapping[str, Mapping[str, str] | None]) -> str:
+    cluster, _, text = subject[4:].partition("/")
+    known = rules.get(cluster)
+    return "unknown" if known is None else known.get(text, ABSENT)
 
 
 def _text(subject: str, live: LiveState) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from reconciler.access.ordering import AccessLinks, access_links, used_by_a_job
 from reconciler.acls import Permission
 from reconciler.changes import (
     AddPartitions,
@@ -81,6 +82,7 @@ def plan(
         refused=found.refused,
         unknown=found.unknown,
         unmanaged=found.unmanaged,
+        unmanaged_acls=found.unmanaged_acls,
         ignored=found.ignored,
         notes=(*found.notes, *_undisturbed(topology, found, routing)),
         unchanged=_unchanged(found),
@@ -195,6 +197,8 @@ class _Links:
     remotes: Mapping[TopicRef, tuple[TopicRef, ...]]
     places: Mapping[str, tuple[TopicRef, ...]]
     jobs: tuple[str, ...]
+    access: AccessLinks
+    rights: Mapping[str, tuple[str, ...]]
 
 
 def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Links:
@@ -212,7 +216,9 @@ def _links(ordered: list[Change], routing: Routing, topology: Topology) -> _Link
         remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
     places = {name: tuple(sorted(_written(mirror, routing, topology))) for name, mirror in topology.mirrors.items()}
     jobs = tuple(change_id(change) for change in ordered if isinstance(change, RestartMirror | StopMirror))
-    return _Links(made, grown, remotes, places, jobs)
+    access = access_links({change_id(change): change for change in ordered}, topology)
+    rights = {name: access.before_job(mirror, topology) for name, mirror in topology.mirrors.items()}
+    return _Links(made, grown, remotes, places, jobs, access, rights)
 
 
 def _written(mirror: Mirror, routing: Routing, topology: Topology) -> set[TopicRef]:
@@ -230,13 +236,24 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case StartMirror() | RestartMirror():
             wanted = [one for ref in links.places[change.mirror] for one in links.made.get(ref, ())]
             why = "the job writes to these topics"
+            if rights := links.rights.get(change.mirror, ()):
+                wanted, why = (
+                    [*wanted, *rights],
+                    f"{why} and needs these rights" if wanted else "the job needs these rights",
+                )
         case DeleteTopic():
             wanted = list(links.jobs)
             why = "a job with an older definition may still use the topic"
         case DeleteAcl():
-            wanted = list(links.jobs)
+            wanted = list(links.jobs) if used_by_a_job(change) else []
             why = "a job with an older definition may still use the right"
-        case CreateTopic() | AlterConfigs() | StopMirror() | CreateAcl():
+        case CreateTopic():
+            wanted = list(links.access.before_topic(change))
+            why = "what is denied must be denied before there is anything to read"
+        case CreateAcl():
+            wanted = list(links.access.before_grant(change))
+            why = "what is denied must be denied before more is allowed"
+        case AlterConfigs() | StopMirror():
             return (), ""
         case _:
             assert_never(change)
@@ -258,7 +275,8 @@ def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
     for name in sorted(topology.clusters):
         cluster = live.clusters.get(name)
         if isinstance(cluster, LiveCluster):
-            found.append(SeenCluster(name, cluster.cluster_id, len(cluster.brokers), len(cluster.topics)))
+            rules = len(cluster.acls) if isinstance(cluster.acls, frozenset) else None
+            found.append(SeenCluster(name, cluster.cluster_id, len(cluster.brokers), len(cluster.topics), rules))
         else:
             found.append(SeenCluster(name, None, 0, 0))
     return tuple(found)

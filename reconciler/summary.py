@@ -24,6 +24,8 @@ from reconciler.changes import (
 )
 from reconciler.plans import Outcome, Plan, Result
 
+WORDS = ("topic or mirror", "topics and mirrors")
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -77,7 +79,9 @@ def verdict(plan: Plan) -> str:
     """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``."""
     found = summarize(plan)
     if not (found.changes or found.blocked or found.unknown):
-        checked = counted(found.unchanged, "topic or mirror", "topics and mirrors")
+        rules = any(cluster.acls is not None for cluster in plan.basis.clusters)
+        one, many = ("topic, mirror or access rule", "topics, mirrors and access rules") if rules else WORDS
+        checked = counted(found.unchanged, one, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
     what = ", ".join(_kinds(found))

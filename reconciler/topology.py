@@ -325,6 +325,7 @@ class Topology:
     mirrors: Mapping[str, Mirror]
     deletions: tuple[Tombstone, ...] = ()
     access: tuple[AccessRule, ...] = ()
+    access_declared: bool = False
     rules: Rules = Rules()
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reconciler.access import access_clusters
 from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
 from reconciler.changes import TopicChange
 from reconciler.edges.applied_record import read_applied
@@ -31,7 +32,7 @@ from reconciler.handover import handovers
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load
 from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.observations import topics_to_read
+from reconciler.observations import access_to_read, topics_to_read
 from reconciler.observing import observe
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
@@ -105,7 +106,9 @@ class Session:
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
         self.strays = self._strays()
-        self.seen = observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays))
+        self.seen = observe(
+            self.clusters, self.runner, (*self.topology.mirrors, *self.strays), access_clusters(self.topology)
+        )
         return self.seen
 
     def observe_mirrors(self) -> LiveState:
@@ -183,8 +186,9 @@ class Session:
         readers = {name: Narrow(self.clusters[name], names) for name, names in wanted.items() if name in self.clusters}
         mirrors = [subject.removeprefix("mirror ") for subject in subjects if subject.startswith("mirror ")]
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
-        live = observe(readers, self.runner, mirrors)
+        live = observe(readers, self.runner, mirrors, access_to_read(subjects))
         unknown = [one for one in (*live.clusters.values(), *live.mirrors.values()) if isinstance(one, Unknown)]
+        unknown += [acls for one in live.clusters.values() if isinstance(acls := _acls(one), Unknown)]
         if unknown:
             raise ReconcilerError(
                 "nothing was applied: what the plan rests on could not be read again",
@@ -245,6 +249,10 @@ class Session:
         with ThreadPoolExecutor(max_workers=max(1, len(self.records))) as pool:
             found = [mirror for mirrors in pool.map(ask, self.records.values()) for mirror in mirrors]
         return {mirror.name: mirror for mirror in found if mirror.name not in self.topology.mirrors}
+
+
+def _acls(cluster: LiveCluster | Unknown) -> object:
+    return cluster.acls if isinstance(cluster, LiveCluster) and cluster.access is not None else None
 
 
 def now_ms() -> int:

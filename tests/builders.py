@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.access import access_clusters
+from reconciler.access_rules import AccessRule
 from reconciler.applying import Silent, apply
 from reconciler.changes import AlterConfigs, ConfigChange
 from reconciler.errors import ClusterError, Unknown
@@ -30,7 +32,9 @@ def flow(source: str, target: str, *topics: str, name: str | None = None, **fiel
     return Flow(name or f"{source}-to-{target}", source, target, topics or (".*",), **fields)
 
 
-def topology(*parts: Cluster | Topic | Flow | Mirror, environment: str = "test") -> Topology:
+def topology(
+    *parts: Cluster | Topic | Flow | Mirror, environment: str = "test", access: tuple[AccessRule, ...] = ()
+) -> Topology:
     """Clusters named by topics and flows are made where missing, and one mirror for each target without one."""
     flows = [part for part in parts if isinstance(part, Flow)]
     topics = [part for part in parts if isinstance(part, Topic)]
@@ -42,7 +46,8 @@ def topology(*parts: Cluster | Topic | Flow | Mirror, environment: str = "test")
     for target in sorted({f.target for f in flows if f.name not in covered}):
         mine = tuple(f.name for f in flows if f.target == target and f.name not in covered)
         mirrors.append(Mirror(target, mine))
-    return Topology(environment, by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors))
+    parts_by_name = (by_name(clusters), by_name(topics), by_name(flows), by_name(mirrors))
+    return Topology(environment, *parts_by_name, (), access, bool(access))
 
 
 @dataclass
@@ -53,8 +58,9 @@ class World:
     runner: FakeRunner = field(default_factory=FakeRunner)
 
     def look(self, wished: Topology) -> LiveState:
+        looked_at = access_clusters(wished)
         return LiveState(
-            {name: self._read(name) for name in wished.clusters},
+            {name: self._read(name, name in looked_at) for name in wished.clusters},
             {name: self.runner.observe(name) for name in wished.mirrors},
         )
 
@@ -71,9 +77,10 @@ class World:
             for name, fake in sorted(self.clusters.items())
         } | {"jobs": {name: (job.state, job.fingerprint) for name, job in sorted(self.runner.jobs.items())}}
 
-    def _read(self, name: str) -> LiveCluster | Unknown:
+    def _read(self, name: str, access: bool) -> LiveCluster | Unknown:
         try:
-            return self.clusters[name].read()
+            found = self.clusters[name].read()
+            return replace(found, access=self.clusters[name].read_access()) if access else found
         except ClusterError as error:
             return Unknown(f"cluster {name}", error.what, error.todo)
 

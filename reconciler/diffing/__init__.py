@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.changes import Reason, Refused, Role, Unmanaged
+from reconciler.diffing.access import compare_access
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.mirrors import compare_mirrors
 from reconciler.diffing.removals import compare_tombstones, without_doomed
@@ -50,6 +51,7 @@ def diff(
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
+            compare_access(topology, usable, routing),
         )
     )
     return replace(found, unknown=_each_once(found.unknown)), routing

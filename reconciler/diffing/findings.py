@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from reconciler.changes import Change, Ignored, Refused, Unmanaged
+from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
 
 
@@ -24,6 +24,7 @@ class Findings:
     refused: tuple[Refused, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = ()
+    unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     settled: tuple[Settled, ...] = ()

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from reconciler.plans import Plan
-from reconciler.rendering.sections import left_sections
+from reconciler.rendering.sections import UNMANAGED_ACCESS, left_sections, unmanaged_rules
 from reconciler.rendering.style import SHOWN, Style
 
 
 def left_lists(plan: Plan, style: Style) -> Iterator[str]:
     listing = {"Blocked": _refused, "Unknown": _unknown, "Unmanaged": _unmanaged, "Ignored": _ignored}
+    listing[UNMANAGED_ACCESS] = _access
     for section in left_sections(plan):
         if listed := listing.get(section.title):
             yield from ("", style.paint("alarm", section.heading) if section.urgent else section.heading)
@@ -40,6 +41,14 @@ def _unmanaged(plan: Plan, style: Style) -> Iterator[str]:
     for cluster, found in groupby(plan.unmanaged, key=lambda one: one.ref.cluster):
         names = [f"{one.ref.name} ({one.partitions}p)" for one in found]
         yield f"  {cluster}: {style.listed(names)}"
+
+
+def _access(plan: Plan, style: Style) -> Iterator[str]:
+    lines = []
+    for cluster, principal, rules in unmanaged_rules(plan):
+        shown = style.listed(rules) if style.full or len(rules) <= SHOWN // 2 else f"{len(rules)} rules"
+        lines.append(f"  {cluster}: {principal}: {shown}")
+    yield from cut(lines, style)
 
 
 def _ignored(plan: Plan, style: Style) -> Iterator[str]:

@@ -118,7 +118,8 @@ def seen(cluster: SeenCluster) -> str:
     if cluster.cluster_id is None:
         return "could not be read"
     counts = f"{counted(cluster.brokers, 'broker')}, {counted(cluster.topics, 'topic')} visible"
-    return f"cluster id {cluster.cluster_id}, {counts}"
+    rules = f", {counted(cluster.acls, 'access rule')}" if cluster.acls is not None else ""
+    return f"cluster id {cluster.cluster_id}, {counts}{rules}"
 
 
 def risk_words(entry: Entry) -> str:

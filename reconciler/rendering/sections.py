@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from reconciler.plans import Plan
+
+UNMANAGED_ACCESS = "Unmanaged access rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Section:
 
 def left_sections(plan: Plan) -> tuple[Section, ...]:
     """Blocked, unknown, unmanaged, ignored, notes: each only when there is something in it; nothing is folded."""
-    found = (_refused(plan), _unknown(plan), _unmanaged(plan), _ignored(plan), _notes(plan))
+    found = (_refused(plan), _unknown(plan), _unmanaged(plan), _unmanaged_access(plan), _ignored(plan), _notes(plan))
     return tuple(section for section in found if section.items)
 
 
@@ -59,6 +62,21 @@ def _unmanaged(plan: Plan) -> Section:
         for one in found
     ]
     return Section("Unmanaged", "neither declared nor made by a flow, never touched", tuple(items))
+
+
+def unmanaged_rules(plan: Plan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Cluster, principal and the rules it has there, without naming it again."""
+    for (cluster, principal), found in groupby(plan.unmanaged_acls, key=lambda one: (one.cluster, one.acl.principal)):
+        yield cluster, principal, tuple(str(one.acl).replace(f"{principal} ", "", 1) for one in found)
+
+
+def _unmanaged_access(plan: Plan) -> Section:
+    items = tuple(
+        Item(f"{cluster}: {principal}, {len(rules)} rule{'s' if len(rules) != 1 else ''}", rules)
+        for cluster, principal, rules in unmanaged_rules(plan)
+    )
+    why = "neither declared nor made by an earlier run, never touched"
+    return Section(UNMANAGED_ACCESS, why, items, count=len(plan.unmanaged_acls))
 
 
 def _ignored(plan: Plan) -> Section:

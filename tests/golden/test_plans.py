@@ -19,6 +19,7 @@ import pytest
 
 from reconciler import planfile
 from reconciler.errors import RunnerError, Where
+from reconciler.loading import load
 from reconciler.plans import Plan
 from reconciler.rendering import (
     Style,
@@ -32,6 +33,7 @@ from reconciler.rendering import (
 from reconciler.topology import Groups, Tombstone, TopicDefaults, Topology
 from tests.builders import World, cluster, flow, topic, topology, world
 from tests.fakes import unreachable
+from tests.unit.test_access_plans import rules
 
 HERE = Path(__file__).parent / "plans"
 TOPICS = Where("topics.yaml", 3, 3)
@@ -99,6 +101,43 @@ def troubled() -> Plan:
     return seen.plan(topology(*base.clusters.values(), *base.topics.values(), *base.flows.values(), *more))
 
 
+def access() -> Plan:
+    """Roles, exact rules, a flow that carries rules along, rules left over, removed outside and of strangers."""
+    seen = world()
+    before = loaded(ACCESS.replace("names: [orders]", "names: [orders, pay]"))
+    for name, text in (("east", "allow User:audit read topic *"), ("east", "deny User:audit read topic pay.keys")):
+        seen.clusters[name].acls |= rules(text)
+    seen.apply(before)
+    seen.clusters["east"].acls -= rules("allow User:orders-app write topic orders")
+    seen.clusters["west"].acls |= rules(
+        *(f"allow User:legacy read topic old-{number}" for number in range(9)), "allow User:ops describe topic *"
+    )
+    seen.clusters["east"].acls |= rules("allow User:billing read topic orders", "allow User:late read topic orders")
+    return seen.plan(loaded(ACCESS.replace("groups: [billing]", "groups: [billing, {prefix: test-}]")))
+
+
+def loaded(text: str) -> Topology:
+    return load({"access.yaml": text}, "sandbox")
+
+
+ACCESS = """
+clusters:
+  east: {bootstrap_servers: ["east:9092"], defaults: {replication_factor: 1}}
+  west: {bootstrap_servers: ["west:9092"]}
+topics:
+  orders: {clusters: [east], partitions: 1}
+  pay.keys: {clusters: [east], partitions: 1}
+flows:
+  east-to-west: {source: east, target: west, topics: [orders, pay.*], replication_factor: 1, access: {sync: true}}
+access:
+  - {role: producer, principal: "User:orders-app", clusters: [east], topics: [orders], transactional_ids: [orders]}
+  - {role: consumer, principal: "User:billing", clusters: [east], topics: [orders], groups: [billing]}
+  - {role: mirror, principal: "User:mirror"}
+  - {principal: "User:etl", clusters: [west], resource: topic, names: [orders], operations: [read, alter_configs]}
+  - {principal: "User:etl", clusters: [west], resource: cluster, operations: [alter], permission: deny}
+"""
+
+
 def unchanged() -> Plan:
     return settled().plan(wished())
 
@@ -113,7 +152,7 @@ def pinned(make: Callable[[], Plan]) -> Callable[[], Plan]:
     return plan
 
 
-PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged, removed)}
+PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged, removed, access)}
 
 
 def agrees(name: str, text: str) -> None:

@@ -1,0 +1,177 @@
+"""One entry of ``access`` from YAML to an ``AccessRule``. Border: as ``building``; which fields belong to which role is
+said here, because the shape of an entry depends on the role it names."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from reconciler.access_rules import AccessRole, AccessRule, ExactRule, NamePattern
+from reconciler.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
+from reconciler.places import nearest
+from reconciler.reading import Reading
+from reconciler.settings import Wrong
+from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.yaml_nodes import Node, Scalar, Sequence
+
+EXACT = "resource"
+_ALWAYS = frozenset({"principal", "clusters", "hosts", "absent"})
+REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        AccessRole.PRODUCER: ("clusters", "topics"),
+        AccessRole.CONSUMER: ("clusters", "topics", "groups"),
+        AccessRole.STREAMS: ("clusters", "application_id"),
+        AccessRole.CONNECT: ("clusters", "groups", "topics"),
+        AccessRole.MIRROR: (),
+        AccessRole.RECONCILER_PLAN: ("clusters",),
+        AccessRole.RECONCILER_APPLY: ("clusters",),
+        EXACT: ("clusters", "resource", "operations"),
+    }
+)
+OPTIONAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        AccessRole.PRODUCER: ("transactional_ids",),
+        AccessRole.CONSUMER: (),
+        AccessRole.STREAMS: ("reads", "writes"),
+        AccessRole.CONNECT: ("reads", "writes", "transactional_ids"),
+        AccessRole.MIRROR: ("flows",),
+        AccessRole.RECONCILER_PLAN: (),
+        AccessRole.RECONCILER_APPLY: (),
+        EXACT: ("names", "permission"),
+    }
+)
+MEANT_FOR: Mapping[ResourceType, frozenset[Operation]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: frozenset(
+            {Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+             Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}
+        ),
+        ResourceType.GROUP: frozenset(
+            {Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}
+        ),
+        ResourceType.CLUSTER: frozenset(
+            {Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION,
+             Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE}
+        ),
+        ResourceType.TRANSACTIONAL_ID: frozenset({Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT}),
+        ResourceType.DELEGATION_TOKEN: frozenset({Operation.DESCRIBE}),
+        ResourceType.USER: frozenset({Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}),
+    }
+)  # fmt: skip
+"""``org.apache.kafka.security.authorizer.AclEntry.supportedOperations``. ALL fits everywhere."""
+
+_PRINCIPAL = re.compile(r"[A-Z][A-Za-z]*:.+")
+
+
+def build_access(reading: Reading) -> AccessRule:
+    """``reading.name`` is the entry's number, from 1."""
+    role = _role(reading)
+    _fields(reading, role)
+    names = {field: _patterns(reading, field) for field in ("topics", "groups", "transactional_ids", "reads", "writes")}
+    return AccessRule(
+        number=int(reading.name),
+        principal=_principal(reading),
+        clusters=reading.texts("clusters"),
+        role=role,
+        exact=_exact(reading) if role is None else None,
+        hosts=_hosts(reading),
+        application_id=reading.value("application_id", default=""),
+        flows=reading.texts("flows"),
+        absent=reading.value("absent", default=False),
+        where=reading.place.where,
+        **names,
+    )
+
+
+def _role(reading: Reading) -> AccessRole | None:
+    text = reading.value("role", default=None)
+    return None if text is None else AccessRole(text)
+
+
+def _fields(reading: Reading, role: AccessRole | None) -> None:
+    """Every field must have a meaning here: one that has none would look as if it held."""
+    written = reading.place.entry.value
+    assert isinstance(written, YamlMapping)
+    if role is None and EXACT not in written.entries:
+        why = "Without either nobody knows what the principal may do"
+        todo = f"Write role: {' or '.join(AccessRole)}; or resource, names and operations"
+        reading.wrong((), Wrong("access-without-role", "it has neither role nor resource", why, todo))
+        return
+    kind, word = (EXACT, "a rule by resource") if role is None else (str(role), f"the role {role}")
+    known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL[kind], *(("role",) if role else ())}
+    for field in written.entries.keys() - known:
+        what = f"{word} has no field {field}"
+        why = "A field that nothing reads would look as if it held"
+        todo = f"Remove it; {word} has {', '.join(sorted(known - _ALWAYS - {'role'})) or 'no fields of its own'}"
+        reading.wrong((field,), Wrong("access-field", what, why, todo))
+    for field in REQUIRED[kind]:
+        if field not in written.entries:
+            todo = f"Add {field}" + (", or [] for clients without a group" if field == "groups" else "")
+            why = "It has no default"
+            reading.wrong((), Wrong("missing-field", f"{word} lacks the field {field}", why, todo))
+
+
+def _principal(reading: Reading) -> str:
+    text = str(reading.value("principal", default=""))
+    kind, found, _ = text.partition(":")
+    near = nearest(kind, ["User"])
+    if _PRINCIPAL.fullmatch(text) and (kind == "User" or near is None):
+        return text
+    why = "Kafka compares principals letter by letter, so the rule would be about nobody"
+    todo = f"Write User:{text.partition(':')[2] if found and near else text}"
+    reading.wrong(("principal",), Wrong("bad-principal", f'the principal is "{text}"', why, todo))
+    return text
+
+
+def _hosts(reading: Reading) -> tuple[str, ...]:
+    hosts = reading.texts("hosts", default=(WILDCARD,))
+    for index, host in enumerate(hosts):
+        if host != WILDCARD and not _is_address(host):
+            what, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
+            reading.wrong(("hosts", index), Wrong("bad-host", what, why, 'Write an IP address, or "*" for all'))
+    return hosts
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _patterns(reading: Reading, field: str) -> tuple[NamePattern, ...]:
+    node = reading.node(field)
+    return tuple(_pattern(item) for item in node.items) if isinstance(node, Sequence) else ()
+
+
+def _pattern(node: Node) -> NamePattern:
+    if isinstance(node, YamlMapping):
+        prefix = node.entries["prefix"].value
+        return NamePattern(prefix.text if isinstance(prefix, Scalar) else "", PatternType.PREFIXED)
+    return NamePattern(node.text if isinstance(node, Scalar) else "")
+
+
+def _exact(reading: Reading) -> ExactRule | None:
+    if reading.node(EXACT) is None:
+        return None
+    resource = ResourceType(reading.value(EXACT, default="topic"))
+    names = _patterns(reading, "names")
+    if resource is ResourceType.CLUSTER:
+        if names not in ((), (NamePattern(CLUSTER_NAME),)):
+            why = f"A cluster has one resource of this kind, {CLUSTER_NAME}"
+            reading.wrong(("names",), Wrong("access-field", "the resource cluster is given names", why, "Remove names"))
+        names = (NamePattern(CLUSTER_NAME),)
+    elif not names:
+        todo = 'Add names, such as [orders, {prefix: "pay."}] or ["*"] for all'
+        reading.wrong((), Wrong("missing-field", f"a rule about {resource} lacks names", "It has no default", todo))
+    operations = tuple(map(Operation, reading.texts("operations")))
+    for index, operation in enumerate(operations):
+        if operation not in MEANT_FOR[resource] and operation is not Operation.ALL:
+            what = f"the operation {operation} does not exist on {resource}"
+            todo = f"Write one of: {', '.join(sorted(MEANT_FOR[resource]))}, all"
+            wrong = Wrong("bad-operation", what, "No request asks for it, so the rule would say nothing", todo)
+            reading.wrong(("operations", index), wrong)
+    return ExactRule(resource, names, operations, Permission(reading.value("permission", default="allow")))

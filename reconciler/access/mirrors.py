@@ -1,0 +1,69 @@
+"""The least a mirror job needs on both sides of its flows, by the routes of today.
+
+Sources are named topic by topic: a job sees no topic that its flows do not carry, and a new topic gets its rule in the
+plan that makes its remote topic. Remote names are one prefix where the naming policy gives them one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.access.roles import GROUP, TOPIC, TRANSACTION, Right
+from reconciler.access_rules import AccessRule, NamePattern
+from reconciler.acls import Operation, PatternType, ResourceType
+from reconciler.routing import Route
+from reconciler.topology import Flow, Topology
+from replication.mirrormaker import HEARTBEATS
+from replication.names import OFFSETS_TOPIC, STATUS_TOPIC, position_group
+
+EVERY_GROUP = NamePattern("*")
+
+
+def flows_of(rule: AccessRule, topology: Topology) -> tuple[Flow, ...]:
+    return tuple(flow for flow in topology.flows.values() if not rule.flows or flow.name in rule.flows)
+
+
+def clusters_of(rule: AccessRule, topology: Topology) -> tuple[str, ...]:
+    """Where a rule of role mirror holds."""
+    sides = {side for flow in flows_of(rule, topology) for side in (flow.source, flow.target)}
+    return rule.clusters or tuple(sorted(sides))
+
+
+def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Route], cluster: str) -> Iterator[Right]:
+    """On ``cluster``, for a principal that carries ``flows``."""
+    by_flow: dict[str, list[Route]] = {}
+    for route in routes:
+        by_flow.setdefault(route.flow, []).append(route)
+    wanted = tuple(flows)
+    for flow in wanted:
+        mine = by_flow.get(flow.name, [])
+        if flow.source == cluster:
+            yield from ((TOPIC, NamePattern(route.source.name), Operation.READ) for route in mine)
+            if flow.groups.sync_offsets:
+                yield GROUP, EVERY_GROUP, Operation.DESCRIBE
+        if flow.target == cluster:
+            yield from _written(flow, mine)
+    names = {flow.name for flow in wanted}
+    for mirror in topology.mirrors.values():
+        if names.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
+            yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
+
+
+def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:
+    """Reads too: ``verify`` compares both sides as the same principal, and the offset map is read back."""
+    if flow.naming.policy == "default":
+        yield from _both(TOPIC, NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED))
+    else:
+        for route in routes:
+            yield from _both(TOPIC, NamePattern(route.remote.name))
+    yield from _both(TOPIC, NamePattern(OFFSETS_TOPIC))
+    yield GROUP, NamePattern(position_group(flow.name)), Operation.READ
+    yield TRANSACTION, NamePattern(f"{position_group(flow.name)}.", PatternType.PREFIXED), Operation.WRITE
+    if flow.groups.sync_offsets:
+        yield TOPIC, NamePattern(HEARTBEATS), Operation.WRITE
+        yield GROUP, EVERY_GROUP, Operation.READ
+
+
+def _both(resource: ResourceType, name: NamePattern) -> Iterator[Right]:
+    yield resource, name, Operation.READ
+    yield resource, name, Operation.WRITE

@@ -1,0 +1,142 @@
+"""What a role comes to in Kafka's rules: the least that lets a client of that kind work, with nothing that is implied.
+
+An allowed READ or WRITE implies DESCRIBE, and WRITE on any topic allows an idempotent producer (KIP-679, Kafka 3.0), so
+neither is written out. Border: what depends on flows and live topics (role mirror) is ``access.mirrors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from reconciler.access_rules import AccessRole, AccessRule, ExactRule, NamePattern
+from reconciler.acls import CLUSTER_NAME, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.locks import LOCK_TOPIC
+from replication.names import STATUS_TOPIC
+
+Right = tuple[ResourceType, NamePattern, Operation]
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+EVERY = NamePattern(WILDCARD)
+ITSELF = NamePattern(CLUSTER_NAME)
+SINK_GROUPS = NamePattern("connect-", PatternType.PREFIXED)
+"""Kafka Connect's groups of sink connectors, unless consumer.override.group.id says otherwise."""
+OUR_TRANSACTIONS = NamePattern("reconciler.", PatternType.PREFIXED)
+SHOWN = 3
+
+
+def expand_stable(rule: AccessRule) -> tuple[AclBinding, ...]:
+    """The rules of an entry, in order; none for the role mirror, whose rules depend on topics."""
+    if rule.exact is not None:
+        return tuple(_exact(rule, rule.exact))
+    if rule.role is None or rule.role is AccessRole.MIRROR:
+        return ()
+    return bindings(rule, _rights(rule, rule.role))
+
+
+def bindings(rule: AccessRule, rights: Iterable[Right]) -> tuple[AclBinding, ...]:
+    """Each right for the principal of ``rule`` from each of its hosts, allowed."""
+    return tuple(
+        AclBinding(resource, name.name, name.pattern, rule.principal, host, operation, Permission.ALLOW)
+        for resource, name, operation in dict.fromkeys(rights)
+        for host in rule.hosts
+    )
+
+
+def title_of(rule: AccessRule) -> str:
+    """What a reviewer reads: ``User:orders-app: producer on orders``."""
+    if rule.exact is not None:
+        exact = rule.exact
+        on = "" if exact.resource is CLUSTER else f" {_listed(exact.names)}"
+        return f"{rule.principal}: {exact.permission} {', '.join(exact.operations)} on {exact.resource}{on}"
+    match rule.role:
+        case AccessRole.PRODUCER | AccessRole.CONSUMER:
+            about = f" on {_listed(rule.topics)}"
+        case AccessRole.STREAMS:
+            about = f" {rule.application_id}"
+        case AccessRole.CONNECT:
+            about = f" {_listed(rule.groups)}"
+        case _:
+            about = ""
+    return f"{rule.principal}: {rule.role}{about}"
+
+
+def _exact(rule: AccessRule, exact: ExactRule) -> Iterator[AclBinding]:
+    for name in exact.names:
+        for operation in exact.operations:
+            for host in rule.hosts:
+                yield AclBinding(
+                    exact.resource, name.name, name.pattern, rule.principal, host, operation, exact.permission
+                )
+
+
+def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:
+    match role:
+        case AccessRole.PRODUCER:
+            yield from _each(TOPIC, rule.topics, Operation.WRITE)
+            yield from _each(TRANSACTION, rule.transactional_ids, Operation.WRITE)
+        case AccessRole.CONSUMER:
+            yield from _each(TOPIC, rule.topics, Operation.READ)
+            yield from _each(GROUP, rule.groups, Operation.READ)
+        case AccessRole.STREAMS:
+            yield from _streams(rule)
+        case AccessRole.CONNECT:
+            yield from _connect(rule)
+        case AccessRole.RECONCILER_PLAN:
+            yield from _looking()
+        case AccessRole.RECONCILER_APPLY:
+            yield from _looking()
+            yield from _changing()
+        case AccessRole.MIRROR:
+            return
+        case _:
+            assert_never(role)
+
+
+def _streams(rule: AccessRule) -> Iterator[Right]:
+    """Kafka Streams developer guide, "Required ACL setting for secure Kafka clusters"."""
+    own = (NamePattern(rule.application_id, PatternType.PREFIXED),)
+    yield from _each(TOPIC, rule.reads, Operation.READ)
+    yield from _each(TOPIC, rule.writes, Operation.WRITE)
+    yield from _each(TOPIC, own, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE)
+    yield from _each(TOPIC, own, Operation.DESCRIBE_CONFIGS)
+    yield from _each(GROUP, own, Operation.READ, Operation.DELETE)
+    yield from _each(TRANSACTION, own, Operation.WRITE)
+
+
+def _connect(rule: AccessRule) -> Iterator[Right]:
+    """Workers: their group and their three topics; connectors: what they read and write."""
+    yield from _each(GROUP, rule.groups, Operation.READ)
+    yield from _each(TOPIC, rule.topics, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE_CONFIGS)
+    yield from _each(TOPIC, rule.reads, Operation.READ)
+    if rule.reads:
+        yield from _each(GROUP, (SINK_GROUPS,), Operation.READ)
+    yield from _each(TOPIC, rule.writes, Operation.WRITE)
+    yield from _each(TRANSACTION, rule.transactional_ids, Operation.WRITE)
+
+
+def _looking() -> Iterator[Right]:
+    """What plan, drift and doctor ask for."""
+    yield from _each(TOPIC, (EVERY,), Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+    yield from _each(GROUP, (EVERY,), Operation.DESCRIBE)
+    yield from _each(TRANSACTION, (EVERY,), Operation.DESCRIBE)
+    yield from _each(CLUSTER, (ITSELF,), Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+    yield from _each(TOPIC, (NamePattern(STATUS_TOPIC), NamePattern(LOCK_TOPIC)), Operation.READ)
+
+
+def _changing() -> Iterator[Right]:
+    """Topics, configs and their removal; access rules and replicas (ALTER on the cluster); throttles and quotas."""
+    yield from _each(TOPIC, (EVERY,), Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS)
+    yield from _each(CLUSTER, (ITSELF,), Operation.ALTER, Operation.ALTER_CONFIGS)
+    yield from _each(TOPIC, (NamePattern(LOCK_TOPIC),), Operation.READ, Operation.WRITE)
+    yield from _each(TRANSACTION, (OUR_TRANSACTIONS,), Operation.WRITE)
+
+
+def _each(resource: ResourceType, names: Iterable[NamePattern], *operations: Operation) -> Iterator[Right]:
+    return ((resource, name, operation) for name in names for operation in operations)
+
+
+def _listed(names: tuple[NamePattern, ...]) -> str:
+    shown = ", ".join(map(str, names[:SHOWN]))
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

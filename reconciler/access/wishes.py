@@ -1,0 +1,149 @@
+"""Which rules should be on each cluster, and why: declared ones, those of mirror jobs, and those that flows derive.
+
+Flows derive from rules that no flow made, hop by hop, so that two flows that face each other cannot keep a rule alive
+that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.access.carriage import Carriage, carriage_of
+from reconciler.access.derived import derive
+from reconciler.access.mirrors import clusters_of, flows_of, mirror_rights
+from reconciler.access.roles import bindings, expand_stable, title_of
+from reconciler.access_rules import AccessRole, AccessRule
+from reconciler.acls import AclBinding, Permission, Unsupported
+from reconciler.changes import Grant
+from reconciler.errors import Unknown
+from reconciler.live import LiveAccess, LiveCluster, LiveState
+from reconciler.routing import Routing
+from reconciler.topology import Flow, Topology
+
+DECLARED = "declared"
+_AT_HOME = (AccessRole.MIRROR, AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY)
+"""Roles of programs that speak to each cluster for themselves: no flow carries their rules along."""
+
+Rules = dict[AclBinding, "Wished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """``rests_on``: the rule on a flow's source that this one follows from, as ``cluster/rule``."""
+
+    acl: AclBinding
+    grant: Grant
+    rests_on: str = ""
+    travels: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some wishes are not known, so that no
+    rule may be taken for left over."""
+
+    rules: Mapping[str, Mapping[AclBinding, Wished]]
+    absent: Mapping[str, Mapping[AclBinding, Grant]]
+    doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def access_clusters(topology: Topology) -> frozenset[str]:
+    """Whose rules are looked at: none where access is neither declared nor derived."""
+    derives = any(flow.access.enabled for flow in topology.flows.values())
+    return frozenset(topology.clusters) if topology.access_declared or derives else frozenset()
+
+
+def wished(topology: Topology, live: LiveState, routing: Routing) -> Wishes:
+    rules: dict[str, Rules] = {name: {} for name in topology.clusters}
+    absent: dict[str, dict[AclBinding, Grant]] = {name: {} for name in topology.clusters}
+    doubtful: dict[str, list[str]] = {name: [] for name in topology.clusters}
+    for rule in topology.access:
+        grant = Grant(title_of(rule), DECLARED, str(rule.where))
+        for cluster in clusters_of(rule, topology):
+            for acl in _expanded(rule, topology, routing, cluster):
+                if rule.absent:
+                    absent[cluster].setdefault(acl, grant)
+                else:
+                    _add(rules[cluster], Wished(acl, grant, travels=rule.role not in _AT_HOME))
+        if rule.role is AccessRole.MIRROR:
+            _doubt(flows_of(rule, topology), live, doubtful)
+    flows = [flow for flow in topology.flows.values() if flow.access.enabled]
+    _doubt(flows, live, doubtful)
+    _derive(flows, live, routing, rules, absent)
+    return Wishes(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
+
+
+def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: str) -> tuple[AclBinding, ...]:
+    if rule.role is AccessRole.MIRROR:
+        return bindings(rule, mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster))
+    return expand_stable(rule)
+
+
+def _add(rules: Rules, wish: Wished) -> None:
+    """The first one names the rule; one that may travel makes it travel."""
+    known = rules.get(wish.acl)
+    if known is None or (wish.travels and not known.travels):
+        rules[wish.acl] = wish
+
+
+def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
+    for flow in flows:
+        for side in (flow.source, flow.target):
+            found = live.known(side)
+            why = ""
+            if found is None:
+                why = f"cluster {side} could not be used"
+            elif not found.sees_all:
+                why = f"not every topic of {side} is visible"
+            elif flow.access.enabled and (found.access is None or _unread(found.access)):
+                why = f"the access rules of {side} could not be read"
+            if why:
+                doubtful[flow.source].append(f"flow {flow.name}: {why}")
+                doubtful[flow.target].append(f"flow {flow.name}: {why}")
+
+
+def _unread(access: LiveAccess) -> bool:
+    return isinstance(access.acls, Unknown) or isinstance(access.owned, Unknown)
+
+
+def _derive(
+    flows: Iterable[Flow],
+    live: LiveState,
+    routing: Routing,
+    rules: dict[str, Rules],
+    absent: Mapping[str, Mapping[AclBinding, Grant]],
+) -> None:
+    """Adds to ``rules`` what flows make of them, over as many hops as there are clusters."""
+    carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]
+    fresh = {name: _roots(live.known(name), rules[name], absent[name]) for name in rules}
+    for _ in rules:
+        found: dict[str, set[AclBinding]] = {name: set() for name in rules}
+        for carriage in carriages:
+            target = carriage.flow.target
+            for wish in _follows(carriage, fresh[carriage.flow.source]):
+                if wish.acl not in absent[target] and wish.acl not in rules[target]:
+                    rules[target][wish.acl] = wish
+                    found[target].add(wish.acl)
+        fresh = found
+        if not any(fresh.values()):
+            return
+
+
+def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBinding, Grant]) -> set[AclBinding]:
+    """The rules of a cluster once this plan is carried out, without those that a flow made."""
+    found = {acl for acl, wish in declared.items() if wish.travels}
+    access = cluster.access if cluster is not None else None
+    if access is None or isinstance(access.acls, Unknown | Unsupported) or isinstance(access.owned, Unknown):
+        return found
+    at_home = {acl for acl, wish in declared.items() if not wish.travels}
+    return found | {acl for acl in access.acls if acl not in access.owned and acl not in absent and acl not in at_home}
+
+
+def _follows(carriage: Carriage, rules: Iterable[AclBinding]) -> Iterator[Wished]:
+    flow = carriage.flow
+    for acl, source in derive(carriage, sorted(rules)):
+        denied = acl.permission is Permission.DENY
+        does = "may not read" if denied else "reads"
+        grant = Grant(f"{acl.principal}: {does} what flow {flow.name} brings", f"flow {flow.name}", str(flow.where))
+        yield Wished(acl, grant, f"{flow.source}/{source}")

@@ -1,0 +1,237 @@
+"""Access from YAML to a plan and through an apply, on fake clusters."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
+from reconciler.changes import CreateAcl, DeleteAcl
+from reconciler.errors import ClusterError, Unknown
+from reconciler.loading import load
+from reconciler.observations import observe_again
+from reconciler.planfile import dumps, loads
+from reconciler.planning import basis_now, still_true
+from reconciler.plans import ExitCode, Plan, Result
+from reconciler.rendering import plan_text
+from reconciler.topology import Topology
+from tests.builders import World, world
+
+CLUSTERS = """
+clusters:
+  east: {bootstrap_servers: ["east:9092"]}
+  west: {bootstrap_servers: ["west:9092"]}
+"""
+ROLES = """
+access:
+  - {role: producer, principal: "User:orders-app", clusters: [east], topics: [orders, {prefix: pay.}]}
+  - {role: consumer, principal: "User:billing", clusters: [east], topics: [orders], groups: [{prefix: billing-}]}
+"""
+
+
+def rule(text: str) -> AclBinding:
+    """``allow User:x read topic orders`` or ``... topic pay.*`` for a prefix; ``from 10.0.0.1`` at the end."""
+    permission, principal, operation, resource, name, *rest = text.split()
+    prefixed = len(name) > 1 and name.endswith("*")
+    return AclBinding(
+        ResourceType(resource),
+        name.removesuffix("*") if prefixed else name,
+        PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+        principal,
+        rest[1] if rest else "*",
+        Operation(operation),
+        Permission(permission),
+    )
+
+
+def rules(*texts: str) -> set[AclBinding]:
+    return set(map(rule, texts))
+
+
+def env(*texts: str) -> Topology:
+    return load({f"{index}.yaml": text for index, text in enumerate((CLUSTERS, *texts))}, "test")
+
+
+def made(plan: Plan, cluster: str = "east") -> set[AclBinding]:
+    changes = [one.change for one in plan.changes if isinstance(one.change, CreateAcl)]
+    return {change.acl for change in changes if change.cluster == cluster}
+
+
+def gone(plan: Plan, cluster: str = "east") -> set[AclBinding]:
+    changes = [one.change for one in plan.changes if isinstance(one.change, DeleteAcl)]
+    return {change.acl for change in changes if change.cluster == cluster}
+
+
+def applied(seen: World, wished: Topology) -> None:
+    assert {one.result for one in seen.apply(wished)} <= {Result.DONE}
+    assert seen.plan(wished).exit_code is ExitCode.DONE, plan_text(seen.plan(wished))
+
+
+def test_roles_come_to_the_least_that_works_and_are_read_as_roles() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    planned = seen.plan(env(ROLES))
+    assert made(planned) == rules(
+        "allow User:orders-app write topic orders",
+        "allow User:orders-app write topic pay.*",
+        "allow User:billing read topic orders",
+        "allow User:billing read group billing-*",
+    )
+    text = plan_text(planned)
+    assert "+ User:orders-app: producer on orders, pay.*: 2 rules; declared in 1.yaml:3:5" in text
+    assert "allow User:orders-app write on topic prefix pay." in text
+    applied(seen, env(ROLES))
+
+
+def test_what_is_implied_already_is_no_drift() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = rules(
+        "allow User:orders-app all topic orders",
+        "allow User:orders-app write topic pay.*",
+        "allow User:orders-app describe topic pay.*",
+        "allow User:billing read topic orders",
+        "allow User:billing read group billing-*",
+    )
+    planned = seen.plan(env(ROLES))
+    assert planned.exit_code is ExitCode.DONE
+    assert [str(one.acl) for one in planned.unmanaged_acls] == ["allow User:orders-app all on topic orders"]
+
+
+def test_a_rule_that_leaves_git_is_deleted_only_when_an_earlier_run_made_it() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    applied(seen, env(ROLES))
+    seen.clusters["east"].acls |= rules("allow User:stranger read topic orders")
+    planned = seen.plan(env("access: []\n"))
+    assert gone(planned) == seen.clusters["east"].acls - rules("allow User:stranger read topic orders")
+    assert [str(one.acl) for one in planned.unmanaged_acls] == ["allow User:stranger read on topic orders"]
+    applied(seen, env("access: []\n"))
+    assert seen.clusters["east"].acls == rules("allow User:stranger read topic orders")
+
+
+def test_without_the_ownership_record_nothing_is_deleted_but_everything_listed() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    applied(seen, env(ROLES))
+    seen.clusters["east"].owned.clear()
+    planned = seen.plan(env("access: []\n"))
+    assert not planned.changes
+    assert len(planned.unmanaged_acls) == 4
+
+
+def test_an_unreadable_ownership_record_is_unknown_and_deletes_nothing() -> None:
+    seen = world()
+    applied(seen, env(ROLES))
+    seen.clusters["east"].record_unreadable = Unknown("record", "denied", "Allow it.")
+    planned = seen.plan(env("access: []\n"))
+    assert not planned.changes
+    assert planned.exit_code is ExitCode.ERROR
+    assert [one.subject for one in planned.unknown] == ["access east"]
+
+
+def test_absent_deletes_what_no_run_of_ours_made() -> None:
+    seen = world()
+    seen.clusters["east"].acls = rules("allow User:old read topic orders", "allow User:old write topic orders")
+    wished = env(
+        """
+access:
+  - {principal: "User:old", clusters: [east], resource: topic, names: [orders], operations: [read], absent: true}
+"""
+    )
+    planned = seen.plan(wished)
+    assert gone(planned) == rules("allow User:old read topic orders")
+    applied(seen, wished)
+    assert seen.clusters["east"].acls == rules("allow User:old write topic orders")
+
+
+def test_a_cluster_without_authorizer_is_said_and_is_not_empty() -> None:
+    seen = world()
+    seen.clusters["east"].access_unreadable = Unsupported("the cluster has no authorizer (SECURITY_DISABLED)")
+    planned = seen.plan(env(ROLES))
+    assert not planned.changes
+    assert planned.exit_code is ExitCode.DONE
+    [ignored] = [one for one in planned.ignored if one.rule == "no-authorizer"]
+    assert "User:billing: consumer on orders" in ignored.text
+
+
+def test_rules_that_cannot_be_read_are_unknown_with_the_missing_right() -> None:
+    seen = world()
+    seen.clusters["east"].access_unreadable = Unknown(
+        "access", "principal plan may not read", "Allow it: kafka-acls.sh"
+    )
+    planned = seen.plan(env(ROLES))
+    assert planned.exit_code is ExitCode.ERROR
+    assert (planned.unknown[0].subject, planned.unknown[0].todo) == ("access east", "Allow it: kafka-acls.sh")
+    assert "User:billing: consumer on orders" in planned.unknown[0].detail
+
+
+def test_a_rule_removed_outside_is_made_again_and_told_as_such() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    applied(seen, env(ROLES))
+    lost = rule("allow User:billing read topic orders")
+    seen.clusters["east"].acls.discard(lost)
+    planned = seen.plan(env(ROLES))
+    assert made(planned) == {lost}
+    assert planned.changes[0].change.reason.code == "removed-outside"
+
+
+def test_a_saved_plan_is_stale_when_one_of_its_rules_moved_and_only_then() -> None:
+    seen = world()
+    wished = env(ROLES)
+    planned = loads(dumps(seen.plan(wished)))
+    seen.clusters["east"].acls |= rules("allow User:stranger read topic orders")
+    assert still_true(planned, basis_now(planned, wished, seen.look(wished))) == ()
+    seen.clusters["east"].acls |= rules("allow User:billing read topic orders")
+    [moved] = still_true(planned, basis_now(planned, wished, seen.look(wished)))
+    assert (moved.before, moved.after) == ("absent", "there")
+    assert moved.subject == "acl east/allow User:billing read on topic orders"
+
+
+def test_partly_refused_the_rest_is_done_and_the_next_apply_goes_on() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    refused = str(rule("allow User:billing read topic orders"))
+    seen.clusters["east"].refuse(refused, "not today")
+    outcomes = seen.apply(env(ROLES))
+    assert sorted(one.result for one in outcomes) == [Result.DONE] * 3 + [Result.FAILED]
+    seen.clusters["east"].accept(refused)
+    applied(seen, env(ROLES))
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_an_interrupted_apply_says_what_was_done_and_the_next_one_goes_on(after: int) -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].kill_after(after)
+    outcomes = seen.apply(env(ROLES))
+    assert [one.result for one in outcomes].count(Result.DONE) == after == len(seen.clusters["east"].acls)
+    applied(seen, env(ROLES))
+
+
+def test_without_access_in_the_topology_nobody_looks_at_rules() -> None:
+    seen = world()
+    planned = seen.plan(env("topics: {orders: {clusters: [east], partitions: 1}}\n"))
+    assert [one.acls for one in planned.basis.clusters] == [None, None]
+
+
+def test_a_silent_cluster_does_not_hide_the_others() -> None:
+    seen = world()
+    seen.clusters["west"].fail_on(1, ClusterError("west", "unreachable", "no answer"))
+    planned = seen.plan(env(ROLES))
+    assert len(made(planned)) == 4
+    assert planned.exit_code is ExitCode.ERROR
+
+
+def test_a_slip_in_a_topic_name_is_pointed_at() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    planned = seen.plan(env(ROLES.replace("topics: [orders]", "topics: [ordres]")))
+    assert any("names topic ordres" in note and "perhaps orders is meant" in note for note in planned.notes)
+
+
+def test_observations_of_rules_need_no_topic() -> None:
+    seen = world()
+    wished = env(ROLES)
+    [found] = observe_again(["acl east/allow User:x read on topic orders"], seen.look(wished))
+    assert found.text == "absent"
