@@ -146,7 +146,6 @@ def build_flow(reading: Reading) -> Flow:
     )
 
 
-<<<<<<< HEAD
 def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
     at = "mirrormaker_topics"
     beats = reading.value(at, "heartbeats", default=False)
@@ -156,13 +155,14 @@ def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
         checkpoints=reading.value(at, "checkpoints", default=False),
         offset_syncs=reading.value(at, "offset_syncs_location", default="source") if syncs else None,
         internal_separator=reading.value(at, "internal_topic_separator", default=True),
-=======
+    )
+
+
 def _access_sync(reading: Reading) -> AccessSync:
     return AccessSync(
         enabled=reading.value("access", "sync", default=False),
         groups=reading.value("access", "groups", default=False),
         principals=reading.mapping("access", "principals", each=_label),
->>>>>>> c556c28 (Access is declared by role or by rule, derived by flows, planned and applied)
     )
 
 
