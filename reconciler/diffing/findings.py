@@ -24,10 +24,10 @@ class Findings:
     refused: tuple[Refused, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = ()
-    unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     settled: tuple[Settled, ...] = ()
+    unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
 
 
 def merged(parts: Iterable[Findings]) -> Findings:
