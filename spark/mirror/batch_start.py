@@ -14,7 +14,7 @@ from mirror import batch_refusals, positions
 from mirror.batch_commit import END
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Phase
-from mirror.faults import SupersededError, position_lost, topic_recreated
+from mirror.faults import SupersededError, position_lost, start_out_of_range, topic_recreated
 from mirror.lanes import Condition
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
 from wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
@@ -153,6 +153,8 @@ class Starter:
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         spec = self._lane.spec
+        given, fresh = _apart(fresh, spec.start_offsets)
+        await self._begin_at(given)
         wanted = {"earliest": EARLIEST, "latest": LATEST}.get(spec.start_kind, spec.start_timestamp_ms or 0)
         found = await self._offsets(fresh, wanted)
         beyond = [p for p in fresh if found[p.source] == -1]
@@ -168,6 +170,27 @@ class Starter:
                 self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))
             else:
                 raise offset
+
+    async def _begin_at(self, given: Sequence[Partition]) -> None:
+        """Explicit offsets. One that the source does not have stops its partition: no other was asked for."""
+        lows, ends = await self._offsets(given, EARLIEST), await self._offsets(given, LATEST)
+        for partition in given:
+            low, end, offset = (
+                lows[partition.source],
+                ends[partition.source],
+                self._lane.spec.start_offsets[partition.source],
+            )
+            if isinstance(low, int) and isinstance(end, int):
+                if low <= offset <= end:
+                    partition.reached = partition.covered = offset
+                    self._write_soon(partition)
+                else:
+                    self._lane.stop(partition, start_out_of_range(partition.spec, offset, low, end))
+                continue
+            failure = low if isinstance(low, BrokerError) else cast(BrokerError, end)
+            if failure.retriable:
+                raise failure
+            self._lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
 
     def _write_soon(self, partition: Partition) -> None:
         """A start, and who owns the flow now, must survive a crash before the first record."""
@@ -223,6 +246,11 @@ class Starter:
                 return
             partition.phase = Phase.COPYING
             lane.routes.place(partition)
+
+
+def _apart(fresh: Sequence[Partition], offsets: Mapping[Key, int]) -> tuple[Sequence[Partition], Sequence[Partition]]:
+    """Those with an explicit offset, and the others."""
+    return [p for p in fresh if p.source in offsets], [p for p in fresh if p.source not in offsets]
 
 
 def _leaderless(cluster: Cluster, key: Key) -> bool:

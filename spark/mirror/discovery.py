@@ -124,10 +124,25 @@ def _compare(
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
     for name in sorted({spec.topic for spec in before.specs} - matched.keys()):
         conditions.append(_deleted(flow, name, selector.remote_name(name)))
+    conditions += _starts_without_partition(flow, matched)
     conditions += [
         c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, matched, there, selector)
     ]
     return Discovered(tuple(specs), tuple(conditions), len(matched), complete=True)
+
+
+def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, Topic]) -> Iterable[Condition]:
+    """An explicit start of something that is not there: nothing would ever read it."""
+    for topic, partition in sorted(flow.start_offsets):
+        there = matched[topic].partitions if topic in matched else 0
+        if partition >= there:
+            yield Condition(
+                "start_partition_missing",
+                f"start.offsets names {topic}-{partition}, but {topic} has {there} partitions at {flow.source.cluster}",
+                "Correct start.offsets; the other partitions are copied.",
+                topic,
+                partition,
+            )
 
 
 def _still_gone(

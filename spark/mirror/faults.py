@@ -184,6 +184,19 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Co
     )
 
 
+def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
+    """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
+    where = f"{spec.topic}-{spec.partition}"
+    return Condition(
+        "start_offset_out_of_range",
+        f"{where} is not copied: start.offsets says {offset}, but the source has offsets {low} to {end}",
+        f"Correct start.offsets for {where} to an offset from {low} to {end}, or remove it, and run apply.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
 def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
     return Condition(
         "source_topic_recreated",

@@ -17,6 +17,7 @@ from mirror.faults import (
     is_passing,
     position_lost,
     source_refuses,
+    start_out_of_range,
     target_silent,
     timestamp_zero,
     topic_recreated,
@@ -130,15 +131,13 @@ class RecordLane:
         if any(position.claim > self.lane.claim for position in found.values()):
             raise SupersededError("another application has taken the flow")
         fresh = [spec for spec in new if (spec.target_topic, spec.partition) not in found]
-        begin = starts.resolve(
-            clients.admin(self.lane.source),
-            fresh,
-            self.lane.start_kind,
-            self.lane.start_timestamp_ms,
-            self.lane.isolation,
-        )
+        begin = self._starts(fresh)
         assignment: list[TopicPartition] = []
+        lost = self._out_of_range(begin)
         for spec in new:
+            if spec in lost:
+                self._stop(spec, lost[spec])
+                continue
             position = found.get((spec.target_topic, spec.partition))
             if position is not None and position.topic_id not in ("", spec.topic_id):
                 self._stop(spec, topic_recreated(spec, position.topic_id))
@@ -154,6 +153,27 @@ class RecordLane:
         self._commit()
         if assignment:
             self.source.incremental_assign(assignment)
+
+    def _starts(self, fresh: Sequence[PartitionSpec]) -> Mapping[PartitionSpec, int]:
+        lane, given = self.lane, self.lane.start_offsets
+        admin = clients.admin(lane.source)
+        others = [spec for spec in fresh if (spec.topic, spec.partition) not in given]
+        found = starts.resolve(admin, others, lane.start_kind, lane.start_timestamp_ms, lane.isolation)
+        explicit = {spec: given[spec.topic, spec.partition] for spec in fresh if spec not in found}
+        return {**found, **explicit}
+
+    def _out_of_range(self, begin: Mapping[PartitionSpec, int]) -> Mapping[PartitionSpec, Condition]:
+        """Explicit starts that the source does not have."""
+        lane = self.lane
+        given = [spec for spec in begin if (spec.topic, spec.partition) in lane.start_offsets]
+        admin = clients.admin(lane.source)
+        lows = starts.resolve(admin, given, "earliest", None, lane.isolation)
+        ends = starts.resolve(admin, given, "latest", None, lane.isolation)
+        return {
+            spec: start_out_of_range(spec, begin[spec], lows[spec], ends[spec])
+            for spec in given
+            if not lows[spec] <= begin[spec] <= ends[spec]
+        }
 
     def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
         work = self.lane.work

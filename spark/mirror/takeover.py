@@ -5,7 +5,7 @@
 2. Read all positions of the flow; take a claim above every claim found.
 3. The very first time (no positions at all), and if the flow starts at latest or a timestamp: resolve the start of
    every partition and commit all of them in one transaction. Whatever has no position after this appeared later and is
-   copied from its beginning.
+   copied from its beginning. Explicit offsets are the lanes' own: they hold for any such partition without a position.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def take_over(flow: FlowSettings, application: str, specs: Sequence[PartitionSpe
         claim = replace(claim, ground=provenance_ground.resolve(flow))
     if found:
         return Takeover(claim, None)
-    if flow.start_kind != "earliest" and specs:
-        _begin(flow, first, claim, specs)
+    others = [spec for spec in specs if (spec.topic, spec.partition) not in flow.start_offsets]
+    if flow.start_kind != "earliest" and others:
+        _begin(flow, first, claim, others)
     return Takeover(claim, len(specs))
 
 

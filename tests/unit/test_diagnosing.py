@@ -193,13 +193,23 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
         ),
         (
             "west",
-            rights(Principal.MIRROR, {"east.orders": ["DESCRIBE"], STATUS_TOPIC: ["DESCRIBE", "WRITE"]}),
+            rights(Principal.MIRROR, {"east.orders": ["DESCRIBE"], STATUS_TOPIC: ["DESCRIBE", "READ", "WRITE"]}),
             [command("mirror", "Write --topic east. --resource-pattern-type prefixed")],
         ),
         (
             "west",
             rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ"]}),
             [command("mirror", f"Write --topic {STATUS_TOPIC}")],
+        ),
+        (
+            "west",
+            rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["WRITE"]}),
+            [command("mirror", f"Read --topic {STATUS_TOPIC}")],
+        ),
+        (
+            "west",
+            rights(Principal.APPLY, {STATUS_TOPIC: (*VIEW, "ALTER", "ALTER_CONFIGS")}),
+            [command("apply", f"Read --topic {STATUS_TOPIC}"), command("apply", f"Write --topic {STATUS_TOPIC}")],
         ),
         (
             "west",
@@ -222,7 +232,7 @@ def test_a_login_that_failed_says_so_and_nothing_of_permissions() -> None:
 
 
 def test_what_could_not_be_asked_is_unknown_not_in_order() -> None:
-    told = rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["WRITE"]}, groups=LOST)
+    told = rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ", "WRITE"]}, groups=LOST)
     found = list(permission_findings(WORLD, "west", [told], find_routes(WORLD, live()).routes))
     assert [one.verdict for one in found] == [Verdict.OK, Verdict.UNKNOWN]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from reconciler.edges.live_table import REFRESH_SECONDS, watch
 from reconciler.errors import Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror, LiveState
-from reconciler.rendering.status import status_json
+from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.watch import watch_table
 from tests.builders import topology
 
@@ -21,8 +21,8 @@ STOP = {"code": "record_refused", "text": "t", "todo": "d", "since_ms": 1, "stop
 HINT = {"code": "quota_throttled", "text": "t", "todo": "d", "since_ms": 1, "stops": False}
 BUSY = FlowStatus(
     "orders", "f" * 16, "degraded", 1, 3, 9, 12_345.6, 7_890_000.0, 1_234, 5.25, (STOP, HINT, STOP),
-    8, 2, ({"path": "batch", "reason": "", "partitions": 3},),
-    ({"topic": "orders", "partition": 1, "records_lag": 1_000, "seconds_lag": 5.25},),
+    8, 2, paths=({"path": "batch", "reason": "", "partitions": 3},),
+    worst_partitions=({"topic": "orders", "partition": 1, "records_lag": 1_000, "seconds_lag": 5.25},),
 )  # fmt: skip
 NEW = FlowStatus("new", "f" * 16, "starting")
 
@@ -36,6 +36,18 @@ def shown(state: LiveState) -> str:
     out = io.StringIO()
     Console(file=out, width=160).print(watch_table(state, "12:00:00"))
     return out.getvalue()
+
+
+def test_a_pause_is_in_the_row_and_the_json_and_the_text_with_who_and_why() -> None:
+    pause = {"since_ms": 1, "by": "ann@host", "reason": "why", "partitions": 4, "paused_partitions": 3}
+    paused = live(JobState.RUNNING, FlowStatus("calm", "f" * 16, "paused", pauses=(pause,)))
+    assert row(paused, "calm")[1] == "paused"
+    assert "paused (1 wish, 3 partitions)" in row(paused, "calm")[-1]
+    assert "flow calm is paused since 1970-01-01 00:00:00 UTC by ann@host: why; 3 of 4 partitions" in status_text(
+        topology(), paused, 5
+    )
+    told = json.loads(status_json(topology(), paused, 5))["mirrors"]["west"]["flows"]["calm"]
+    assert told["pauses"] == [pause]
 
 
 def row(state: LiveState, first: str) -> list[str]:

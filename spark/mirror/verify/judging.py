@@ -69,7 +69,7 @@ def judge(
     if timed and window.from_ms is not None:
         start = _or_end(seen.from_source[source], end)
         target_start = _or_end(seen.from_target[target], target_end)
-    begins_later = flow.start_kind != "earliest"
+    begins_later = flow.start_kind != "earliest" or source in flow.start_offsets
     return PartitionRange(
         index=0,
         flow=flow.name,
