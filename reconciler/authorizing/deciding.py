@@ -1,0 +1,111 @@
+"""One request against a set of rules, as Kafka's StandardAuthorizer decides it (KIP-801)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+
+_Key = tuple[ResourceType, str]
+
+_IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
+    {
+        Operation.DESCRIBE: frozenset(
+            {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+        ),
+        Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
+    }
+)
+"""Operation asked for -> allowed operations that are enough for it. Denials imply nothing but for ALL."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Request:
+    """``principal`` as ``User:name``, ``host`` an address; ``name`` is a resource's name, never a pattern."""
+
+    principal: str
+    operation: Operation
+    resource: ResourceType
+    name: str
+    host: str = "192.0.2.1"  # TEST-NET-1: an address that no rule names
+
+    def __str__(self) -> str:
+        where = str(self.resource) if self.resource is ResourceType.CLUSTER else f"{self.resource} {self.name}"
+        return f"{self.principal} {self.operation} on {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``by``: the rule that decided, None where the absence of rules did."""
+
+    allowed: bool
+    by: AclBinding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rulebook:
+    """Rules made ready to be asked. ``super_users`` may everything; ``allow_everyone`` is the broker's
+    ``allow.everyone.if.no.acl.found``."""
+
+    literal: Mapping[_Key, tuple[AclBinding, ...]]
+    prefixed: Mapping[_Key, tuple[AclBinding, ...]]
+    lengths: Mapping[ResourceType, tuple[int, ...]]
+    super_users: frozenset[str] = frozenset()
+    allow_everyone: bool = field(default=False)
+
+    @classmethod
+    def of(cls, rules: Iterable[AclBinding], super_users: Iterable[str] = (), allow_everyone: bool = False) -> Rulebook:
+        literal: dict[_Key, list[AclBinding]] = {}
+        prefixed: dict[_Key, list[AclBinding]] = {}
+        for rule in sorted(rules):
+            kind = prefixed if rule.pattern is PatternType.PREFIXED else literal
+            kind.setdefault((rule.resource, rule.name), []).append(rule)
+        lengths: dict[ResourceType, set[int]] = {}
+        for resource, name in prefixed:
+            lengths.setdefault(resource, set()).add(len(name))
+        return cls(
+            {key: tuple(found) for key, found in literal.items()},
+            {key: tuple(found) for key, found in prefixed.items()},
+            {resource: tuple(sorted(found)) for resource, found in lengths.items()},
+            frozenset(super_users),
+            allow_everyone,
+        )
+
+    def decide(self, request: Request) -> Decision:
+        """A denial wins over any permission; without a rule for the resource ``allow_everyone`` decides."""
+        if request.principal in self.super_users:
+            return Decision(True)
+        allowed, any_rule = None, False
+        for rule in self.on(request.resource, request.name):
+            any_rule = True
+            if not _applies(rule, request):
+                continue
+            if rule.permission is Permission.DENY:
+                return Decision(False, rule)
+            allowed = allowed or rule
+        if allowed is not None:
+            return Decision(True, allowed)
+        return Decision(self.allow_everyone and not any_rule)
+
+    def allows(self, request: Request) -> bool:
+        return self.decide(request).allowed
+
+    def on(self, resource: ResourceType, name: str) -> Iterator[AclBinding]:
+        """Every rule whose pattern matches the resource: its name, the wildcard, each prefix of its name."""
+        yield from self.literal.get((resource, name), ())
+        if name != WILDCARD:
+            yield from self.literal.get((resource, WILDCARD), ())
+        for length in self.lengths.get(resource, ()):
+            if length > len(name):
+                break
+            yield from self.prefixed.get((resource, name[:length]), ())
+
+
+def _applies(rule: AclBinding, request: Request) -> bool:
+    if rule.principal not in (request.principal, ANYONE) or rule.host not in (WILDCARD, request.host):
+        return False
+    if rule.operation in (Operation.ALL, request.operation):
+        return True
+    return rule.permission is Permission.ALLOW and rule.operation in _IMPLIES.get(request.operation, ())
