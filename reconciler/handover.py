@@ -15,7 +15,7 @@ from typing import Any
 
 from reconciler.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Start, Topology
 from replication import names, selection
-from replication.mirrormaker import checkpoints_topic, internal_separator, offset_syncs_topic
+from replication.mirrormaker import internal_separator, offset_syncs_topic
 
 FORMAT_VERSION = 1
 Handover = dict[str, Any]
@@ -60,8 +60,8 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
         separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
         told["mirrormaker_topics"] = {
             "heartbeats_ms": asked.heartbeats,
-            "checkpoints": checkpoints_topic(flow.source, separator) if asked.checkpoints else None,
             "offset_syncs": _offset_syncs(flow, separator),
+            "separator": separator if separator != flow.naming.separator else None,
         }
     if flow.rate_limit is not None:
         told["rate_limit"] = flow.rate_limit

@@ -63,7 +63,7 @@ def written_by(flow: Flow) -> Iterator[InternalTopic]:
     if asked.heartbeats is not None:
         for cluster in (flow.source, flow.target):
             yield InternalTopic(TopicRef(cluster, HEARTBEATS), 1, COMPACTED, "writes heartbeats there")
-    if asked.checkpoints:
+    if flow.groups.sync_offsets:
         ref = TopicRef(flow.target, checkpoints_topic(flow.source, separator))
         yield InternalTopic(ref, 1, COMPACTED, "writes checkpoints there")
     if asked.offset_syncs is not None:

@@ -165,14 +165,14 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class MirrorMakerTopics:
-    """MirrorMaker 2's own internal topics, for tools built for it; none unless asked for.
+    """MirrorMaker 2's own internal topics, for tools built for it; checkpoints come with synced groups, the others only
+    when asked for.
 
-    ``heartbeats``: interval in ms, or None. ``checkpoints``: are written with the groups' offsets. ``offset_syncs``:
-    ``source`` or ``target``, where they lie, or None. ``internal_separator``: KIP-949, names before 3.1 when False.
+    ``heartbeats``: interval in ms, or None. ``offset_syncs``: ``source`` or ``target``, where they lie, or None.
+    ``internal_separator``: KIP-949, names before 3.1 when False.
     """
 
     heartbeats: int | None = None
-    checkpoints: bool = False
     offset_syncs: str | None = None
     internal_separator: bool = True
 

@@ -18,14 +18,16 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Copied:
-    """``last``: the newest record's (source offset, target offset). ``version`` grows with every change."""
+    """``last``: the newest record's (source offset, target offset), ``synced`` what MirrorMaker 2's topic has of it.
+    ``version`` grows with every change."""
 
-    __slots__ = ("_broken", "_open", "_written", "chunk", "full", "last", "version")
+    __slots__ = ("_broken", "_open", "_written", "chunk", "full", "last", "synced", "version")
 
     def __init__(self) -> None:
         self.chunk: Chunk | None = None
         self.full: list[Chunk] = []  # closed since the last write
         self.last: tuple[int, int] | None = None
+        self.synced: tuple[int, int] | None = None
         self.version = 0
         self._written = 0
         self._open: list[list[int]] = []

@@ -21,6 +21,7 @@ from mirror.board import Board
 from mirror.condition_log import ConditionLog
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.group_sync import GroupSync, GroupSyncWish
+from mirror.heartbeats import Heartbeats
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
 from mirror.metrics import Seen
@@ -227,6 +228,8 @@ class Driver:
         self._board.taken_over(flow.name)
         self._leases.claimed(flow.name, took.claim)
         self._sync_groups(flow)
+        if flow.mirrormaker.heartbeats_ms is not None:
+            Heartbeats(flow, self._end).start()
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
         return True
 

@@ -83,7 +83,9 @@ class GroupSync:
         try:
             clusters += [open_cluster(flow.source), open_cluster(flow.target)]
             source, target = clusters
-            checkpoints = CheckpointLog(target, checkpoints_topic(flow.source.cluster, flow.naming_separator))
+            checkpoints = CheckpointLog(
+                target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming_separator)
+            )
             maps = MapReader(target, flow.name)
             rounds = GroupRounds(groups, source, target, await checkpoints.read())
             while not self._end.is_set():

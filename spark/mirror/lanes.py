@@ -62,7 +62,8 @@ AWAITED = Claim(-1)
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
     """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
-    a partition goes on behind what is lost, counted. ``paused`` as it was when the lease was given."""
+    a partition goes on behind what is lost, counted. ``paused`` as it was when the lease was given.
+    ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written."""
 
     flow: str
     lane: int
@@ -81,6 +82,7 @@ class LaneSpec:
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
+    offset_syncs: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

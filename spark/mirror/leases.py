@@ -42,6 +42,7 @@ def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
         start_offsets=flow.start_offsets,
         continue_on=flow.continue_on,
         work=flow.work,
+        offset_syncs=flow.mirrormaker.offset_syncs,
     )
 
 

@@ -1,4 +1,5 @@
-"""A lane writes what it has copied into the offset map on the target, a moment after each commit.
+"""A lane writes what it has copied into the offset map on the target, a moment after each commit, and the newest pair
+of offsets into MirrorMaker 2's offset syncs, where the flow asks for them.
 
 Outside the transactions: nothing waits for it, and what it writes stands already. While the map's topic is missing or
 does not answer, copying goes on and the map catches up later.
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Awaitable
 
 from mirror import logs
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition
 from mirror.copied import Copied
+from replication.mirrormaker import OffsetSync
 from replication.names import OFFSETS_TOPIC
 from replication.offset_map_codec import Place
 from wire.cluster import NO_ID, Cluster
@@ -29,7 +32,7 @@ class MapWriter:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._complained = ""
+        self._complained: dict[str, str] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -44,19 +47,27 @@ class MapWriter:
             async with asyncio.timeout(LAST_WRITE_WITHIN):
                 await self.write()
         except TimeoutError:
-            self._complain("no answer")
+            self._complain(OFFSETS_TOPIC, "no answer")
 
     async def write(self) -> bool:
         """False when it did not work; it is tried again with the next call. Never raises a WireError."""
-        changed = [p for p in self._lane.partitions.values() if p.copied.changed]
-        if not changed:
-            return True
+        lane = self._lane
+        changed = [p for p in lane.partitions.values() if p.copied.changed]
+        written = await self._tried(OFFSETS_TOPIC, self._write(lane.target, changed)) if changed else True
+        if lane.spec.offset_syncs is None:
+            return written
+        side, topic = lane.spec.offset_syncs
+        moved = [p for p in lane.partitions.values() if p.copied.last != p.copied.synced]
+        cluster = lane.source if side == "source" else lane.target
+        return (await self._tried(topic, _sync(cluster, topic, moved)) if moved else True) and written
+
+    async def _tried(self, topic: str, work: Awaitable[None]) -> bool:
         try:
-            await self._write(self._lane.target, changed)
+            await work
         except WireError as error:
-            self._complain(str(error))
+            self._complain(topic, str(error))
             return False
-        self._complained = ""
+        self._complained.pop(topic, None)
         return True
 
     async def _write(self, target: Cluster, changed: list[Partition]) -> None:
@@ -76,14 +87,23 @@ class MapWriter:
         for copied, full, version in written:
             copied.written(full, version)
 
-    def _complain(self, why: str) -> None:
-        if why != self._complained:
-            self._complained = why
+    def _complain(self, topic: str, why: str) -> None:
+        if why != self._complained.get(topic):
+            self._complained[topic] = why
             _log.warning(
-                "the offset map cannot be written; records are copied all the same",
+                "offsets cannot be written; records are copied all the same",
                 flow=self._lane.spec.flow,
                 lane=self._lane.spec.lane,
-                topic=OFFSETS_TOPIC,
+                topic=topic,
                 why=why,
                 todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
             )
+
+
+async def _sync(cluster: Cluster, topic: str, moved: list[Partition]) -> None:
+    """The last record of each partition: who applies MirrorMaker 2's rule is never ahead, and exact when caught up."""
+    pairs = [(p, p.copied.last) for p in moved]
+    syncs = [OffsetSync(p.spec.topic, p.spec.partition, *last).record() for p, last in pairs if last is not None]
+    await append(cluster, topic, {0: syncs})
+    for partition, last in pairs:
+        partition.copied.synced = last

@@ -49,12 +49,12 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class MirrorMakerTopics:
-    """MirrorMaker 2's internal topics to write; None: not that one. ``offset_syncs``: side (``source`` or ``target``)
-    and name."""
+    """MirrorMaker 2's internal topics beside the groups' checkpoints; None: not that one. ``offset_syncs``: side
+    (``source`` or ``target``) and name. ``separator``: in internal names, when it is not the naming's (KIP-949)."""
 
     heartbeats_ms: int | None = None
-    checkpoints: str | None = None
     offset_syncs: tuple[str, str] | None = None
+    separator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ def _mirrormaker(given: Mapping[str, Any] | None) -> MirrorMakerTopics:
     syncs = given["offset_syncs"]
     return MirrorMakerTopics(
         heartbeats_ms=None if given["heartbeats_ms"] is None else _at_least(given, "heartbeats_ms", 100),
-        checkpoints=given["checkpoints"],
         offset_syncs=None if syncs is None else (_one_of(syncs, "side", ("source", "target")), str(syncs["topic"])),
+        separator=given["separator"],
     )
 
 

@@ -1,0 +1,73 @@
+"""MirrorMaker 2's heartbeats of one flow: a thread of the driver writes them to both clusters while the job runs.
+
+As its herders do for each ordered pair of clusters: (source, target) to the target, and (target, source) to the source,
+from where the flow mirrors them to the target. So clients of the target find their upstream clusters.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mirror import clients, logs
+from mirror.lanes import Endpoint
+from mirror.settings import FlowSettings
+from replication.mirrormaker import HEARTBEATS, Heartbeat
+
+_FLUSH_S = 5.0
+_log = logs.logger("heartbeats")
+
+
+class Heartbeats:
+    """``start`` once the flow is taken over; it ends when ``end`` is set. Never raises; trouble is logged once."""
+
+    def __init__(self, flow: FlowSettings, end: threading.Event) -> None:
+        source, target = flow.source, flow.target
+        self._places: Sequence[tuple[Endpoint, str, str]] = (
+            (target, source.cluster, target.cluster),
+            (source, target.cluster, source.cluster),
+        )
+        self._interval = (flow.mirrormaker.heartbeats_ms or 1_000) / 1000
+        self._flow = flow.name
+        self._end = end
+        self._complained: dict[str, str] = {}
+
+    def start(self) -> None:
+        for endpoint, source, target in self._places:
+            name = f"heartbeats {self._flow} {endpoint.cluster}"
+            threading.Thread(target=self._run, args=(endpoint, source, target), name=name, daemon=True).start()
+
+    def _run(self, endpoint: Endpoint, source: str, target: str) -> None:
+        producer: Producer | None = None
+        while not self._end.wait(self._interval):
+            try:
+                producer = producer or clients.plain_producer(endpoint)
+                self._beat(producer, endpoint.cluster, Heartbeat(source, target, int(time.time() * 1000)))
+            except (KafkaException, LookupError, BufferError) as error:
+                self._complain(endpoint.cluster, str(error))
+
+    def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._complained.pop(cluster, None)
+            else:
+                self._complain(cluster, error.str())
+
+        key, value = beat.record()
+        producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
+        producer.flush(_FLUSH_S)
+
+    def _complain(self, cluster: str, why: str) -> None:
+        if self._complained.get(cluster) != why:
+            self._complained[cluster] = why
+            _log.warning(
+                "heartbeats cannot be written; records are copied all the same",
+                flow=self._flow,
+                topic=HEARTBEATS,
+                cluster=cluster,
+                why=why,
+                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+            )
