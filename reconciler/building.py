@@ -152,7 +152,6 @@ def _mirrormaker_topics(reading: Reading) -> MirrorMakerTopics:
     syncs = reading.value(at, "offset_syncs", default=False)
     return MirrorMakerTopics(
         heartbeats=_interval(reading, (at, "heartbeats_interval"), HEARTBEATS_INTERVAL_MS) if beats else None,
-        checkpoints=reading.value(at, "checkpoints", default=False),
         offset_syncs=reading.value(at, "offset_syncs_location", default="source") if syncs else None,
         internal_separator=reading.value(at, "internal_topic_separator", default=True),
     )

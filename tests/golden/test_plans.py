@@ -202,7 +202,7 @@ def test_outcomes() -> None:
 def test_outcomes_when_all_is_done() -> None:
     seen = world()
     plan = seen.plan(wished())
-    assert outcomes_text(plan, seen.apply(wished(), plan)).startswith("Applied: 7 changes on 2 clusters: +6 topics")
+    assert outcomes_text(plan, seen.apply(wished(), plan)).startswith("Applied: 8 changes on 2 clusters: +7 topics")
     empty = seen.plan(wished())
     assert outcomes_text(empty, seen.apply(wished(), empty)) == "Nothing to apply: everything is as declared\n"
 
