@@ -17,19 +17,27 @@ from reconciler.changes import (
     CreateAcl,
     CreateTopic,
     DeleteTopic,
+    ReplicaChange,
     RestartMirror,
     StartMirror,
     StopMirror,
     TopicChange,
+    cluster_of,
 )
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
 from reconciler.live import LiveCluster
 from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin, MirrorRunner
+from reconciler.reassigning import reassign
+from reconciler.reassigning.window import Watch
 from reconciler.topic_configs import same
 
 CUT_SHORT = "interrupted before it was done"
 INTERRUPTED = "not begun: the run was interrupted"
+LEFT_MOVING = (
+    "interrupted: what is on the way goes on, throttled\n"
+    "Run apply again to go on, or take it back with: reconciler reassignments cancel ENV."
+)
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
 
@@ -89,6 +97,7 @@ def apply(
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress)
+    run.gate = gate
     try:
         for batch in _batches(plan.changes):
             if closed := gate():
@@ -120,6 +129,8 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
             return planned.stage, change.cluster, type(change).__name__
         if isinstance(change, TopicChange):
             return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
+        if isinstance(change, ReplicaChange):
+            return planned.stage, cluster_of(change), "replicas"
         return planned.stage, "", planned.id
 
     for _, batch in groupby(changes, key=together):
@@ -147,6 +158,7 @@ class _Run:
         self.outcomes: dict[str, Outcome] = {}
         self.under_way: list[Planned] = []
         self.identity: dict[str, str] = {}
+        self.gate: Gate = open_gate
 
     def batch(self, batch: list[Planned]) -> None:
         ready = [planned for planned in batch if not self._skipped(planned)]
@@ -156,6 +168,8 @@ class _Run:
             self._on_cluster(changes[0].ref.cluster, ready)
         elif ready and isinstance(changes[0], AclChange):
             self._on_cluster(changes[0].cluster, ready)
+        elif ready and isinstance(changes[0], ReplicaChange):
+            self._replicas(cluster_of(changes[0]), ready)
         else:
             for planned in ready:
                 self._mirror(planned)
@@ -197,6 +211,20 @@ class _Run:
             self._fail(ready, str(error))
             return
         self._fail(ready, f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left.")
+
+    def _replicas(self, cluster: str, ready: list[Planned]) -> None:
+        if wrong := self._wrong_cluster(cluster):
+            self._fail(ready, wrong)
+            return
+        about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
+        environment = self.plan.basis.environment
+        watch = Watch(note=lambda text: self.progress.note(about, text), closed=self.gate)
+        try:
+            with self.admins[cluster].replicas(environment) as admin:
+                for outcome in reassign(ready, environment, admin, watch):
+                    self._record(outcome)
+        except ClusterError as error:
+            self._fail(ready, str(error))
 
     def _wrong_cluster(self, cluster: str) -> str:
         """Why this cluster must not be written to, or empty. Asked once a run."""
@@ -257,6 +285,8 @@ class _Run:
     def _looked_up(self, planned: Planned) -> Outcome:
         change = planned.change
         unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
+        if isinstance(change, ReplicaChange):
+            return Outcome(planned.id, Result.FAILED, LEFT_MOVING)
         if not isinstance(change, TopicChange | AclChange):
             return Outcome(planned.id, Result.FAILED, unsure)
         try:

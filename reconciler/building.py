@@ -13,9 +13,10 @@ from types import MappingProxyType
 from reconciler.copying import read_on_condition, read_rate_limit, read_start
 from reconciler.places import locate
 from reconciler.reading import Reading
+from reconciler.replicas import Pace
 from reconciler.selecting import additions, selection
 from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
-from reconciler.sizes import duration_ms
+from reconciler.sizes import duration_ms, size_bytes
 from reconciler.topology import (
     AccessSync,
     Carry,
@@ -75,7 +76,17 @@ def build_cluster(reading: Reading) -> Cluster:
         principals=MappingProxyType(principals),
         defaults=build_defaults(reading, "defaults"),
         prune_topics=reading.texts("prune", "topics"),
+        reassignment=_pace(reading),
         where=reading.place.where,
+    )
+
+
+def _pace(reading: Reading) -> Pace:
+    usual = Pace()
+    return Pace(
+        throttle=_size(reading, ("reassignment", "throttle_bytes_per_second"), usual.throttle),
+        bytes_in_flight=_size(reading, ("reassignment", "bytes_in_flight"), usual.bytes_in_flight),
+        partitions_in_flight=reading.value("reassignment", "partitions_in_flight", default=usual.partitions_in_flight),
     )
 
 
@@ -232,6 +243,18 @@ def _interval(reading: Reading, path: tuple[str, ...], default: int) -> int:
         why = "Shorter intervals cost more than they tell"
         reading.wrong(path, Wrong("out-of-range", f"{name} is {text}", why, "Write 100ms or more"))
     return found
+
+
+def _size(reading: Reading, path: tuple[str, ...], default: int) -> int:
+    text = reading.value(*path, default=None)
+    if text is None:
+        return default
+    try:
+        return size_bytes(str(text))
+    except ValueError as error:
+        what = f'{".".join(path)} is "{text}"'
+        reading.wrong(path, Wrong("bad-size", what, "It is not a size", _sentence(error)))
+    return default
 
 
 def _sentence(error: ValueError) -> str:

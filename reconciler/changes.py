@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from reconciler.acls import AclBinding
+from reconciler.replicas import Pace, Placement
 from reconciler.topology import TopicRef
 
 
@@ -39,6 +41,7 @@ class Stage(StrEnum):
     ACCESS = "access"
     SOURCE_TOPICS = "source topics"
     MIRROR = "mirror"
+    REPLICAS = "replicas"
     REMOVALS = "removals"
 
 
@@ -123,6 +126,41 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignReplicas:
+    """Another replication factor. ``before`` None: the partitions differ. ``placements``: those that change.
+
+    ``partitions``: how many the topic will have; those that are not there yet are placed once they are. ``in_flight``:
+    how many an earlier run began. ``bytes_to_copy``: missing of all new replicas; ``seconds``: for it, at the throttle.
+    """
+
+    ref: TopicRef
+    topic_id: str
+    before: int | None
+    after: int
+    partitions: int
+    placements: tuple[Placement, ...]
+    in_flight: int
+    bytes_to_copy: int
+    seconds: int
+    pace: Pace
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishReassignment:
+    """What an earlier run of ours left on a cluster: waits for ``in_flight`` partitions, clears the throttles it set on
+    ``brokers`` and ``topics``, and nothing else."""
+
+    cluster: str
+    in_flight: int
+    brokers: tuple[int, ...]
+    topics: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class StartMirror:
     """``because`` tells which field of which flow decided, one line each."""
 
@@ -182,7 +220,36 @@ class DeleteAcl:
 TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
 MirrorChange = StartMirror | RestartMirror | StopMirror
 AclChange = CreateAcl | DeleteAcl
-Change = TopicChange | AclChange | MirrorChange
+ReplicaChange = ReassignReplicas | FinishReassignment
+Change = TopicChange | AclChange | MirrorChange | ReplicaChange
+
+
+def cluster_of(change: Change) -> str:
+    """Empty for a change of no one cluster, such as that of a mirror."""
+    match change:
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
+            return change.ref.cluster
+        case CreateAcl() | DeleteAcl() | FinishReassignment():
+            return change.cluster
+        case StartMirror() | RestartMirror() | StopMirror():
+            return ""
+        case _:
+            assert_never(change)
+
+
+def touched(change: Change) -> str:
+    """What it acts on, as refusals name it: ``east/orders``, ``mirror west``."""
+    match change:
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
+            return str(change.ref)
+        case CreateAcl() | DeleteAcl():
+            return f"access {change.cluster}"
+        case FinishReassignment():
+            return f"reassignment of {change.cluster}"
+        case StartMirror() | RestartMirror() | StopMirror():
+            return f"mirror {change.mirror}"
+        case _:
+            assert_never(change)
 
 
 @dataclass(frozen=True, slots=True)

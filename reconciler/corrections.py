@@ -17,6 +17,8 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -50,7 +52,9 @@ def fields_of(planned: Planned) -> tuple[Field, ...]:
             return (f"{planned.id} = {change.after}",)
         case StartMirror() | RestartMirror():
             return (f"{planned.id} = {change.fingerprint}",)
-        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl():
+        case ReassignReplicas():
+            return (f"{planned.id} = {change.after}",)
+        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl() | FinishReassignment():
             return (planned.id,)
         case _:
             assert_never(change)

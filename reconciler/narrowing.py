@@ -13,15 +13,15 @@ from typing import assert_never
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
-    CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
     RestartMirror,
     Risk,
     Role,
-    StartMirror,
     StopMirror,
+    cluster_of,
+    touched,
 )
 from reconciler.plans import Outcome, Plan, Planned, Result
 
@@ -133,16 +133,10 @@ def is_safe(planned: Planned) -> bool:
 
 def _at(planned: Planned, strange: Collection[str]) -> str:
     """The refused cluster that a change writes to, or empty. A mirror waits for all of them."""
-    change = planned.change
-    match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
-            found = f"cluster {change.ref.cluster}"
-        case CreateAcl() | DeleteAcl():
-            found = f"cluster {change.cluster}"
-        case StartMirror() | RestartMirror() | StopMirror():
-            return min(strange, default="")
-        case _:
-            assert_never(change)
+    name = cluster_of(planned.change)
+    if not name:
+        return min(strange, default="")
+    found = f"cluster {name}"
     return found if found in strange else ""
 
 
@@ -156,16 +150,7 @@ def _is_growth(planned: Planned) -> bool:
 
 
 def _touched(planned: Planned) -> str:
-    change = planned.change
-    match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
-            return str(change.ref)
-        case CreateAcl() | DeleteAcl():
-            return f"access {change.cluster}"
-        case StartMirror() | RestartMirror() | StopMirror():
-            return f"mirror {change.mirror}"
-        case _:
-            assert_never(change)
+    return touched(planned.change)
 
 
 def _subject(text: str) -> str:

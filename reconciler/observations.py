@@ -14,6 +14,8 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -41,6 +43,11 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
                 found |= {f"acl {change.cluster}/{change.acl}", f"cluster {change.cluster}"}
                 if isinstance(change, CreateAcl) and change.rests_on:
                     found.add(f"acl {change.rests_on}")
+            case ReassignReplicas():
+                kinds = ("topic", "replicas")
+                found |= {f"{kind} {change.ref}" for kind in kinds} | {f"cluster {change.ref.cluster}"}
+            case FinishReassignment():
+                found.add(f"cluster {change.cluster}")
             case StartMirror() | RestartMirror() | StopMirror():
                 found.add(f"mirror {change.mirror}")
     return tuple(sorted(found))
@@ -61,7 +68,7 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for subject in wanted:
         kind, _, name = subject.partition(" ")
-        if kind == "topic":
+        if kind in ("topic", "replicas"):
             cluster, _, topic = name.partition("/")
             found.setdefault(cluster, []).append(topic)
         elif kind == "cluster":
@@ -100,12 +107,14 @@ def _text(subject: str, live: LiveState) -> str:
     kind, _, name = subject.partition(" ")
     if kind == "mirror":
         return _mirror(live.mirrors.get(name))
-    ref = TopicRef(*name.split("/", 1)) if kind == "topic" else TopicRef(name, "")
+    ref = TopicRef(name, "") if kind == "cluster" else TopicRef(*name.split("/", 1))
     cluster = live.clusters.get(ref.cluster)
     if cluster is None or isinstance(cluster, Unknown):
         return "unknown"
     if kind == "cluster":
         return f"cluster id {cluster.cluster_id}"
+    if kind == "replicas":
+        return _replicas(cluster.topics.get(ref.name))
     return _topic(cluster.topics.get(ref.name))
 
 
@@ -117,6 +126,13 @@ def _topic(topic: LiveTopic | None) -> str:
     if isinstance(topic.configs, Unknown):
         overrides = "configs unreadable"
     return f"id {topic.topic_id}, {len(topic.partitions)} partitions, replication factor {factor}, {overrides}"
+
+
+def _replicas(topic: LiveTopic | None) -> str:
+    """The set of each partition: its order may change while a reassignment is under way."""
+    if topic is None:
+        return ABSENT
+    return "; ".join(f"{part.index}: {', '.join(map(str, sorted(part.replicas)))}" for part in topic.partitions)
 
 
 def _mirror(mirror: LiveMirror | Unknown | None) -> str:

@@ -22,6 +22,8 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     StartMirror,
     StopMirror,
@@ -41,6 +43,8 @@ _KINDS: Mapping[str, type[Change]] = {
     "delete_topic": DeleteTopic,
     "create_acl": CreateAcl,
     "delete_acl": DeleteAcl,
+    "reassign_replicas": ReassignReplicas,
+    "finish_reassignment": FinishReassignment,
 }
 _KIND_OF = {made: kind for kind, made in _KINDS.items()}
 KINDS = tuple(_KINDS)

@@ -7,6 +7,7 @@ from enum import IntEnum, StrEnum
 
 from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
+from reconciler.replicas import BrokerLoad
 
 FORMAT_VERSION = 1
 
@@ -71,7 +72,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Preview and execution walk ``changes`` in this order."""
+    """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move."""
 
     basis: Basis
     changes: tuple[Planned, ...] = ()
@@ -82,6 +83,7 @@ class Plan:
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     unchanged: int = 0
+    loads: tuple[BrokerLoad, ...] = ()
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

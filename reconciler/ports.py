@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from reconciler.changes import TopicChange
+from reconciler.errors import ClusterError
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror
 from reconciler.plans import Outcome, Planned
+from reconciler.replicas import Journal, Move, Partition, ReplicaFacts, ThrottleEdit
 
 
 class ClusterReader(Protocol):
@@ -28,6 +31,50 @@ class ClusterReader(Protocol):
         """Validate-only requests: str(ref) -> the broker's refusal. Empty when all would be accepted."""
         ...
 
+    def replica_facts(self, environment: str) -> ReplicaFacts:
+        """A closer look, where replicas matter: reassignments, sizes, throttles, the journal of ``environment``."""
+        ...
+
+
+class ReplicaAdmin(Protocol):
+    """Reassignments of one cluster, for one run. Methods raise ClusterError."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self, topics: Collection[str] | None = None) -> LiveCluster: ...
+
+    def facts(self) -> ReplicaFacts: ...
+
+    def moves(self) -> tuple[Move, ...]:
+        """In flight, everybody's (ListPartitionReassignments)."""
+        ...
+
+    def sizes(self, topics: Collection[str]) -> Mapping[tuple[str, int, int], int]:
+        """Topic, partition, broker -> bytes of that replica; brokers that do not answer are left out."""
+        ...
+
+    def reassign(
+        self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
+    ) -> dict[Partition, str]:
+        """None cancels. What was refused, with the broker's words. ``factor_changes`` False: brokers that can (KIP-860)
+        refuse a target with another number of replicas."""
+        ...
+
+    def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
+        """Incremental config changes, each resource atomic; what failed. Returns when the brokers show them."""
+        ...
+
+    def elect_preferred(self, partitions: Collection[Partition]) -> None: ...
+
+    def wait(self, seconds: float) -> None:
+        """Lets the cluster go on."""
+        ...
+
+    def write_journal(self, journal: Journal | None) -> None:
+        """None: nothing of ours is left. On disk on the cluster when it returns."""
+        ...
+
 
 class ClusterAdmin(ClusterReader, Protocol):
     """One cluster, changed. ``perform`` batches below KRaft's 10,000 records a request and never raises for one item:
@@ -35,6 +82,10 @@ class ClusterAdmin(ClusterReader, Protocol):
     exact 7-tuple only, and what is made is written to the ownership record before it is made."""
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]: ...
+
+    def replicas(self, environment: str) -> AbstractContextManager[ReplicaAdmin]:
+        """Opened for one reassignment; ``environment`` names our journal among those of others."""
+        ...
 
 
 class MirrorRunner(Protocol):

@@ -15,6 +15,8 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     Risk,
     StartMirror,
@@ -22,6 +24,7 @@ from reconciler.changes import (
 )
 from reconciler.errors import Unknown
 from reconciler.live import LiveState, Source
+from reconciler.sizes import size_words, time_words
 from reconciler.topic_configs import human, number
 from reconciler.topology import TopicRef, Topology
 
@@ -61,6 +64,10 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case CreateAcl() | DeleteAcl():
             return _access(change)
+        case ReassignReplicas():
+            return _replicas(change, live)
+        case FinishReassignment():
+            return Assessment(Risk.LOW, "", "reversible")
         case _:
             assert_never(change)
 
@@ -82,6 +89,29 @@ def _access(change: CreateAcl | DeleteAcl) -> Assessment:
 def _what_goes(change: DeleteTopic) -> str:
     partitions = f"{change.partitions} partition{'s' if change.partitions != 1 else ''}"
     return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
+
+
+def _replicas(change: ReassignReplicas, live: LiveState) -> Assessment:
+    least = _min_insync(change, live)
+    if change.after == 1:
+        return Assessment(Risk.HIGH, "one copy is left: a lost disk loses its records", "reversible: copied again")
+    if least == change.after:
+        why = f"with min.insync.replicas {least} no replica may be missing: one stopped broker stops its producers"
+        return Assessment(Risk.HIGH, why, "reversible: copied again")
+    if not change.bytes_to_copy:
+        fewer = change.before is not None and change.after < change.before
+        return Assessment(Risk.MEDIUM if fewer else Risk.LOW, "fewer copies; nothing is copied" if fewer else "")
+    rate, time = size_words(change.pace.throttle), time_words(change.seconds)
+    return Assessment(Risk.MEDIUM, f"{size_words(change.bytes_to_copy)} to copy, at {rate}/s a broker about {time}")
+
+
+def _min_insync(change: ReassignReplicas, live: LiveState) -> int:
+    cluster = live.known(change.ref.cluster)
+    topic = cluster.topics.get(change.ref.name) if cluster else None
+    if topic is None or isinstance(topic.configs, Unknown):
+        return 1
+    entry = topic.configs.get("min.insync.replicas")
+    return int(number(entry.value) or 1) if entry else 1
 
 
 def _growth(change: AddPartitions, topology: Topology, live: LiveState) -> Assessment:

@@ -207,6 +207,8 @@ def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tup
     """Code, why and what to do."""
     todo = f"Write {wanted}"
     match error.validator:
+        case "type" | "pattern" if wanted.startswith("a size"):
+            code, why = "bad-size", "Without a known unit the value could mean bytes or megabytes"
         case "type" | "pattern" if "duration" in wanted:
             code, why = "bad-duration", "Without a known unit the value could mean seconds or milliseconds"
         case "type":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -45,3 +46,19 @@ def looks_like_duration(text: str) -> bool:
 def looks_like_size(text: str) -> bool:
     match = _QUANTITY.fullmatch(text)
     return bool(match) and match.group(2) in BYTES  # type: ignore[union-attr]
+
+
+def size_words(count: int) -> str:
+    """``3.2 GiB``, for people; rounded."""
+    for unit, size in reversed(BYTES.items()):
+        if count >= size and size > 1:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def time_words(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3.5 h``; rounded up."""
+    whole = math.ceil(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{math.ceil(whole / 60)} min" if whole < 7200 else f"{whole / 3600:.1f} h"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from reconciler.changes import (
-    AclChange,
     Action,
     AddPartitions,
     AlterConfigs,
@@ -16,11 +15,13 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     Risk,
     StartMirror,
     StopMirror,
-    TopicChange,
+    cluster_of,
 )
 from reconciler.plans import Outcome, Plan, Result
 
@@ -46,13 +47,14 @@ class Summary:
     unchanged: int
     granted: int
     revoked: int
+    replicated: int
 
 
 def summarize(plan: Plan) -> Summary:
     changes = [planned.change for planned in plan.changes]
     return Summary(
         changes=len(changes),
-        clusters=tuple(sorted(set(map(_cluster, changes)) - {""})),
+        clusters=tuple(sorted({cluster_of(change) for change in changes} - {""})),
         created=sum(isinstance(change, CreateTopic) for change in changes),
         grown=sum(isinstance(change, AddPartitions) for change in changes),
         configured=sum(isinstance(change, AlterConfigs) for change in changes),
@@ -66,13 +68,8 @@ def summarize(plan: Plan) -> Summary:
         unchanged=plan.unchanged,
         granted=sum(isinstance(change, CreateAcl) for change in changes),
         revoked=sum(isinstance(change, DeleteAcl) for change in changes),
+        replicated=sum(isinstance(change, ReassignReplicas) for change in changes),
     )
-
-
-def _cluster(change: Change) -> str:
-    if isinstance(change, TopicChange):
-        return change.ref.cluster
-    return change.cluster if isinstance(change, AclChange) else ""
 
 
 def verdict(plan: Plan) -> str:
@@ -115,11 +112,11 @@ def action(change: Change) -> Action:
     match change:
         case CreateTopic() | StartMirror() | CreateAcl():
             return Action.CREATE
-        case AddPartitions() | AlterConfigs():
+        case AddPartitions() | AlterConfigs() | ReassignReplicas():
             return Action.UPDATE
         case RestartMirror():
             return Action.RESTART
-        case StopMirror():
+        case StopMirror() | FinishReassignment():
             return Action.STOP
         case DeleteTopic() | DeleteAcl():
             return Action.DELETE
@@ -137,6 +134,8 @@ def _kinds(found: Summary) -> list[str]:
         kinds.append(f"~{counted(found.configured, 'config')}")
     if found.granted:
         kinds.append(f"+{counted(found.granted, 'access rule')}")
+    if found.replicated:
+        kinds.append(f"~{counted(found.replicated, 'replication factor')}")
     for mark, word, names in (
         ("+", "start", found.starts),
         ("!", "restart", found.restarts),

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
+from reconciler.replicas import Pace
 from replication.additions import AddedHeader
 from replication.groups import EXCLUDED_GROUPS
 from replication.selection import Where as Selection
@@ -71,6 +72,7 @@ class Cluster:
     principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_no_principals)
     defaults: TopicDefaults = TopicDefaults()
     prune_topics: tuple[str, ...] = ()
+    reassignment: Pace = field(default_factory=Pace)
     where: Where = field(default=NOWHERE, compare=False)
 
     def client_for(self, principal: Principal) -> dict[str, str]:

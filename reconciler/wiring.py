@@ -34,9 +34,11 @@ from reconciler.loading import load
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observations import access_to_read, topics_to_read
 from reconciler.observing import observe
+from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
 from reconciler.ports import ClusterReader
+from reconciler.replicas import ReplicaFacts
 from reconciler.topology import Cluster, Mirror, Principal, Topology
 from reconciler.verification import Verification, VerifyWish
 from reconciler.verifying import answered, request
@@ -69,6 +71,9 @@ class Narrow:
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         return self.reader.validate(changes)
+
+    def replica_facts(self, environment: str) -> ReplicaFacts:
+        return self.reader.replica_facts(environment)
 
 
 class Session:
@@ -122,6 +127,7 @@ class Session:
             applied = aside.submit(self._read_applied, consent)
             live = self.observe()
             self.applied = applied.result()
+        live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty, consent.prune)
         made = with_broker_refusals(made, self._refusals(made))
         return guarded(made, self.topology, live, self.applied, consent)

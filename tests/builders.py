@@ -13,6 +13,7 @@ from reconciler.changes import AlterConfigs, ConfigChange
 from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
 from reconciler.live import LiveCluster, LiveState
+from reconciler.placing.looking import look_closer
 from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
 from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
@@ -59,10 +60,11 @@ class World:
 
     def look(self, wished: Topology) -> LiveState:
         looked_at = access_clusters(wished)
-        return LiveState(
+        live = LiveState(
             {name: self._read(name, name in looked_at) for name in wished.clusters},
             {name: self.runner.observe(name) for name in wished.mirrors},
         )
+        return look_closer(wished, live, self.clusters)
 
     def plan(self, wished: Topology, **more: Any) -> Plan:
         return plan(wished, self.look(wished), **more)

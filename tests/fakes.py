@@ -28,6 +28,8 @@ from reconciler.live import (
     Source,
 )
 from reconciler.plans import Outcome, Planned, Result
+from reconciler.replicas import ReplicaFacts
+from tests.fake_replicas import FakeReplicas, MovingReplicas
 
 RECORD_LIMIT = 10_000
 NAME_LIMIT = 249
@@ -65,9 +67,11 @@ class FakeTopic:
     topic_id: str
     assignment: list[tuple[int, ...]]
     overrides: dict[str, str] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
 
 
-class FakeCluster:
+class FakeCluster(MovingReplicas):
     """A ``ClusterAdmin`` over a dict.
 
     ``FakeCluster("east")`` is one broker with built-in defaults. ``brokers``: how many; ``cluster_id``: else made of
@@ -98,6 +102,7 @@ class FakeCluster:
         self._failures: dict[int, BaseException] = {}
         self._refuse: dict[str, str] = {}
         self._left: int | None = None
+        self.still()
 
     @property
     def name(self) -> str:
@@ -131,18 +136,19 @@ class FakeCluster:
     # -- ClusterReader
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        self._call()
+        self.call()
         names = [n for n in sorted(self.topics) if n not in self.hidden and (topics is None or n in topics)]
         live = {name: self._live(name, self.topics[name]) for name in names}
-        return LiveCluster(self.name, self.cluster_id, self.brokers, live, sees_all=not self.hidden)
+        brokers = tuple(broker for broker in self.brokers if broker.id not in self.away)
+        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=not self.hidden)
 
     def read_access(self) -> LiveAccess:
-        self._call()
+        self.call()
         owned = self.record_unreadable or dict(self.owned)
         return LiveAccess(self.access_unreadable or frozenset(self.acls), owned)
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
-        self._call()
+        self.call()
         refused: dict[str, str] = {}
         for change in changes:
             try:
@@ -151,10 +157,17 @@ class FakeCluster:
                 refused[str(change.ref)] = str(refusal)
         return refused
 
+    def replica_facts(self, environment: str) -> ReplicaFacts:
+        self.call()
+        return self.facts(environment)
+
     # -- ClusterAdmin
 
+    def replicas(self, environment: str) -> FakeReplicas:
+        return FakeReplicas(self, environment)
+
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
-        self._call()
+        self.call()
         outcomes: list[Outcome] = []
         for planned in changes:
             if self._left == 0:
@@ -188,7 +201,7 @@ class FakeCluster:
             self.acls.discard(change.acl)
             self.owned.pop(change.acl, None)
 
-    def _call(self) -> None:
+    def call(self) -> None:
         self.calls += 1
         if error := self._failures.pop(self.calls, None):
             raise error
@@ -309,8 +322,16 @@ class FakeCluster:
         return [tuple(ids[(start + p + r) % len(ids)] for r in range(factor)) for p in range(partitions)]
 
     def _live(self, name: str, topic: FakeTopic) -> LiveTopic:
-        partitions = tuple(LivePartition(i, r[0], r, r) for i, r in enumerate(topic.assignment))
+        partitions = tuple(self._part(name, i, replicas, topic) for i, replicas in enumerate(topic.assignment))
         return LiveTopic(name, topic.topic_id, partitions, self._configs(topic), internal=name == "__consumer_offsets")
+
+    def _part(self, name: str, index: int, replicas: tuple[int, ...], topic: FakeTopic) -> LivePartition:
+        move = self.moves.get((name, index))
+        behind = self.away | (set(move.adding) if move else set())
+        isr = tuple(broker for broker in replicas if broker not in behind)
+        leader = topic.leaders.get(index, replicas[0])
+        leader = leader if leader in isr else next(iter(isr), -1)
+        return LivePartition(index, leader, replicas, isr)
 
     def _configs(self, topic: FakeTopic) -> dict[str, ConfigValue]:
         configs = {key: ConfigValue(value, Source.BUILT_IN) for key, (value, _) in TOPIC_CONFIGS.items()}

@@ -10,17 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.changes import Reason, Refused, Role, Unmanaged
+from reconciler.changes import Reason, ReassignReplicas, Refused, Role, Unmanaged
 from reconciler.diffing.access import compare_access
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.mirrors import compare_mirrors
 from reconciler.diffing.removals import compare_tombstones, without_doomed
+from reconciler.diffing.replicas import compare_replicas
 from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import prune
 from reconciler.live import LiveCluster, LiveState
 from reconciler.prospects import broker_configs
+from reconciler.replicas import ReplicaFacts
 from reconciler.routing import Routing, find_routes, selector_of
 from reconciler.topology import Flow, TopicRef, Topology
 
@@ -39,7 +41,8 @@ def diff(
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
     wished = wishes(topology, usable, routing)
-    around = _surroundings(topology, usable, wished)
+    replicas = compare_replicas(topology, usable, wished)
+    around = _surroundings(topology, usable, wished, replicas)
     topics = merged(_topic(present, wished[ref], around[ref.cluster]) for ref in sorted(wished))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
@@ -47,6 +50,7 @@ def diff(
             clusters,
             Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
             topics,
+            replicas,
             _left_over(topology, usable, tuple(_unmanaged(topology, usable, wished, routing.contested)), pruning),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
@@ -98,7 +102,10 @@ def _usable(topology: Topology, live: LiveState) -> LiveState:
     return LiveState(clusters, live.mirrors)
 
 
-def _surroundings(topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish]) -> dict[str, Surroundings]:
+def _surroundings(
+    topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish], replicas: Findings
+) -> dict[str, Surroundings]:
+    moving = {change.ref for change in replicas.changes if isinstance(change, ReassignReplicas)}
     found: dict[str, Surroundings] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
@@ -108,7 +115,12 @@ def _surroundings(topology: Topology, live: LiveState, wished: Mapping[TopicRef,
                 names[metric_name(topic.name)].add(topic.name)
                 if not isinstance(topic.configs, Unknown):
                     keys.update(topic.configs)
-            found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys), broker_configs(cluster))
+            here = frozenset(ref.name for ref in moving if ref.cluster == name)
+            facts = cluster.replicas
+            moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
+            busy = frozenset(move.topic for move in moves)
+            fallback = broker_configs(cluster)
+            found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys), fallback, here, busy)
     for ref in wished:
         found[ref.cluster].names[metric_name(ref.name)].add(ref.name)
     return found

@@ -20,13 +20,16 @@ class Surroundings:
     """What a topic's cluster allows. ``names`` are all names live or wished there, by their metric name.
 
     ``keys`` are the topic configs its brokers know; empty when no topic was there to tell. ``fallback`` is what a topic
-    has without an override, as far as known.
+    has without an override, as far as known. ``replicated``: topics that get their wished factor in this plan.
+    ``in_flight``: topics with a reassignment under way.
     """
 
     brokers: int
     names: dict[str, set[str]]
     keys: Collection[str]
     fallback: Mapping[str, ConfigValue]
+    replicated: Collection[str] = ()
+    in_flight: Collection[str] = ()
 
 
 def metric_name(topic: str) -> str:
@@ -37,7 +40,7 @@ def metric_name(topic: str) -> str:
 def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> Findings:
     if topic is None:
         return _missing(wish, around)
-    return merged((_partitions(wish, topic), _factor(wish, topic), _guarded_configs(wish, topic, around)))
+    return merged((_partitions(wish, topic, around), _factor(wish, topic), _guarded_configs(wish, topic, around)))
 
 
 def _missing(wish: TopicWish, around: Surroundings) -> Findings:
@@ -109,12 +112,15 @@ def _below_source(wish: TopicWish) -> list[Refused]:
     return [Refused(f"{wish.ref} partitions", Reason("fewer-than-source", what), todo)]
 
 
-def _partitions(wish: TopicWish, topic: LiveTopic) -> Findings:
+def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Findings:
     subject, live = f"{wish.ref} partitions", len(topic.partitions)
     if refused := _below_source(wish):
         return Findings(refused=tuple(refused))
     if wish.partitions is None or wish.partitions == live:
         return Findings(settled=(Settled(str(wish.ref), "partitions"),))
+    if wish.partitions > live and wish.ref.name in around.in_flight:
+        text = f"{wish.partitions} are wished; they are added when the reassignment that is under way has ended"
+        return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
     if wish.partitions > live:
         reason = Reason("more-partitions-wished", wish.reason.text)
         if wish.role is Role.REMOTE:
@@ -130,24 +136,20 @@ def _partitions(wish: TopicWish, topic: LiveTopic) -> Findings:
 
 
 def _factor(wish: TopicWish, topic: LiveTopic) -> Findings:
+    """Of a topic whose factor git leaves to the cluster."""
     subject, live = f"{wish.ref} replication factor", topic.replication_factor
     wanted = wish.replication_factor
-    if wanted is not None and live == wanted:
-        return Findings(settled=(Settled(str(wish.ref), "replication factor"),))
-    shown = str(live) if live is not None else _mixed(topic)
     if wanted is not None:
-        what = f"{wish.ref} has replication factor {shown}, wished is {wanted}; this version does not move replicas"
-        todo = f"Set {live if live is not None else 'the factor it has'}, or reassign with kafka-reassign-partitions"
-        return Findings(refused=(Refused(subject, Reason("replication-factor-change", what), todo),))
+        return Findings()  # see diffing.replicas
     if live is None:
-        return Findings(ignored=(Ignored(subject, "mixed-replication-factor", f"partitions differ: {shown}"),))
+        return Findings(ignored=(Ignored(subject, "mixed-replication-factor", f"partitions differ: {mixed(topic)}"),))
     if wish.new_factor is not None and live != wish.new_factor:
         text = f"has {live}; {wish.new_factor} is the default for new topics only"
         return Findings(ignored=(Ignored(subject, "default-for-new-topics", text),))
     return Findings(settled=(Settled(str(wish.ref), "replication factor"),))
 
 
-def _mixed(topic: LiveTopic) -> str:
+def mixed(topic: LiveTopic) -> str:
     by_factor: dict[int, list[str]] = {}
     for partition in topic.partitions:
         by_factor.setdefault(len(partition.replicas), []).append(str(partition.index))
@@ -156,7 +158,8 @@ def _mixed(topic: LiveTopic) -> str:
 
 def _guarded_configs(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Findings:
     factors = {len(partition.replicas) for partition in topic.partitions}
-    if refused := _min_insync(wish, min(factors) if factors else None):
+    factor = wish.replication_factor if wish.ref.name in around.replicated else min(factors, default=None)
+    if refused := _min_insync(wish, factor):
         return Findings(refused=tuple(refused))
     return compare_configs(wish, topic, around.fallback)
 

@@ -127,6 +127,7 @@ def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
                 reason=Reason("mirror-needs", topic.reason),
                 partitions=topic.partitions,
                 new_partitions=topic.partitions,
+                replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
                 new_factor=replication_factor(layers_of(topology, topic.ref.cluster))
                 or min(INTERNAL_FACTOR, len(cluster.brokers)),
                 configs={key: Wanted(value, "needed by the mirror job") for key, value in topic.configs.items()},
@@ -147,6 +148,7 @@ def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
             role=Role.INTERNAL,
             reason=Reason("audit", "each run of the reconciler is recorded there"),
             new_partitions=1,
+            replication_factor=factor,
             new_factor=factor or min(INTERNAL_FACTOR, len(cluster.brokers)),
             configs={key: Wanted(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
         )

@@ -17,7 +17,9 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
     Reason,
+    ReassignReplicas,
     Refused,
     RestartMirror,
     StartMirror,
@@ -66,9 +68,9 @@ def todo(name: str, cluster_id: str) -> str:
 def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
     """Clusters a change writes to. A mirror job that starts writes to the targets of its flows."""
     match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return frozenset({change.ref.cluster})
-        case CreateAcl() | DeleteAcl():
+        case CreateAcl() | DeleteAcl() | FinishReassignment():
             return frozenset({change.cluster})
         case StartMirror() | RestartMirror():
             mirror = topology.mirrors.get(change.mirror)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.live import LiveCluster
+from reconciler.changes import Change, ReassignReplicas
+from reconciler.live import LiveCluster, LiveState
 from reconciler.replicas import BrokerLoad, Load, Pace, Partition, Placement, ReplicaFacts, largest
 
 
@@ -46,6 +47,21 @@ def broker_loads(
         BrokerLoad(cluster.name, one.id, one.rack, before.of(one.id), during.of(one.id), after.of(one.id))
         for one in cluster.brokers
     )
+
+
+def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ...]:
+    """The brokers of each cluster on which replicas move, by cluster."""
+    moving: dict[str, dict[Partition, Placement]] = {}
+    for change in changes:
+        if isinstance(change, ReassignReplicas):
+            there = moving.setdefault(change.ref.cluster, {})
+            there.update({(change.ref.name, one.partition): one for one in change.placements})
+    found: list[BrokerLoad] = []
+    for name, placements in sorted(moving.items()):
+        cluster = live.known(name)
+        if cluster is not None and isinstance(cluster.replicas, ReplicaFacts):
+            found += broker_loads(cluster, cluster.replicas, placements)
+    return tuple(found)
 
 
 def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFacts) -> int:

@@ -1,1 +1,274 @@
-"""Carries out reassignments."""
+"""Carries out replication factor changes: throttled, a few partitions at a time, resumable from the cluster alone.
+
+The order: journal, throttles, partitions as earlier ones arrive, preferred leaders, throttles away, journal away. A run
+that is killed at any moment leaves what the journal names; the next one goes on there, and nothing else is cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from reconciler.changes import ReassignReplicas
+from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.live import LiveCluster, LivePartition, LiveTopic
+from reconciler.placing import Standing, ground, place
+from reconciler.plans import Outcome, Planned, Result
+from reconciler.ports import ReplicaAdmin
+from reconciler.reassigning.throttling import (
+    clear_lists,
+    clear_rates,
+    journal_for,
+    kept_rates,
+    set_lists,
+    set_rates,
+)
+from reconciler.reassigning.window import Stopped, Watch, Window
+from reconciler.replicas import Journal, Move, Pace, Partition, Placement, ReplicaFacts
+from reconciler.sizes import size_words
+
+POLL_SECONDS = 1.0
+NOTE_SECONDS = 5.0
+STALL_SECONDS = 120.0
+"""Nothing copied and nothing arrived for so long: something is wrong that waiting does not mend."""
+
+
+def reassign(planned: Sequence[Planned], environment: str, admin: ReplicaAdmin, watch: Watch) -> tuple[Outcome, ...]:
+    """One outcome for each of ``planned``, all on one cluster. Raises nothing but an interruption."""
+    began = watch.now()
+    run = Run(environment, admin, watch)
+    try:
+        run.carry_out(planned)
+    except ReconcilerError as error:
+        run.fail_rest(planned, str(error))
+    seconds = (watch.now() - began) / max(1, len(planned))
+    return tuple(
+        Outcome(one.id, Result.FAILED if one.id in run.failures else Result.DONE, run.failures.get(one.id, ""), seconds)
+        for one in planned
+    )
+
+
+def cancel(environment: str, admin: ReplicaAdmin, watch: Watch) -> int:
+    """Takes back what our journal has on the way, clears our throttles; the number of partitions. Raises ClusterError,
+    and Stopped when Kafka refuses to take one back."""
+    return Run(environment, admin, watch).cancel()
+
+
+class Run:
+    """One reassignment of one cluster. ``failures``: id of a change -> why."""
+
+    def __init__(self, environment: str, admin: ReplicaAdmin, watch: Watch) -> None:
+        self.environment = environment
+        self.admin = admin
+        self.watch = watch
+        self.failures: dict[str, str] = {}
+        self.goals: dict[Partition, Placement] = {}
+        self.owner: dict[Partition, str] = {}
+        self.journal: Journal | None = None
+        self.reached: set[Partition] = set()
+
+    def carry_out(self, planned: Sequence[Planned]) -> None:
+        changes = {one.id: one.change for one in planned if isinstance(one.change, ReassignReplicas)}
+        facts = self.admin.facts()
+        names = {change.ref.name for change in changes.values()} | _journal_topics(facts.journal)
+        live = self.admin.read(names)
+        if others := facts.others():
+            what = f"partition {others[0].topic}-{others[0].partition} is being reassigned by someone else"
+            raise Stopped(what, "Throttles and order would get in each other's way", "Wait until it has ended.")
+        for change_id, change in changes.items():
+            self._take_up(change_id, change, live, facts)
+        self._take_up_left(facts)
+        if not self.goals and facts.journal is None:
+            return
+        pace = next((change.pace for change in changes.values()), None)
+        self._under_throttle(pace, facts, live.topics)
+
+    def cancel(self) -> int:
+        facts = self.admin.facts()
+        self.journal = facts.journal
+        if facts.journal is None:
+            return 0
+        ours = {move.key: None for move in facts.moves if facts.ours(move)}
+        refused = self.admin.reassign(ours, factor_changes=True) if ours else {}
+        until = self.watch.now() + STALL_SECONDS
+        while left := [move for move in self.admin.moves() if move.key in ours and move.key not in refused]:
+            if self.watch.now() > until:
+                raise Stopped(f"{_named(move.key for move in left)} is still on the way", "Kafka has not taken it back")
+            self.admin.wait(POLL_SECONDS / 4)
+        if refused:
+            key, why = next(iter(refused.items()))
+            raise Stopped(
+                f"{_named(refused)} cannot be taken back: {why}",
+                f"{key[0]}-{key[1]} would have no replica in sync left. Throttles stay while it is on the way",
+                "Bring the brokers of its old replicas back, or let it finish with apply.",
+            )
+        self._clear()
+        return len(ours)
+
+    def fail_rest(self, planned: Iterable[Planned], error: str) -> None:
+        for one in planned:
+            mine = [key for key, owner in self.owner.items() if owner == one.id]
+            if one.id not in self.failures and not (mine and self.reached.issuperset(mine)):
+                self.failures[one.id] = error
+
+    # what is to be done
+
+    def _take_up(self, change_id: str, change: ReassignReplicas, live: LiveCluster, facts: ReplicaFacts) -> None:
+        topic = live.topics.get(change.ref.name)
+        if topic is None or topic.topic_id != change.topic_id:
+            self.failures[change_id] = f"{change.ref} was deleted or made again since the plan\nRun plan again."
+            return
+        moves = {move.partition: move for move in facts.moves if move.topic == topic.name}
+        goals: dict[Partition, Placement] = {}
+        for one in (*change.placements, *_came_later(change, topic, live)):
+            part = next((part for part in topic.partitions if part.index == one.partition), None)
+            now = _replicas(part, moves.get(one.partition))
+            begun = moves.get(one.partition)
+            if set(begun.before if begun else now) not in (set(one.before), set(one.after)):
+                self.failures[change_id] = (
+                    f"partition {one.partition} of {change.ref} has replicas {_shown(now)}; planned was"
+                    f" {_shown(one.before)} -> {_shown(one.after)}\nSomeone moved it since\nRun plan again."
+                )
+                return
+            goals[topic.name, one.partition] = one
+            if now == one.after and one.partition not in moves:
+                self.reached.add((topic.name, one.partition))
+        self.owner |= dict.fromkeys(goals, change_id)
+        self.goals |= {key: one for key, one in goals.items() if key not in self.reached}
+
+    def _take_up_left(self, facts: ReplicaFacts) -> None:
+        """What an earlier run began and no change of now names is waited for, too."""
+        for move in facts.moves:
+            if move.key not in self.goals:
+                self.goals[move.key] = Placement(move.partition, move.before, move.target)
+
+    # doing it
+
+    def _under_throttle(self, pace: Pace | None, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]) -> None:
+        self.journal = facts.journal
+        if pace is not None and any(one.added for one in self.goals.values()):
+            journal = facts.journal or Journal(self.environment, int(self.watch.now() * 1000))
+            journal = journal_for(journal, self.goals, pace.throttle, facts, topics)
+            self.admin.write_journal(journal)
+            self.journal = journal
+            self._set(journal, pace, facts, topics)
+        try:
+            self._move(pace or Pace())
+        except BaseException:
+            self._clear_if_still()
+            raise
+        self._elect()
+        self._clear()
+
+    def _set(self, journal: Journal, pace: Pace, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]) -> None:
+        failed = self.admin.throttle(tuple(set_lists(journal, topics)))
+        failed = failed or self.admin.throttle(tuple(set_rates(journal, pace.throttle, facts.rates)))
+        if failed:
+            self._clear_if_still()
+            raise failed[0]
+        for broker, rate in kept_rates(self.goals.values(), journal, facts.rates).items():
+            words = size_words(int(rate)) if rate.isdigit() else rate
+            self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
+
+    def _move(self, pace: Pace) -> None:
+        """Until every goal is reached. Raises Stopped when some are not."""
+        window = Window(self.goals, self.admin, self.watch, pace)
+        window.reached = self.reached
+        noted = self.watch.now() - NOTE_SECONDS
+        while not window.turn():
+            if closed := self.watch.closed():
+                raise Stopped(closed, "What is on the way goes on, throttled", "Run apply again.")
+            now = self.watch.now()
+            if now - noted >= NOTE_SECONDS:
+                self.watch.note(window.words)
+                noted = now
+            if now - window.progress.moved_at > STALL_SECONDS:
+                raise Stopped(
+                    f"nothing went on for {STALL_SECONDS:.0f} s: {window.words}",
+                    f"A broker may be away, or {size_words(pace.throttle)}/s, the throttle, below what producers write",
+                    "Mend it and run apply again, or take it back with: reconciler reassignments cancel ENV.",
+                )
+            self.admin.wait(POLL_SECONDS)
+        for key, why in window.lost.items():
+            if owner := self.owner.get(key):
+                self.failures.setdefault(owner, f"{key[0]}-{key[1]}: {why}\nRun plan again.")
+
+    def _elect(self) -> None:
+        """Leaders go back to the first replica, as Kafka itself does some minutes later."""
+        live = self.admin.read({topic for topic, _ in self.reached}).topics if self.reached else {}
+        wanted = [
+            (topic.name, part.index)
+            for topic in live.values()
+            for part in topic.partitions
+            if (topic.name, part.index) in self.reached and part.leader != part.replicas[0] in part.isr
+        ]
+        if wanted:
+            self.admin.elect_preferred(wanted)
+
+    # the end
+
+    def _clear_if_still(self) -> None:
+        """On the way out of an error: with nothing of ours on the way, the throttles need not stay."""
+        try:
+            keys = set(self.goals)
+            if not any(move.key in keys for move in self.admin.moves()):
+                self._clear()
+        except ReconcilerError:
+            self.watch.note("throttles may be left; the next apply clears them")
+
+    def _clear(self) -> None:
+        """Rates, then lists, then the journal: as long as something of ours is left, something names it."""
+        journal = self.journal
+        if journal is None:
+            return
+        rates = self.admin.facts().rates
+        failed = self.admin.throttle(tuple(clear_rates(journal, rates)))
+        failed = failed or [*_unseen(journal, rates, self.admin)]
+        if failed:
+            raise failed[0]
+        live = self.admin.read(_journal_topics(journal)).topics
+        if failed := self.admin.throttle(tuple(clear_lists(journal, live))):
+            raise failed[0]
+        self.admin.write_journal(None)
+        self.journal = None
+
+
+def _came_later(change: ReassignReplicas, topic: LiveTopic, live: LiveCluster) -> tuple[Placement, ...]:
+    """Partitions that were added after the plan was made, by an earlier step of it."""
+    known = {one.partition for one in change.placements}
+    late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
+    standing = [Standing(part.index, part.replicas, part.leader) for part in late]
+    return place(topic.name, standing, change.after, ground(live)) if standing else ()
+
+
+def _replicas(part: LivePartition | None, move: Move | None) -> tuple[int, ...]:
+    """Where the partition was, or where it goes when a reassignment is under way."""
+    if move is not None:
+        return move.target
+    return part.replicas if part is not None else ()
+
+
+def _journal_topics(journal: Journal | None) -> set[str]:
+    if journal is None:
+        return set()
+    return {one.topic for one in journal.lists} | {topic for topic, _ in journal.targets}
+
+
+def _unseen(journal: Journal, rates: Mapping[int, Mapping[str, str]], admin: ReplicaAdmin) -> Iterable[ClusterError]:
+    """A broker of ours that did not tell its rates may still have one."""
+    for broker in sorted({broker for broker, _ in journal.brokers} - rates.keys()):
+        yield ClusterError(
+            admin.name,
+            "unreachable",
+            f"broker {broker} does not answer, so its throttle could not be cleared",
+            "The replicas are placed. Its rate holds as soon as it is back",
+            "Start it and run apply again: that clears what is left.",
+        )
+
+
+def _named(keys: Iterable[Partition]) -> str:
+    found = [f"{topic}-{index}" for topic, index in keys]
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _shown(replicas: Iterable[int]) -> str:
+    return ", ".join(map(str, replicas)) or "none"

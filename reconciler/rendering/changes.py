@@ -15,10 +15,13 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     StartMirror,
     StopMirror,
 )
+from reconciler.rendering.replicas import finished, reassigned
 from reconciler.summary import counted
 from reconciler.topic_configs import human
 
@@ -26,8 +29,10 @@ from reconciler.topic_configs import human
 def subject(change: Change) -> str:
     """Within its cluster: a topic's name; a mirror by word and name."""
     match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic():
+        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return change.ref.name
+        case FinishReassignment():
+            return "reassignment"
         case StartMirror() | RestartMirror() | StopMirror():
             return f"mirror {change.mirror}"
         case CreateAcl() | DeleteAcl():
@@ -46,6 +51,10 @@ def headline(change: Change, alone: bool = True) -> str:
             return f"partitions {change.before} -> {change.after}{why}"
         case AlterConfigs():
             return f"{counted(len(change.configs), 'config')}{why}"
+        case ReassignReplicas():
+            return f"replication factor {change.before or 'mixed'} -> {change.after}{why}"
+        case FinishReassignment():
+            return f"finish and clear its throttles{why}"
         case StartMirror():
             return f"start{why}"
         case RestartMirror():
@@ -78,7 +87,9 @@ def signature(change: Change) -> object:
             return "configs", _values(change.configs), change.reason.code
         case CreateAcl() | DeleteAcl():
             return type(change).__name__, change.grant.title, change.reason
-        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic():
+        case ReassignReplicas():
+            return "replicas", change.before, change.after, change.pace, change.in_flight > 0, change.reason.code
+        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic() | FinishReassignment():
             return change
         case _:
             assert_never(change)
@@ -100,6 +111,10 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield f"topic id {first.topic_id}" + (
                 f"; the tombstone counts until {first.expires}" if first.expires else ""
             )
+        case ReassignReplicas():
+            yield from reassigned([one for one in changes if isinstance(one, ReassignReplicas)])
+        case FinishReassignment():
+            yield from finished(first)
         case AddPartitions() | StopMirror():
             return
         case CreateAcl() | DeleteAcl():

@@ -16,6 +16,8 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    FinishReassignment,
+    ReassignReplicas,
     RestartMirror,
     Role,
     StartMirror,
@@ -128,6 +130,15 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
             yield difference(f"mirror {change.mirror}", "mirror-definition", wished, found)
         case StopMirror():
             yield difference(f"mirror {change.mirror}", "mirror-not-declared", "no such mirror", "running")
+        case ReassignReplicas():
+            name = "reassignment-unfinished" if change.in_flight else "replication-factor"
+            wished, found = f"replication factor {change.after}", f"replication factor {change.before or 'mixed'}"
+            begun = f", {counted(change.in_flight, 'partition')} on the way" if change.in_flight else ""
+            yield difference(str(change.ref), name, wished, f"{found}{begun}")
+        case FinishReassignment():
+            throttled = counted(len(change.brokers), "broker")
+            left = f"{counted(change.in_flight, 'partition')} on the way, throttles on {throttled}"
+            yield difference(f"cluster {change.cluster}", "reassignment-unfinished", "none under way", left)
         case DeleteTopic():
             found = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
             yield difference(str(change.ref), "tombstone-not-carried-out", "no topic", found)

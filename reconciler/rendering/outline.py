@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.changes import AclChange, AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, TopicChange
+from reconciler.changes import AclChange, AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, cluster_of
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
 from reconciler.rendering.changes import described, headline, signature, subject
 from reconciler.summary import action, counted
@@ -22,6 +22,7 @@ STAGE_WHY = {
     Stage.ACCESS: "once what it is about is there",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
+    Stage.REPLICAS: "last but removals: copying may take long, and nothing waits for it",
     Stage.REMOVALS: "when nothing of this plan uses them any more; nothing else is ever deleted",
 }
 
@@ -188,7 +189,4 @@ def _value(change: ConfigChange, by: str) -> Value:
 
 
 def _cluster(planned: Planned) -> str:
-    change = planned.change
-    if isinstance(change, TopicChange):
-        return change.ref.cluster
-    return change.cluster if isinstance(change, AclChange) else ""
+    return cluster_of(planned.change)

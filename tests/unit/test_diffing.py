@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.changes import ConfigChange, CreateTopic
+from reconciler.changes import ConfigChange, CreateTopic, ReassignReplicas
 from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveState, Source
 from reconciler.planning import plan
@@ -73,13 +73,13 @@ def test_a_shrink_is_refused_with_both_values_and_the_alternative() -> None:
     assert planned.exit_code is ExitCode.BLOCKED
 
 
-@pytest.mark.parametrize(("wanted", "code"), [(1, None), (2, "replication-factor-change")])
-def test_factor_of_an_existing_topic(wanted: int, code: str | None) -> None:
+@pytest.mark.parametrize(("wanted", "after"), [(1, {}), (2, {"east/orders": 2})])
+def test_factor_of_an_existing_topic(wanted: int, after: dict[str, int]) -> None:
     seen = world(brokers=3)
     seen.clusters["east"].put("orders", 1, factor=1)
     planned = seen.plan(topology(topic("orders", replication_factor=wanted)))
-    assert codes(planned) == ({code} if code else set())
-    assert planned.changes == ()
+    assert {ref: one.after for ref, one in changed(planned, ReassignReplicas).items()} == after
+    assert planned.refused == ()
 
 
 def test_a_default_factor_does_not_contradict_an_existing_topic() -> None:
@@ -96,7 +96,9 @@ def test_mixed_factors_are_named() -> None:
     seen.clusters["east"].put("orders", 2).assignment = [(1, 2), (1,)]
     free, wished = topology(topic("orders")), topology(topic("orders", replication_factor=2))
     assert [one.text for one in seen.plan(free).ignored] == ["partitions differ: 1 on partition 1; 2 on partition 0"]
-    assert codes(seen.plan(wished)) == {"replication-factor-change"}
+    assert changed(seen.plan(wished), ReassignReplicas)["east/orders"].before is None
+    seen.apply(wished)
+    assert seen.plan(wished).changes == ()
 
 
 def test_factor_above_the_brokers_is_refused_for_declared_and_remote_topics() -> None:

@@ -8,7 +8,15 @@ from dataclasses import replace
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, TopicChange
+from reconciler.changes import (
+    AddPartitions,
+    AlterConfigs,
+    CreateTopic,
+    ReassignReplicas,
+    Stage,
+    TopicChange,
+    cluster_of,
+)
 from reconciler.errors import Unknown
 from reconciler.live import LiveState
 from reconciler.planning import plan
@@ -64,8 +72,8 @@ def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, befo
     assert any(one.subject == f"cluster {lost}" for one in planned.unknown)
     silent = {f.name for f in wished.flows.values() if lost in (f.source, f.target)}
     for one in planned.changes:
-        if isinstance(one.change, TopicChange):
-            assert one.change.ref.cluster != lost
+        assert cluster_of(one.change) != lost
+        if isinstance(one.change, TopicChange | ReassignReplicas):
             assert not any(f"flow {name} " in one.change.reason.text for name in silent)
         else:
             assert not silent.intersection(wished.mirrors[one.change.mirror].flows)
@@ -102,7 +110,7 @@ def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
         assert one.id not in seen
         seen.add(one.id)
     stages = [one.stage for one in planned.changes]
-    assert stages == sorted(stages, key=["target topics", "source topics", "mirror", "removals"].index)
+    assert stages == sorted(stages, key=[stage.value for stage in Stage].index)
 
 
 @thorough
@@ -134,6 +142,8 @@ def test_every_declared_topic_field_has_an_outcome(wished: Topology, before: Liv
                 changed |= {(one.change.ref, field) for field in ("partitions", "factor", "*")}
             case AddPartitions():
                 changed.add((one.change.ref, "partitions"))
+            case ReassignReplicas():
+                changed.add((one.change.ref, "factor"))
             case AlterConfigs():
                 changed |= {(one.change.ref, config.key) for config in one.change.configs}
     for topic in wished.topics.values():
@@ -147,7 +157,7 @@ def test_every_declared_topic_field_has_an_outcome(wished: Topology, before: Liv
             if topic.partitions is not None:
                 assert len(found.partitions) == topic.partitions or (ref, "partitions") in changed
             if topic.replication_factor is not None:
-                assert found.replication_factor == topic.replication_factor
+                assert found.replication_factor == topic.replication_factor or (ref, "factor") in changed
             for key, value in topic.configs.items():
                 assert isinstance(found.configs, dict)
                 equal = set(str(found.configs[key].value).lower().split(",")) == set(value.lower().split(","))

@@ -10,9 +10,11 @@ from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
+from reconciler.edges.kafka.replicas import KafkaReplicas
 from reconciler.edges.kafka.writing import perform, validate
 from reconciler.live import LiveAccess, LiveCluster
 from reconciler.plans import Outcome, Planned
+from reconciler.replicas import ReplicaFacts
 from reconciler.topology import Cluster, Principal
 
 
@@ -46,6 +48,13 @@ class KafkaCluster:
         if any(isinstance(planned.change, AclChange) for planned in changes):
             return self.access.perform(changes, progress)
         return perform(self._connected(), changes, progress) if changes else ()
+
+    def replica_facts(self, environment: str) -> ReplicaFacts:
+        with self.replicas(environment) as replicas:
+            return replicas.facts()
+
+    def replicas(self, environment: str) -> KafkaReplicas:
+        return KafkaReplicas(self.cluster, self.principal, environment, self._connected())
 
     def close(self) -> None:
         """Lets the connection go; the next request opens a new one."""

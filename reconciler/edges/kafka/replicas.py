@@ -1,0 +1,167 @@
+"""KafkaReplicas: the port ReplicaAdmin over one cluster. Throttles go through librdkafka, which sends the configs of a
+broker to that broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.edges.kafka.journal import JournalLog
+from reconciler.edges.kafka.reading import read_cluster
+from reconciler.edges.kafka.replica_requests import ReplicaWire
+from reconciler.errors import ClusterError
+from reconciler.live import LiveCluster
+from reconciler.replicas import RATES, Journal, Move, Partition, ReplicaFacts, ThrottleEdit
+from reconciler.topology import Cluster, Principal
+
+SEEN_SECONDS = 15.0
+DYNAMIC_BROKER = 2
+_OPERATIONS = {
+    "set": AlterConfigOpType.SET,
+    "delete": AlterConfigOpType.DELETE,
+    "append": AlterConfigOpType.APPEND,
+    "subtract": AlterConfigOpType.SUBTRACT,
+}
+
+
+class KafkaReplicas:
+    """Connects when entered. Raises ClusterError; a context manager, for one thread."""
+
+    def __init__(self, cluster: Cluster, principal: Principal, environment: str, connection: Connection) -> None:
+        self.cluster = cluster
+        self._connection = connection
+        self._wire = ReplicaWire(cluster, principal)
+        self._journal = JournalLog(cluster, environment, principal)
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    def __enter__(self) -> KafkaReplicas:
+        self._wire.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._journal.close()
+        self._wire.__exit__(kind, error, trace)
+
+    def read(self, topics: Collection[str] | None = None) -> LiveCluster:
+        return read_cluster(self._connection, topics)
+
+    def facts(self) -> ReplicaFacts:
+        brokers = self._brokers()
+        return ReplicaFacts(
+            moves=self._wire.moves(),
+            sizes=MappingProxyType(self._wire.sizes(brokers, None)),
+            rates=MappingProxyType(self._rates(brokers)),
+            journal=self._journal.read(self._connection),
+        )
+
+    def moves(self) -> tuple[Move, ...]:
+        return self._wire.moves()
+
+    def sizes(self, topics: Collection[str]) -> Mapping[tuple[str, int, int], int]:
+        if not topics:
+            return {}
+        live = self.read(topics)
+        wanted = {name: [part.index for part in topic.partitions] for name, topic in live.topics.items()}
+        return self._wire.sizes([broker.id for broker in live.brokers], wanted)
+
+    def reassign(
+        self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
+    ) -> dict[Partition, str]:
+        return self._wire.reassign(targets, factor_changes)
+
+    def elect_preferred(self, partitions: Collection[Partition]) -> None:
+        self._wire.elect_preferred(partitions)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def write_journal(self, journal: Journal | None) -> None:
+        self._journal.write(journal)
+
+    def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
+        """A broker shows its rates only when it follows them, and what was written before them."""
+        if not edits:
+            return ()
+        asked = self._connection.admin.incremental_alter_configs(_resources(edits), request_timeout=REQUEST_SECONDS)
+        self._connection.settle(asked.values())
+        failed = [
+            found
+            for resource, future in asked.items()
+            if (found := self._connection.failure(future, _asked(resource))) is not None
+        ]
+        return failed or self._unseen([edit for edit in edits if edit.broker is not None])
+
+    def _unseen(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
+        until = time.monotonic() + SEEN_SECONDS
+        brokers = sorted({edit.broker for edit in edits if edit.broker is not None})
+        while brokers:
+            rates = self._rates(brokers)
+            waiting = [edit for edit in edits if not _seen(edit, rates)]
+            if not waiting:
+                break
+            if time.monotonic() > until:
+                what = f"broker {waiting[0].broker} does not show {waiting[0].key} as it was set"
+                why = "Without it nothing would hold replication back"
+                return (ClusterError(self.name, "unreachable", what, why, "Look at the broker, then run apply again."),)
+            time.sleep(0.1)
+        return ()
+
+    def _brokers(self) -> list[int]:
+        asked = self._connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
+        return sorted(node.id for node in self._connection.first(asked, errors.DESCRIBE_CLUSTER).nodes)
+
+    def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
+        """The dynamic values of each broker itself. One that does not answer is left out."""
+        resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+        asked: dict[ConfigResource, Any] = {}
+        for resource in resources:
+            asked |= self._connection.admin.describe_configs([resource], request_timeout=CONNECT_SECONDS)
+        self._connection.settle(asked.values())
+        found: dict[int, Mapping[str, str]] = {}
+        for resource, future in asked.items():
+            error = kafka_error_of(future)
+            if error is not None:
+                failed = self._connection.error(error, _asked(resource))
+                if failed.kind != "unreachable":
+                    raise failed
+                continue
+            entries = future.result()
+            found[int(resource.name)] = {
+                key: entries[key].value
+                for key in RATES
+                if key in entries and int(entries[key].source) == DYNAMIC_BROKER and entries[key].value is not None
+            }
+        return found
+
+
+def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
+    if edit.broker is None or edit.broker not in rates:
+        return False
+    return rates[edit.broker].get(edit.key) == (edit.value if edit.operation == "set" else None)
+
+
+def _resources(edits: Sequence[ThrottleEdit]) -> list[ConfigResource]:
+    entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
+    for edit in edits:
+        where = (ResourceType.TOPIC, edit.topic) if edit.broker is None else (ResourceType.BROKER, str(edit.broker))
+        value = None if edit.operation == "delete" else edit.value
+        entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
+        entries.setdefault(where, []).append(entry)
+    return [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
+
+
+def _asked(resource: ConfigResource) -> errors.Asked:
+    if resource.restype is ResourceType.TOPIC:
+        return errors.alter_configs(resource.name)
+    return errors.Asked(f"set the replication throttle of broker {resource.name}", "AlterConfigs", "--cluster")

@@ -1,0 +1,143 @@
+"""Replication throttles of a reassignment: which keys, which of them are ours, how they are set and cleared. Pure.
+
+A throttle is two rates on brokers and two lists on topics. Leaders send from the replicas that are there, followers
+fetch into those to come; replicas in sync are never held back by Kafka. The lists are set before the rates and cleared
+after them, so a rate of ours is only ever there while a topic names it. What others set is kept: a rate stays as it
+is, a list gets our entries and loses just them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from reconciler.live import LiveTopic
+from reconciler.replicas import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    Journal,
+    ListEntries,
+    Partition,
+    Placement,
+    ReplicaFacts,
+    ThrottleEdit,
+)
+
+EVERYTHING = "*"
+
+Rates = Mapping[int, Mapping[str, str]]
+
+
+def journal_for(
+    begun: Journal, goals: Mapping[Partition, Placement], rate: int, facts: ReplicaFacts, live: Mapping[str, LiveTopic]
+) -> Journal:
+    """What will be ours, beside what ``begun`` (an earlier run's, or an empty one) already made ours."""
+    begun = _still_there(begun, facts, live)
+    growing = {key: one for key, one in goals.items() if one.added}
+    ours = {*begun.rates, rate}
+    brokers = {
+        (broker, key)
+        for one in growing.values()
+        for key, side in ((LEADER_RATE, one.before), (FOLLOWER_RATE, one.added))
+        for broker in side
+        if facts.rates.get(broker, {}).get(key) in (None, *map(str, ours))
+    }
+    lists = {(one.topic, one.key): one for one in begun.lists}
+    for (topic, key), wanted in _entries(growing).items():
+        here = entries_of(live[topic].overrides.get(key, ""))
+        if EVERYTHING in here:
+            continue
+        known = lists.get((topic, key))
+        mine = known.entries if known else ()
+        fresh = known.fresh if known else key not in live[topic].overrides
+        added = tuple(one for one in wanted if one not in here and one not in mine)
+        lists[topic, key] = ListEntries(topic, key, (*mine, *added), fresh)
+    targets = {**begun.targets, **{key: one.after for key, one in goals.items()}}
+    return Journal(
+        environment=begun.environment,
+        began_ms=begun.began_ms,
+        targets=MappingProxyType(targets),
+        rates=tuple(sorted(ours)),
+        brokers=tuple(sorted({*begun.brokers, *brokers})),
+        lists=tuple(lists[key] for key in sorted(lists)),
+    )
+
+
+def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTopic]) -> Journal:
+    """Without what is gone by now, or somebody else's: that is not ours to set or clear any more."""
+    mine = set(map(str, begun.rates))
+    flying = {move.key for move in facts.moves}
+    brokers = tuple(one for one in begun.brokers if facts.rates.get(one[0], {}).get(one[1]) in mine)
+    lists = []
+    for one in begun.lists:
+        here = entries_of(live[one.topic].overrides.get(one.key, "")) if one.topic in live else ()
+        if entries := tuple(entry for entry in one.entries if entry in here):
+            lists.append(replace(one, entries=entries))
+    return replace(
+        begun,
+        targets=MappingProxyType({key: to for key, to in begun.targets.items() if key in flying}),
+        rates=begun.rates if brokers else (),
+        brokers=brokers,
+        lists=tuple(lists),
+    )
+
+
+def set_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
+    """Appends what is not there yet."""
+    for one in journal.lists:
+        here = entries_of(live[one.topic].overrides.get(one.key, "")) if one.topic in live else (EVERYTHING,)
+        if missing := [entry for entry in one.entries if entry not in here and EVERYTHING not in here]:
+            yield ThrottleEdit(one.key, "append", ",".join(missing), topic=one.topic)
+
+
+def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdit]:
+    for broker, key in journal.brokers:
+        if rates.get(broker, {}).get(key) != str(rate):
+            yield ThrottleEdit(key, "set", str(rate), broker=broker)
+
+
+def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
+    """Those that still have a value of ours; what somebody set since then is theirs."""
+    mine = set(map(str, journal.rates))
+    for broker, key in journal.brokers:
+        if rates.get(broker, {}).get(key) in mine:
+            yield ThrottleEdit(key, "delete", broker=broker)
+
+
+def clear_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
+    for one in journal.lists:
+        topic = live.get(one.topic)
+        here = entries_of(topic.overrides.get(one.key, "")) if topic else ()
+        mine = [entry for entry in one.entries if entry in here]
+        if one.fresh and topic is not None and one.key in topic.overrides and set(here) <= set(one.entries):
+            yield ThrottleEdit(one.key, "delete", topic=one.topic)
+        elif mine:
+            yield ThrottleEdit(one.key, "subtract", ",".join(mine), topic=one.topic)
+
+
+def kept_rates(goals: Iterable[Placement], journal: Journal, rates: Rates) -> dict[int, str]:
+    """Brokers that keep a rate of somebody else's, which then holds for our copying too."""
+    mine = set(map(str, journal.rates))
+    found: dict[int, str] = {}
+    for one in goals:
+        for key, side in ((LEADER_RATE, one.before), (FOLLOWER_RATE, one.added)):
+            for broker in side if one.added else ():
+                value = rates.get(broker, {}).get(key)
+                if value is not None and value not in mine:
+                    found[broker] = value
+    return found
+
+
+def entries_of(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _entries(goals: Mapping[Partition, Placement]) -> dict[tuple[str, str], tuple[str, ...]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for (topic, partition), one in sorted(goals.items()):
+        found.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in one.before)
+        found.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in one.added)
+    return {key: tuple(entries) for key, entries in found.items()}

@@ -1,0 +1,74 @@
+"""Replicas in words: what moves where, how much and how long; and the load of each broker before, during and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from reconciler.changes import FinishReassignment, ReassignReplicas
+from reconciler.replicas import BrokerLoad, Load, Placement
+from reconciler.sizes import size_words, time_words
+from reconciler.summary import counted
+
+SHOWN = 3
+LOAD_HEADS = ("cluster", "broker", "rack", "replicas", "leaders", "bytes")
+LOADS_TITLE = "brokers before -> after (the most while it runs, where it is more than both)"
+
+
+def reassigned(changes: Sequence[ReassignReplicas]) -> Iterator[str]:
+    """Lines for one topic, or for several that change alike."""
+    moved = [one for change in changes for one in change.placements]
+    if len(changes) == 1:
+        yield from map(_placement, moved[:SHOWN])
+        if len(moved) > SHOWN:
+            yield f"and {counted(len(moved) - SHOWN, 'partition')} more"
+        later = changes[0].partitions - len(moved)
+        if changes[0].before is not None and later > 0:
+            yield f"partitions that come in this plan follow: {changes[0].partitions} in all"
+    else:
+        yield f"{counted(len(moved), 'partition')}"
+    if begun := sum(change.in_flight for change in changes):
+        yield f"goes on with {counted(begun, 'partition')} that an earlier run began"
+    if size := sum(change.bytes_to_copy for change in changes):
+        pace = changes[0].pace
+        together = sum(change.seconds for change in changes)
+        yield (
+            f"{size_words(size)} to copy, throttled to {size_words(pace.throttle)}/s a broker, about"
+            f" {time_words(together)}; at most {size_words(pace.bytes_in_flight)} or"
+            f" {counted(pace.partitions_in_flight, 'partition')} at a time"
+        )
+
+
+def finished(change: FinishReassignment) -> Iterator[str]:
+    if change.in_flight:
+        yield f"waits for {counted(change.in_flight, 'partition')} on the way"
+    if change.brokers:
+        yield f"clears our throttle rates on broker {', '.join(map(str, change.brokers))}"
+    if change.topics:
+        yield f"clears our throttled replicas of {', '.join(change.topics[:SHOWN])}" + (
+            f" and {counted(len(change.topics) - SHOWN, 'topic')} more" if len(change.topics) > SHOWN else ""
+        )
+
+
+def load_rows(loads: Sequence[BrokerLoad]) -> tuple[tuple[str, ...], ...]:
+    """One row a broker, under ``LOAD_HEADS``."""
+    return tuple(
+        (
+            one.cluster,
+            str(one.broker),
+            one.rack or "",
+            _span(str, one, lambda load: load.replicas),
+            _span(str, one, lambda load: load.leaders),
+            _span(size_words, one, lambda load: load.bytes),
+        )
+        for one in loads
+    )
+
+
+def _placement(one: Placement) -> str:
+    return f"partition {one.partition}: {', '.join(map(str, one.before))} -> {', '.join(map(str, one.after))}"
+
+
+def _span(words: Callable[[int], str], one: BrokerLoad, part: Callable[[Load], int]) -> str:
+    before, during, after = part(one.before), part(one.during), part(one.after)
+    peak = f" ({words(during)})" if during > max(before, after) else ""
+    return words(before) if before == after and not peak else f"{words(before)} -> {words(after)}{peak}"
