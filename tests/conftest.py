@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import HealthCheck, settings
 
 from sandbox.brokers import running
 from sandbox.handles import ClusterHandle, Sandbox
+
+# Brokers beside it make any example slow now and then; what must hold does not depend on the clock.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 _PROFILES = {"plain", "ha", "secure", "trio"}
 _RUN = uuid.uuid4().hex[:4]
