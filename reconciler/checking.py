@@ -16,6 +16,7 @@ from reconciler.half_read import half_read_flows, half_read_topics
 from reconciler.layers import configs, layers_of, replication_factor
 from reconciler.loops import Loop, Unproved, find_loops
 from reconciler.places import Places, Step, suggestion
+from reconciler.provenance_rules import check_provenance
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 from reconciler.travels import policy_fault, travels_of
 from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
@@ -77,6 +78,7 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
     }
     for found in find_loops(travels.values(), declared):
         yield _loop_problem(topology, places, found)
+    yield from check_provenance(topology, travels, places)
 
 
 def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) -> Problem:
@@ -90,6 +92,12 @@ def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) ->
             "Use default naming with one separator for all of them, or simpler expressions",
         )
     start = found.hops[0].source
+    lacking = [name for name in found.flows if topology.flows[name].provenance is None]
+    cure = (
+        f"give {', '.join(lacking)} provenance, too: a loop is cut where all of its flows have it"
+        if all(topology.flows[name].naming.policy == "identity" for name in found.flows)
+        else "use default naming with one separator on all of these flows and aliases without it"
+    )
     return Problem(
         "mirror-loop",
         where,
@@ -97,8 +105,7 @@ def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) ->
         f"The expressions {', '.join(found.doubtful)} use a construct that no proof covers, so a loop is not excluded"
         if found.doubtful
         else "Each round would copy the record again, without end or under ever longer names",
-        "Use default naming with one separator on all of these flows and aliases without it, or make their topics "
-        "disjoint with topics and exclude_topics",
+        f"{cure[0].upper()}{cure[1:]}, or make their topics disjoint with topics and exclude_topics",
     )
 
 

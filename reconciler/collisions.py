@@ -12,6 +12,7 @@ from itertools import combinations, islice
 from reconciler.errors import Problem
 from reconciler.languages import MAX_NAME, AllOf, UndecidedError, names
 from reconciler.places import Places
+from reconciler.provenance_proof import may_share
 from reconciler.topology import Topic, Topology
 from reconciler.travels import Travel
 
@@ -52,10 +53,10 @@ def arrivals(topology: Topology, travels: Mapping[str, Travel]) -> tuple[Arrival
 
 
 def check_flows_apart(travels: Mapping[str, Travel], places: Places) -> list[Problem]:
-    """No two flows may write to one topic of one cluster."""
+    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart."""
     problems = []
     for left, right in combinations((travels[name] for name in sorted(travels)), 2):
-        if left.flow.target != right.flow.target:
+        if left.flow.target != right.flow.target or may_share(left.flow, right.flow):
             continue
         example, certain = _common(left, right)
         if example is None:

@@ -2,7 +2,8 @@
 
 A record that starts on cluster c0 as topic t is followed hop by hop. Default and identity naming only ever put text
 before t, so every rule along a path (patterns, exclusions, internal topics, the cycle rule) is a language of t, and
-a loop exists exactly when all of them have a name in common. Custom policies are simulated with sample names.
+a loop exists exactly when all of them have a name in common and provenance does not cut it. Custom policies are
+simulated with sample names.
 
 Where all flows between clusters that reach each other have default naming with one separator, a name carries its whole
 path and the policy's cycle rule refuses every return: nothing has to be searched. This needs aliases that can be read
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
+from reconciler.provenance_proof import cut_everywhere, goes_round
 from reconciler.travels import Travel
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other
@@ -87,7 +89,7 @@ def find_loops(travels: Iterable[Travel], topics: Mapping[str, Sequence[str]]) -
     """
     answer: list[Loop | Unproved] = []
     for region in _regions(list(travels)):
-        if _proved_by_names(region):
+        if _proved_by_names(region) or cut_everywhere(travel.flow for travel in region):
             continue
         search = _Search(topics)
         for start in sorted({travel.flow.source for travel in region}):
@@ -178,6 +180,8 @@ def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[st
 
 def _close(search: _Search, path: tuple[_Step, ...]) -> None:
     travels = [step.travel for step in path]
+    if not goes_round([travel.flow for travel in travels]):
+        return
     doubtful = tuple(text for travel in travels for text in travel.inexact)
     candidates = _candidates(search, path, SAMPLES if doubtful else 1)
     if not candidates:

@@ -51,9 +51,8 @@ class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
-    partition says whether it is in effect.
-    ``committed_ms``: when the driver last heard of a commit, None before the first. ``filtered`` and ``returning``:
-    records that ``where`` or provenance kept from the target.
+    partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance
+    kept from the target.
     """
 
     settings: FlowSettings

@@ -1,0 +1,165 @@
+"""Proof that provenance lets no record arrive twice, over the whole flow graph.
+
+What the header does at run time: a flow with provenance carries no record to a cluster where it has been, and none that
+has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance is
+cut, because each cluster on it stands in the header; of others ``goes_round`` tells. What is left to prove is that two
+paths never lead the same record to the same topic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
+from reconciler.topology import Carry, Flow
+from reconciler.travels import Travel
+
+MAX_STATES = 40_000
+MAX_PATHS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Records of ``topic``, written on ``origin``, arrive on ``target`` over both ways (names of flows)."""
+
+    origin: str
+    topic: str
+    target: str
+    ways: tuple[tuple[str, ...], tuple[str, ...]]
+    doubtful: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The search was given up, or a custom naming policy keeps it from being made."""
+
+    flows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """``marked``: a flow on the way writes the header. ``rules``: the names of the first topic that come so far."""
+
+    origin: str
+    travels: tuple[Travel, ...] = ()
+    prefix: str = ""
+    rules: tuple[Language, ...] = ()
+    marked: bool = False
+
+    @property
+    def here(self) -> str:
+        return self.travels[-1].flow.target if self.travels else self.origin
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        return tuple(travel.flow.name for travel in self.travels)
+
+
+@dataclass(slots=True)
+class _Search:
+    by_source: Mapping[str, Sequence[Travel]]
+    found: dict[tuple[str, str], Doubled] = field(default_factory=dict)
+    effort: Effort = field(default_factory=lambda: Effort(MAX_STATES))
+    paths: int = 0
+
+
+def cut_everywhere(flows: Iterable[Flow]) -> bool:
+    """Does no record go round any loop of these flows, whatever their expressions are?"""
+    return all(flow.provenance is not None for flow in flows)
+
+
+def goes_round(flows: Sequence[Flow]) -> bool:
+    """Does a record that is written at the source of the first flow get through all of them, the last one included?"""
+    path: tuple[str, ...] = ()
+    for flow in flows:
+        if flow.provenance is None:
+            continue
+        if path and (flow.provenance is Carry.LOCAL or flow.source in path or flow.target in path):
+            return False
+        path = (*path, flow.source)
+    return True
+
+
+def may_share(left: Flow, right: Flow) -> bool:
+    """May both write to one topic, as long as no record comes twice? Their headers tell the records apart."""
+    return left.provenance is not None and right.provenance is not None
+
+
+def find_doubled(travels: Iterable[Travel]) -> tuple[Doubled | Undecided, ...]:
+    """One example for each pair of flows with provenance that bring the same record to the same topic."""
+    all_of_them = sorted(travels, key=lambda travel: travel.flow.name)
+    asked = _sharing(all_of_them)
+    if not asked:
+        return ()
+    if any(travel.custom for travel in all_of_them):
+        return (Undecided(tuple(sorted(asked))),)
+    by_source: dict[str, list[Travel]] = {}
+    for travel in all_of_them:
+        by_source.setdefault(travel.flow.source, []).append(travel)
+    search = _Search(by_source)
+    try:
+        for origin in sorted(by_source):
+            _follow(search, origin)
+    except UndecidedError:
+        return (*search.found.values(), Undecided(tuple(sorted(asked))))
+    return tuple(search.found.values())
+
+
+def _sharing(travels: Sequence[Travel]) -> set[str]:
+    """Flows with provenance whose target another one has, too."""
+    pairs = (
+        (left.flow, right.flow) for left, right in combinations(travels, 2) if left.flow.target == right.flow.target
+    )
+    return {flow.name for left, right in pairs if may_share(left, right) for flow in (left, right)}
+
+
+def _follow(search: _Search, origin: str) -> None:
+    """All ways of a record that is written on ``origin``, short ones first; a second way to a topic is not gone on."""
+    arrived: dict[tuple[str, str], list[_Path]] = {}
+    waiting = deque([_Path(origin)])
+    while waiting:
+        path = waiting.popleft()
+        for longer in _longer(search, path):
+            before = arrived.setdefault((longer.here, longer.prefix), [])
+            doubled = [_doubled(search, other, longer) for other in before]
+            if not any(doubled):
+                waiting.append(longer)
+            before.append(longer)
+
+
+def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
+    visited = {path.origin, *(travel.flow.target for travel in path.travels)}
+    for travel in search.by_source.get(path.here, ()):
+        flow = travel.flow
+        if flow.target in visited or (flow.provenance is Carry.LOCAL and path.marked):
+            continue
+        for renaming in travel.renamings:
+            search.paths += 1
+            if search.paths > MAX_PATHS:
+                raise UndecidedError
+            rules = (*path.rules, After(path.prefix, renaming.when))
+            prefix = renaming.prefix + path.prefix
+            marked = path.marked or flow.provenance is not None
+            longer = _Path(path.origin, (*path.travels, travel), prefix, rules, marked)
+            if _example(search, rules, prefix) is not None:
+                yield longer
+
+
+def _doubled(search: _Search, one: _Path, other: _Path) -> bool:
+    name = _example(search, (*one.rules, *other.rules), one.prefix)
+    if name is None:
+        return False
+    left, right = one.travels[-1].flow, other.travels[-1].flow
+    if left is not right and may_share(left, right):
+        doubtful = tuple(text for path in (one, other) for travel in path.travels for text in travel.inexact)
+        first, second = sorted((left.name, right.name))
+        found = Doubled(one.origin, name, one.here, (one.flows, other.flows), tuple(dict.fromkeys(doubtful)))
+        search.found.setdefault((first, second), found)
+    return True
+
+
+def _example(search: _Search, rules: tuple[Language, ...], prefix: str) -> str | None:
+    return next(names(AllOf(rules), MAX_NAME - len(prefix), search.effort), None)

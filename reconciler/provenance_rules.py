@@ -1,0 +1,53 @@
+"""What flows with provenance may be: names that stay, and no record on two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.errors import Problem, Where
+from reconciler.places import Places
+from reconciler.provenance_proof import Doubled, Undecided, find_doubled
+from reconciler.topology import Flow, Topology
+from reconciler.travels import Travel
+
+
+def check_provenance(topology: Topology, travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
+    for flow in topology.flows.values():
+        if flow.provenance is not None and flow.naming.policy != "identity":
+            yield Problem(
+                "provenance-naming",
+                places.find("flows", flow.name, "provenance", or_else=flow.where),
+                f"flow {flow.name}: provenance with naming policy {flow.naming.policy}",
+                "It is for names that stay; default names tell by themselves where records have been",
+                "Write naming: {policy: identity}, or remove provenance",
+            )
+    for found in find_doubled(travels.values()):
+        yield _unproved(topology, places, found) if isinstance(found, Undecided) else _doubled(topology, places, found)
+
+
+def _unproved(topology: Topology, places: Places, found: Undecided) -> Problem:
+    flow = topology.flows[min(found.flows)]
+    return Problem(
+        "records-doubled-unproved",
+        _at(places, flow),
+        f"no proof that no record arrives twice over the flows {', '.join(found.flows)}",
+        "The paths or expressions are too many to follow all of them, or a custom naming policy is among the flows",
+        "Use provenance: local on all of them, or simpler expressions",
+    )
+
+
+def _doubled(topology: Topology, places: Places, found: Doubled) -> Problem:
+    one, other = (", then ".join(way) for way in found.ways)
+    doubt = f" (no proof is possible with {', '.join(found.doubtful)})" if found.doubtful else ""
+    return Problem(
+        "records-doubled",
+        _at(places, topology.flows[found.ways[1][-1]]),
+        f"records of {found.origin}/{found.topic} {'may' if doubt else 'would'} arrive on {found.target} twice: by "
+        f"{one}, and by {other}{doubt}",
+        "Provenance keeps a record from coming back, not from coming on two ways",
+        "Use provenance: local, so that each record travels straight from where it was written, or remove a flow",
+    )
+
+
+def _at(places: Places, flow: Flow) -> Where:
+    return places.find("flows", flow.name, "provenance", or_else=flow.where)
