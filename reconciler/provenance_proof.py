@@ -1,9 +1,9 @@
 """Proof that provenance lets no record arrive twice, over the whole flow graph.
 
 What the header does at run time: a flow with provenance carries no record to a cluster where it has been, and none that
-has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance is
-cut, because each cluster on it stands in the header; of others ``goes_round`` tells. What is left to prove is that two
-paths never lead the same record to the same topic.
+has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance
+is cut, because each cluster on it stands in the header; of others ``goes_round`` tells. What is left to prove is that
+two paths never lead the same record to the same topic.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -35,7 +35,8 @@ from replication.policy import HEARTBEATS, TopicSelector, make_selector
 class Route:
     """One topic of one flow. ``partitions`` None: not known before the source topic exists.
 
-    ``two_way``: the remote topic flows back to its source under the same name; then neither side's configs lead.
+    ``two_way``: the remote topic flows back to its source under the same name, or flows with provenance share it; then
+    no side's configs lead.
     ``depth`` counts hops from a topic that no flow makes.
     """
 
@@ -96,15 +97,21 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     makers: dict[TopicRef, list[_Hop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
-    contested = frozenset(ref for ref, found in makers.items() if len(found) > 1)
+    contested = frozenset(ref for ref, found in makers.items() if len(found) > 1 and not _shared(topology, found))
     refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
     brokers = {name: broker_configs(cluster) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
-    single = _founded({ref: found[0] for ref, found in makers.items() if len(found) == 1}, set(prospects))
-    routes = _values(topology, prospects, brokers, single)
+    sound = {ref: found for ref, found in makers.items() if ref not in contested}
+    leading = _founded({ref: found[0] for ref, found in sound.items()}, set(prospects))
+    routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
     idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
     notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
     return Routing(routes, MappingProxyType(prospects), contested, refused, notes)
+
+
+def _shared(topology: Topology, hops: Sequence[_Hop]) -> bool:
+    """Several flows may write to one topic where each record tells where it is from (``validate`` proves the rest)."""
+    return all(topology.flows[hop.flow].provenance is not None for hop in hops)
 
 
 def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
@@ -181,11 +188,13 @@ def _values(
     topology: Topology,
     prospects: dict[TopicRef, Prospect],
     brokers: Mapping[str, BrokerConfigs],
-    hops: Mapping[TopicRef, _Hop],
+    makers: Mapping[TopicRef, Sequence[_Hop]],
 ) -> tuple[Route, ...]:
-    """Works out every remote topic and adds it to ``prospects``."""
-    order, two_way = _nearest_first(hops)
-    _level(prospects, brokers, hops, [ref for ref in order if ref in two_way])
+    """Works out every remote topic and adds it to ``prospects``. The first of several makers leads."""
+    hops = {ref: found[0] for ref, found in makers.items()}
+    order, ring = _nearest_first(hops)
+    two_way = ring | {ref for ref, found in makers.items() if len(found) > 1}
+    _level(prospects, brokers, makers, [ref for ref in order if ref in two_way])
     depths: dict[TopicRef, int] = {}
     routes: list[Route] = []
     for ref in order:
@@ -195,19 +204,10 @@ def _values(
         sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
         configs = synced_configs(sync, hop.source, source.configs, target)
         factor = flow.replication_factor or replication_factor(target)
-        routes.append(
-            Route(
-                flow.name,
-                hop.source,
-                ref,
-                source.partitions,
-                factor,
-                configs,
-                depth=depths[ref],
-                two_way=ref in two_way,
-            )
-        )
-        remote = prospect_of_remote(prospects.get(ref), source.partitions, configs, brokers[ref.cluster])
+        partitions = prospects[ref].partitions if ref in two_way else source.partitions
+        lead = Route(flow.name, hop.source, ref, partitions, factor, configs, depths[ref], ref in two_way)
+        routes += [replace(lead, flow=maker.flow, source=maker.source) for maker in makers[ref]]
+        remote = prospect_of_remote(prospects.get(ref), partitions, configs, brokers[ref.cluster])
         wish = topology.topics.get(ref.name)
         if wish is not None and ref.cluster in wish.clusters:
             remote = replace(
@@ -220,13 +220,13 @@ def _values(
 def _level(
     prospects: dict[TopicRef, Prospect],
     brokers: Mapping[str, BrokerConfigs],
-    hops: Mapping[TopicRef, _Hop],
+    makers: Mapping[TopicRef, Sequence[_Hop]],
     ring: list[TopicRef],
 ) -> None:
     """Gives all topics of a ring the largest partition count among them; it may have to travel all the way round."""
     for _ in ring:
         for ref in ring:
-            if source := prospects.get(hops[ref].source):
+            for source in filter(None, (prospects.get(hop.source) for hop in makers[ref])):
                 found = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
                 prospects[ref] = found.at_least(source.partitions)
 

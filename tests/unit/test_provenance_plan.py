@@ -1,0 +1,41 @@
+"""Plans of flows that share a topic under one name."""
+
+from __future__ import annotations
+
+import itertools
+
+from reconciler.changes import CreateTopic
+from reconciler.topology import Carry, Naming
+from tests.builders import changed, codes, flow, topic, topology, world
+
+
+def test_a_mesh_of_one_name_gets_the_most_partitions_everywhere_and_then_rests() -> None:
+    wished = topology(
+        topic("orders", "a", partitions=6),
+        *(
+            flow(one, other, "orders", naming=Naming("identity"), provenance=Carry.LOCAL, replication_factor=1)
+            for one, other in itertools.permutations("abc", 2)
+        ),
+    )
+    here = world("a", "b", "c")
+    here.clusters["c"].put("orders", 4)
+    planned = here.plan(wished)
+    assert codes(planned) == set()
+    assert {ref: made.partitions for ref, made in changed(planned, CreateTopic).items() if "orders" in ref} == {
+        "a/orders": 6,
+        "b/orders": 6,
+    }
+    here.apply(wished, planned)
+    assert len(here.clusters["c"].topics["orders"].assignment) == 6
+    assert here.plan(wished).changes == ()
+
+
+def test_without_provenance_the_same_mesh_is_refused() -> None:
+    wished = topology(
+        topic("orders", "a", partitions=1),
+        *(flow(one, "c", "orders", naming=Naming("identity"), replication_factor=1) for one in "ab"),
+        topic("orders2", "b"),
+    )
+    here = world("a", "b", "c")
+    here.clusters["b"].put("orders", 1)
+    assert "remote-name-collision" in codes(here.plan(wished))
