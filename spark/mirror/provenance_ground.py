@@ -44,8 +44,8 @@ def resolve(flow: FlowSettings) -> ProvenanceGround:
 
 def cluster_id(endpoint: Endpoint) -> str:
     """As Kafka names it. Raises KafkaException."""
-    found = clients.admin(endpoint).describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S)
-    return str(found.cluster_id)
+    admin = clients.admin(endpoint)  # must outlive its answer
+    return str(admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S).cluster_id)
 
 
 def unmarked(found: Mapping[Place, Position]) -> dict[Place, Position]:
