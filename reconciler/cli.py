@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import cli_apply, cli_clusters, cli_mirror, cli_review, controller
+from reconciler import cli_apply, cli_clusters, cli_failover, cli_mirror, cli_review, controller
 from reconciler.cli_apply import changing
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
@@ -61,6 +61,8 @@ app.command("drift")(cli_clusters.drift)
 app.command("adopt")(cli_clusters.adopt)
 app.command("doctor")(cli_clusters.doctor)
 app.command("apply")(cli_apply.apply)
+app.command("failover")(cli_failover.failover)
+app.command("failback")(cli_failover.failback)
 
 
 @app.command()

@@ -26,7 +26,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.topology import Topology
+from reconciler.topology import Cluster, Topology
 from reconciler.wiring import NOTHING_AGREED, Session
 
 
@@ -183,18 +183,22 @@ def _audit_topic(topology: Topology) -> AuditTopicLog | None:
 
 @contextmanager
 def execution(
-    session: Session, command: str, steal: str = "", consent: Consent = NOTHING_AGREED
+    session: Session,
+    command: str,
+    steal: str = "",
+    consent: Consent = NOTHING_AGREED,
+    keeper: Cluster | None = None,
 ) -> Iterator[Execution]:
-    """``steal``: why the lock is taken whoever holds it.
+    """``steal``: why the lock is taken whoever holds it. ``keeper``: keeps the lock while its usual cluster is lost.
 
     Raises LockHeld, ClusterError when it cannot be kept, BlockedError when nobody vouches for its cluster.
     """
-    if not consent.first_contact:
+    if not consent.first_contact and keeper is None:
         session.require_met(lock_cluster(session.topology))
     with ExitStack() as stack:
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
-        lock = KafkaLock(lock_cluster(session.topology), session.topology.environment, this_process(command))
+        lock = KafkaLock(keeper or lock_cluster(session.topology), session.topology.environment, this_process(command))
         lock.take(steal)
         stack.callback(lock.release)
         held = Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))

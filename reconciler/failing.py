@@ -10,8 +10,8 @@ from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level,
 from reconciler.topology import Flow, Topology
 from replication.groups import idle, may_write
 
-BY = "failover"
-"""Who paused a flow, as its pause says."""
+_MARK = "failover to "
+_STARTED = "; started for it: "
 ALIVE = ("starting", "running")
 
 
@@ -23,6 +23,21 @@ class FailoverWish:
     unplanned: bool = False
     accept_loss: bool = False
     drain_s: float = 60.0
+
+
+def pause_reason(move: Move, starts: str) -> str:
+    """Why a flow is paused, for people and for the failback. ``starts``: the flow that this failover sets going."""
+    return f"{_MARK}{move.destination}{_STARTED + starts if starts else ''}"
+
+
+def ours(reason: str) -> bool:
+    """Whether a failover paused it."""
+    return reason.startswith(_MARK)
+
+
+def started_by(reason: str, flow: str) -> bool:
+    """Whether the failover that paused with this reason set ``flow`` going."""
+    return ours(reason) and reason.endswith(f"{_STARTED}{flow}")
 
 
 def move_of(topology: Topology, way: Way, name: str) -> Move:
@@ -86,12 +101,12 @@ def _flow(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
     name = move.drained
     if isinstance(flow.partitions, Unknown):
         yield Check("positions", Level.STOPS, f"positions of {name} are not known: {flow.partitions.error}")
-    ours = flow.paused_by == BY
+    mine = ours(flow.pause_reason)
     runs = flow.job in ALIVE
-    if flow.paused_by and not ours:
+    if flow.paused_by and not mine:
         why = f": {flow.pause_reason}" if flow.pause_reason else ""
         yield Check("paused", Level.WARNS, f"{name} was paused by {flow.paused_by}{why}")
-    elif not runs and not ours:
+    elif not runs and not mine:
         yield Check("job", Level.WARNS, f"the mirror of {name} is {flow.job}")
     for condition in flow.conditions:
         yield Check("condition", Level.WARNS, f"{name}: {condition}")
@@ -105,7 +120,7 @@ def _flow(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
         text = f"open transactions on {move.origin} hold back {flow.undecided} offsets until they end"
         yield Check("transactions", Level.WARNS, text, "End or abort them first (kafka-transactions.sh find-hanging)")
     if flow.left and (flow.paused_by or not runs):
-        level = Level.WARNS if wish.accept_loss or ours else Level.STOPS
+        level = Level.WARNS if wish.accept_loss or mine else Level.STOPS
         text = f"{flow.left} offsets on {move.origin} are not copied and nothing copies them: {name} does not run"
         todo = f"Let {name} run until it has caught up, or pass --accept-loss to leave them on {move.origin}"
         yield Check("lag", level, text, "" if level is Level.WARNS else todo)
@@ -154,14 +169,18 @@ def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
         else replace(o, after=o.before)
         for o in group.offsets
     )
-    why = next(iter(sorted(set(refused.values()))), "")
+    moved = replace(group, offsets=offsets)
+    return replace(moved, note="" if moved.exact else _why_not(moved, refused))
+
+
+def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
     if not idle(group.destination.state):
-        why = "it has members there"
-    elif not why and any(o.translated.offset is None for o in offsets):
-        why = next(o.translated.reason for o in offsets if o.translated.offset is None)
-    elif not why and any(o.missed for o in offsets):
-        why = "it was further there already; offsets are never set back"
-    return replace(group, offsets=offsets, note=why)
+        return "it has members there"
+    if refused:
+        return min(refused.values())
+    if any(one.missed for one in group.offsets):
+        return "it was further there already; offsets are never set back"
+    return next((one.translated.reason for one in group.offsets if one.translated.reason), "its offset is not known")
 
 
 def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:

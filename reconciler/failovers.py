@@ -93,12 +93,17 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends."""
+    """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends.
+
+    ``between``: copied records between ``offset`` and where the group was at the destination, either way round; None
+    when they were not counted.
+    """
 
     offset: int | None
     exact: bool
     reason: str = ""
     end: int | None = None
+    between: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +121,23 @@ class GroupOffset:
     @property
     def again(self) -> int | None:
         """Records that are read a second time, at most; None when that depends on the consumer's auto.offset.reset."""
-        if self.after is None or self.translated.offset is None:
+        wanted, there = self.translated, self.after
+        if there is None or wanted.offset is None:
             return None
-        wanted = self.translated
-        latest = wanted.offset if wanted.exact or wanted.end is None else max(wanted.end, wanted.offset or 0)
-        return max(0, (latest or 0) - self.after)
+        if there < wanted.offset and there == self.before and wanted.exact and wanted.between is not None:
+            return wanted.between
+        latest = wanted.offset if wanted.exact or wanted.end is None else max(wanted.end, wanted.offset)
+        return max(0, latest - there)
 
     @property
     def missed(self) -> int | None:
         """Records that are not read at all, at most."""
-        if self.after is None or self.translated.offset is None:
+        wanted, there = self.translated, self.after
+        if there is None or wanted.offset is None:
             return None
-        return max(0, self.after - self.translated.offset)
+        if there > wanted.offset and there == self.before and wanted.between is not None:
+            return wanted.between
+        return max(0, there - wanted.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,37 @@ def resume(folder: Path, wish: Wish, wait_s: float, say: Say) -> str:
     return "\n".join((*lines, *later))
 
 
+def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str]:
+    """Pauses one scope as a part of something bigger, which keeps the audit record. Returns what is worth a note.
+
+    Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
+    """
+    who, before = this_process(""), _seen(session, [scope])
+    pause = Pause(scope, now_ms(), f"{who.who}@{who.host}", reason)
+    key = pause_key(session.topology.environment, scope)
+    _written(session, _place(session, scope.flow), {key: dumps(pause)})
+    return _await(session, [scope], before, wait_s, paused=True)
+
+
+def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
+    """Resumes everything of a scope, as ``hold`` pauses."""
+    before = _seen(session, [scope])
+    lifted = to_lift(scope, _held(session, scope.flow))
+    keys = [pause_key(session.topology.environment, one.scope) for one in lifted]
+    _written(session, _place(session, scope.flow), dict.fromkeys(keys))
+    return _await(session, [scope], before, wait_s, paused=False)
+
+
+def pause_of(session: Session, flow: str) -> Pause | None:
+    """The pause of a flow as a whole."""
+    return next((one for one in _held(session, flow) if one.scope == Scope(flow)), None)
+
+
+def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
+    """The mirror that carries a flow, as it reports itself."""
+    return _live(session, mirror_of(session, flow))
+
+
 def _require_there(session: Session, wanted: Sequence[Scope], say: Say) -> None:
     for scope in wanted:
         if scope.topic:
@@ -80,7 +111,7 @@ def _topics(session: Session, cluster: str) -> LiveCluster | Unknown:
         return Unknown(f"cluster {cluster}", error.what, error.todo)
 
 
-def _mirror_of(session: Session, flow: str) -> str:
+def mirror_of(session: Session, flow: str) -> str:
     found = next((m.name for m in session.topology.mirrors.values() if flow in m.flows), None)
     if found is None:
         raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
@@ -88,7 +119,7 @@ def _mirror_of(session: Session, flow: str) -> str:
 
 
 def _place(session: Session, flow: str) -> str:
-    return session.topology.status_cluster(session.topology.mirrors[_mirror_of(session, flow)])
+    return session.topology.status_cluster(session.topology.mirrors[mirror_of(session, flow)])
 
 
 def _held(session: Session, flow: str) -> list[Pause]:
@@ -98,7 +129,7 @@ def _held(session: Session, flow: str) -> list[Pause]:
 
 def _seen(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
     """Mirror -> the time of its newest status record, by the job's own clock."""
-    found = {name: session.status(name) for name in {_mirror_of(session, scope.flow) for scope in wanted}}
+    found = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
     return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in found.items()}
 
 
@@ -138,8 +169,8 @@ def _await(
     """
     give_up = time.monotonic() + wait_s
     word, later = "paused" if paused else "resumed", []
-    for name in sorted({_mirror_of(session, scope.flow) for scope in wanted}):
-        mine = [scope for scope in wanted if _mirror_of(session, scope.flow) == name]
+    for name in sorted({mirror_of(session, scope.flow) for scope in wanted}):
+        mine = [scope for scope in wanted if mirror_of(session, scope.flow) == name]
         while True:
             told = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
             if told.done:

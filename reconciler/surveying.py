@@ -1,0 +1,267 @@
+"""Looks at both clusters of a move: how far the flow is, where each group stands and would stand on the other side.
+
+Border: puts edges into doings; changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.edges.moving import Bounds, Committed, GroupsSeen, Side
+from reconciler.errors import ClusterError, Unknown
+from reconciler.failing import least
+from reconciler.failovers import (
+    FlowState,
+    GroupMove,
+    GroupOffset,
+    GroupState,
+    Key,
+    Leg,
+    Move,
+    PartitionState,
+    Seen,
+    Translated,
+)
+from reconciler.live import JobState, LiveMirror
+from reconciler.routing import selector_of
+from reconciler.topology import Flow, Isolation, Topology
+from replication.groups import GroupSelector, make_group_selector
+from replication.offset_map import PartitionMap
+from replication.pauses import Pause
+from replication.policy import TopicSelector
+
+MAP_WITHIN = 6.0
+"""Seconds a lane may take to write what it has committed into the offset map."""
+_NOTHING = PartitionMap(())
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """Jobs and pauses of the flows, now. ``pauses``: flow -> its pause as a whole; ``jobs``: flow -> its mirror."""
+
+    pauses: Mapping[str, Pause]
+    jobs: Mapping[str, LiveMirror | Unknown | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """A leg with the offset map of its flow, by source partition, and the flow's positions, by remote partition."""
+
+    leg: Leg
+    maps: Mapping[Key, PartitionMap]
+    positions: Mapping[Key, int]
+
+
+class Survey:
+    """Of one move. ``origin_lost`` is decided once, at the first look."""
+
+    def __init__(self, topology: Topology, move: Move) -> None:
+        self.move = move
+        self.origin = Side(topology.clusters[move.origin])
+        self.destination = Side(topology.clusters[move.destination])
+        self._flows = {leg.flow: topology.flows[leg.flow] for leg in move.legs}
+        wish = topology.flows[move.flow].groups
+        self._groups: GroupSelector = make_group_selector(wish.include, wish.exclude)
+        self._selectors = {name: selector_of(flow) for name, flow in self._flows.items()}
+        self.lost: Unknown | None = None
+
+    def look(self, levers: Levers) -> Seen:
+        """Raises ClusterError when the destination cannot be read, or the origin answers and yet refuses."""
+        self._try_origin()
+        groups, unsupported = self.groups()
+        job = levers.jobs.get(self.move.started)
+        return Seen(
+            self.move,
+            self.lost is None,
+            self.lost.error if self.lost else "",
+            self.flow(levers) if self.move.drained else None,
+            groups,
+            unsupported,
+            job.state.value if isinstance(job, LiveMirror) else "",
+        )
+
+    def _try_origin(self) -> None:
+        try:
+            self.origin.partitions()
+            self.lost = None
+        except ClusterError as error:
+            if error.kind != "unreachable":
+                raise
+            self.lost = Unknown(f"cluster {self.move.origin}", error.what, error.todo)
+
+    # the flow
+
+    def flow(self, levers: Levers) -> FlowState:
+        """How far the drained flow is."""
+        name = self.move.drained
+        pause, job = levers.pauses.get(name), levers.jobs.get(name)
+        told = job.flows.get(name) if isinstance(job, LiveMirror) else None
+        running = isinstance(job, LiveMirror) and job.state in (JobState.STARTING, JobState.RUNNING)
+        return FlowState(
+            self.partitions(),
+            job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
+            pause.by if pause else "",
+            pause.reason if pause else "",
+            pause.since_ms if pause else 0,
+            told.records_lag if told else None,
+            job.updated_at_ms if isinstance(job, LiveMirror) else None,
+            tuple(str(one["text"]) for one in told.conditions if one.get("stops")) if told and running else (),
+        )
+
+    def partitions(self) -> tuple[PartitionState, ...] | Unknown:
+        """Positions and ends of the drained flow; empty when the origin is lost."""
+        name = self.move.drained
+        if self.lost is not None:
+            return ()
+        try:
+            flow, selector = self._flows[name], self._selectors[name]
+            positions = self.destination.positions(name)
+            topics = self.origin.partitions()
+            sources = [
+                (topic, n) for topic, count in topics.items() if selector.why_not(topic) is None for n in range(count)
+            ]
+            bounds = self.origin.bounds(sources)
+        except ClusterError as error:
+            return Unknown(f"flow {name}", error.what, error.todo)
+        return tuple(_partition(flow, selector, key, bounds.get(key), positions) for key in sources)
+
+    # groups
+
+    def groups(self) -> tuple[tuple[GroupMove, ...], Mapping[str, str]]:
+        """Every group with offsets on topics of the move, translated; and those that cannot be moved."""
+        there = self.destination.groups(self._groups)
+        if self.lost is not None:
+            return tuple(self._from_checkpoints(there)), there.unsupported
+        here = self.origin.groups(self._groups)
+        found = tuple(self._translated(here, there))
+        return found, here.unsupported
+
+    def exact_groups(self) -> tuple[GroupMove, ...]:
+        """Waits until the map has what the lanes have committed, so that every offset is exact; then as they are."""
+        until = time.monotonic() + MAP_WITHIN
+        while True:
+            found, _ = self.groups()
+            inexact = any(not one.translated.exact for group in found for one in group.offsets)
+            if self.lost is not None or not inexact or time.monotonic() > until:
+                return found
+            time.sleep(0.5)
+
+    def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[GroupMove]:
+        charts = [self._chart(leg) for leg in self.move.legs]
+        offers: dict[str, list[GroupOffset]] = {}
+        for group, offsets in here.offsets.items():
+            before = there.offsets.get(group, {})
+            for chart in charts:
+                for key, committed in offsets.items():
+                    if offer := self._offer(chart, (key, committed), before):
+                        offers.setdefault(group, []).append(offer)
+        wanted = [one for each in offers.values() for one in each]
+        ends = self.destination.bounds(one.destination for one in wanted if not one.translated.exact)
+        begins = self.origin.bounds(one.origin for one in wanted if one.translated.offset is None)
+        for group, each in sorted(offers.items()):
+            settled = tuple(_settled(one, begins.get(one.origin), ends.get(one.destination)) for one in each)
+            state = there.states.get(group, GroupState())
+            yield GroupMove(group, here.states[group], state, least(settled))
+
+    def _chart(self, leg: Leg) -> _Chart:
+        side = self.destination if leg.forward else self.origin
+        return _Chart(leg, side.maps(leg.flow), side.positions(leg.flow))
+
+    def _offer(self, chart: _Chart, at: tuple[Key, Committed], before: Mapping[Key, Committed]) -> GroupOffset | None:
+        (topic, partition), committed = at
+        twin = self._twin(chart.leg, topic)
+        if twin is None:
+            return None
+        on_target = before.get((twin, partition))
+        return GroupOffset(
+            (topic, partition),
+            (twin, partition),
+            committed.offset,
+            committed.metadata,
+            _translated(chart, at, twin, on_target.offset if on_target else None),
+            on_target.offset if on_target else None,
+        )
+
+    def _twin(self, leg: Leg, topic: str) -> str | None:
+        """The same records' topic at the destination; None when the flow does not carry this one."""
+        selector = self._selectors[leg.flow]
+        if leg.forward:
+            return selector.remote_name(topic) if selector.why_not(topic) is None else None
+        upstream = selector.policy.upstream_topic(topic)
+        if upstream is None or selector.why_not(upstream) is not None or selector.remote_name(upstream) != topic:
+            return None
+        return upstream
+
+    def _from_checkpoints(self, there: GroupsSeen) -> Iterator[GroupMove]:
+        """As far as the flow told before the origin was lost. Only the way from source to target has checkpoints."""
+        forward = [self._flows[leg.flow] for leg in self.move.legs if leg.forward]
+        found = [
+            one
+            for flow in forward
+            for one in self.destination.checkpoints(flow.source, flow.naming.separator).values()
+            if self._groups.why_not(one.group) is None
+        ]
+        ends = self.destination.bounds((one.topic, one.partition) for one in found)
+        by_group: dict[str, list[GroupOffset]] = {}
+        for one in found:
+            key = (one.topic, one.partition)
+            before = there.offsets.get(one.group, {}).get(key)
+            end = ends[key].stable if key in ends else None
+            told = Translated(one.downstream, False, "as of the last checkpoint", end)
+            offer = GroupOffset(key, key, one.upstream, one.metadata, told, before.offset if before else None)
+            by_group.setdefault(one.group, []).append(offer)
+        for group, offers in sorted(by_group.items()):
+            yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
+
+
+def _partition(
+    flow: Flow, selector: TopicSelector, key: Key, bounds: Bounds | None, positions: Mapping[Key, int]
+) -> PartitionState:
+    twin = (selector.remote_name(key[0]), key[1])
+    if bounds is None:
+        return PartitionState(key, twin, positions.get(twin))
+    committed_only = flow.isolation is Isolation.READ_COMMITTED
+    position = positions.get(twin)
+    begin = bounds.begin if position is None else position
+    return PartitionState(key, twin, begin, bounds.stable if committed_only else bounds.end, bounds.end)
+
+
+def _translated(chart: _Chart, at: tuple[Key, Committed], twin: str, before: int | None) -> Translated:
+    """``at``: where the group is on the origin; ``twin``: the topic's name at the destination; ``before``: where the
+    group is there."""
+    (topic, partition), offset = at[0], at[1].offset
+    known = chart.maps.get((topic if chart.leg.forward else twin, partition), _NOTHING)
+    found = known.downstream(offset) if chart.leg.forward else known.upstream(offset)
+    whole = False
+    if not chart.leg.forward:
+        # The map has all that was copied: behind its last record there are only control markers of the mirror.
+        at_end = found.gap is not None and found.gap.source_end is None and found.offset == known.source_end
+        whole = at_end and known.source_end == chart.positions.get(at[0])
+    between = None
+    if before is not None and found.offset is not None:
+        between = _copied(known, chart.leg, min(before, found.offset), max(before, found.offset))
+    return Translated(found.offset, found.exact or whole, "" if whole else found.reason, between=between)
+
+
+def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
+    """Copied records from ``begin`` to before ``end``, offsets of the leg's destination; None beyond the map."""
+    if begin == end:
+        return 0
+    runs = [run for stretch in known.stretches for run in stretch.runs]
+    spans = [(run.target, run.target_end) if leg.forward else (run.source, run.source_end) for run in runs]
+    return sum(max(0, min(end, last) - max(begin, first)) for first, last in spans)
+
+
+def _settled(one: GroupOffset, origin: Bounds | None, destination: Bounds | None) -> GroupOffset:
+    """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
+    beginning is safe."""
+    if one.translated.exact or destination is None:
+        return one
+    empty = destination.begin == destination.end and origin is not None and origin.begin == origin.end
+    if one.translated.offset is None and empty:
+        return replace(one, translated=Translated(destination.end, True))
+    if one.translated.offset is None:
+        return replace(one, translated=replace(one.translated, offset=destination.begin, end=destination.stable))
+    return replace(one, translated=replace(one.translated, end=destination.stable))

@@ -1,0 +1,190 @@
+"""Failover as decisions: which flows are meant, what stops it, which offsets are set, what is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import resources
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.failing import (
+    FailoverWish,
+    checks_of,
+    due,
+    least,
+    move_of,
+    ours,
+    pause_reason,
+    started_by,
+    written,
+)
+from reconciler.failovers import (
+    FlowState,
+    GroupMove,
+    GroupOffset,
+    GroupState,
+    Level,
+    PartitionState,
+    Report,
+    Seen,
+    Step,
+    StepResult,
+    Translated,
+    Way,
+)
+from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
+from tests.builders import flow, topology
+
+THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
+BOTH = topology(THERE, BACK)
+MOVE = move_of(BOTH, Way.FAILOVER, "east-to-west")
+RUNNING = FlowState((PartitionState(("orders", 0), ("east.orders", 0), 100, 100, 100),), "running")
+IDLE = GroupState("classic", "Empty", 0)
+
+
+def offset(translated: int | None, before: int | None, *, exact: bool = True, partition: int = 0) -> GroupOffset:
+    key = ("orders", partition), ("east.orders", partition)
+    return GroupOffset(*key, 50, "", Translated(translated, exact, "" if exact else "a gap", 100), before)
+
+
+def group(*offsets: GroupOffset, state: str = "Empty", origin: int = 0) -> GroupMove:
+    there = GroupState("classic", state, int(state == "Stable"))
+    return GroupMove("billing", replace(IDLE, members=origin), there, offsets)
+
+
+def seen(**changes: object) -> Seen:
+    return replace(Seen(MOVE, True, "", RUNNING, (group(offset(60, 40)),)), **changes)  # type: ignore[arg-type]
+
+
+def levels(one: Seen, wish: FailoverWish | None = None) -> dict[str, Level]:
+    return {check.code: check.level for check in checks_of(one, wish or FailoverWish())}
+
+
+def test_failback_is_the_same_move_the_other_way() -> None:
+    back = move_of(BOTH, Way.FAILBACK, "east-to-west")
+    assert (MOVE.origin, MOVE.destination, MOVE.drained, MOVE.started) == (
+        "east",
+        "west",
+        "east-to-west",
+        "west-to-east",
+    )
+    assert (back.origin, back.destination, back.drained, back.started) == (
+        "west",
+        "east",
+        "west-to-east",
+        "east-to-west",
+    )
+    assert {(leg.flow, leg.forward) for leg in back.legs} == {("east-to-west", False), ("west-to-east", True)}
+
+
+def test_without_a_way_back_it_is_said_and_nothing_is_started() -> None:
+    alone = move_of(topology(THERE), Way.FAILOVER, "east-to-west")
+    assert (alone.started, len(alone.legs)) == ("", 1)
+    assert levels(seen(move=alone))["way-back"] is Level.WARNS
+    back = move_of(topology(THERE), Way.FAILBACK, "east-to-west")
+    assert (back.drained, back.started) == ("", "east-to-west")
+
+
+def test_a_flow_that_is_not_declared() -> None:
+    with pytest.raises(ReconcilerError, match="no flow nowhere"):
+        move_of(BOTH, Way.FAILOVER, "nowhere")
+
+
+def test_a_pause_tells_who_made_it_and_what_it_started() -> None:
+    assert ours(pause_reason(MOVE, ""))
+    assert not ours("maintenance")
+    assert started_by(pause_reason(MOVE, "west-to-east"), "west-to-east")
+    assert not started_by(pause_reason(MOVE, ""), "west-to-east")
+
+
+def test_a_lost_origin_stops_it_until_that_is_agreed() -> None:
+    lost = seen(reachable=False, unreachable_because="no route to host")
+    assert levels(lost)["origin"] is Level.STOPS
+    agreed = levels(lost, FailoverWish(unplanned=True))
+    assert agreed["origin"] is Level.WARNS
+    assert agreed["loss"] is Level.WARNS
+    assert Level.STOPS not in agreed.values()
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -> None:
+    behind = replace(RUNNING.partitions[0], position=90)  # type: ignore[index]
+    stuck = replace(RUNNING, partitions=(behind,), job="running" if paused else "stopped")
+    stuck = replace(stuck, paused_by="ann", pause_reason="maintenance") if paused else stuck
+    assert levels(seen(flow=stuck))["lag"] is Level.STOPS
+    assert levels(seen(flow=stuck), FailoverWish(accept_loss=True))["lag"] is Level.WARNS
+    again = replace(stuck, paused_by="ann", pause_reason=pause_reason(MOVE, ""))
+    assert levels(seen(flow=again))["lag"] is Level.WARNS, "an earlier failover paused it: it goes on from there"
+
+
+def test_what_people_should_know_is_told() -> None:
+    open_ones = replace(RUNNING, partitions=(replace(RUNNING.partitions[0], written=120),))  # type: ignore[index]
+    assert levels(seen(flow=open_ones))["transactions"] is Level.WARNS
+    assert levels(seen(flow=replace(RUNNING, conditions=("a stuck partition",))))["condition"] is Level.WARNS
+    assert levels(seen(flow=replace(RUNNING, partitions=Unknown("x", "no answer"))))["positions"] is Level.STOPS
+    assert levels(seen(groups=(group(offset(1, 1), origin=2),)))["members-origin"] is Level.WARNS
+    assert levels(seen(groups=(group(offset(1, 1), state="Stable"),)))["members-destination"] is Level.WARNS
+    assert levels(seen(unsupported={"s": "is a share group"}))["unsupported"] is Level.WARNS
+    assert levels(seen(groups=()))["groups"] is Level.WARNS
+
+
+@given(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9)), st.sampled_from(["Empty", "Stable", ""]))
+def test_offsets_are_never_set_back_or_under_members(wanted: int, before: int | None, state: str) -> None:
+    moved = written(group(offset(wanted, before), state=state), {})
+    (one,) = moved.offsets
+    if state == "Stable":
+        assert one.after == before
+        assert bool(moved.note) == (before != wanted)
+    else:
+        assert one.after == max(wanted, before or 0)
+        assert bool(moved.note) == (before is not None and before > wanted)
+    if not moved.note:
+        assert (one.again, one.missed) == (0, 0)
+
+
+def test_what_was_refused_stays_as_it_was() -> None:
+    mine = group(offset(60, 40), offset(7, None, partition=1))
+    assert {one.destination for one in due((mine,))["billing"]} == {("east.orders", 0), ("east.orders", 1)}
+    moved = written(mine, {("east.orders", 0): "TopicAuthorizationFailedError (29)"})
+    assert [one.after for one in moved.offsets] == [40, 7]
+    assert "29" in moved.note
+    assert moved.offsets[0].again == 20
+
+
+def test_an_inexact_offset_tells_the_most_that_is_read_again() -> None:
+    (one,) = written(group(offset(60, 40, exact=False)), {}).offsets
+    assert (one.after, one.again, one.missed) == (60, 40, 0)
+
+
+def test_the_counted_records_between_are_told_not_the_offsets() -> None:
+    mine = offset(60, 64)
+    mine = replace(mine, translated=replace(mine.translated, between=0))
+    moved = written(group(mine), {})
+    assert (moved.offsets[0].after, moved.offsets[0].missed, moved.note) == (64, 0, "")
+
+
+def test_two_topics_that_lead_to_one_take_the_earlier_offset() -> None:
+    assert [one.translated.offset for one in least((offset(9, 1), offset(4, 1)))] == [4]
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_all_formats_say_the_same(dry: bool) -> None:
+    groups = (written(group(offset(60, 70), state="Stable", origin=1), {}),)
+    steps = tuple(Step(name, StepResult.DONE, f"{name} it", 1.0) for name in ("drain", "pause", "offsets", "start"))
+    now = seen(groups=groups)
+    report = Report("test", now, checks_of(now, FailoverWish()), steps, dry, None if dry else 3, 4.0)
+    document = json.loads(failover_json(report, 5))
+    schema = json.loads(resources.files("schemas").joinpath("failover.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema)
+    text, page = failover_text(report), failover_markdown(report)
+    for words in (text, page):
+        assert document["verdict"] in words
+        assert all(check["text"] in words for check in document["checks"])
+        assert all(step["text"] in words for step in document["steps"])
+        assert "it has members there" in words
+    assert ("3 offsets were written on east" in text) is not dry
