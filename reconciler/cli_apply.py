@@ -120,7 +120,7 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
             "\n".join(f"  {one.id}" for one in saved.changes if one.change.reason.code == PRUNE),
             "Agree with --prune, or make a plan without it.",
         )
-    fresh = {planned.id: planned.change for planned in session.plan(consent=consent).changes}
+    fresh = {planned.id: planned.change for planned in session.plan(consent=consent, alone=True).changes}
     gone = [one for one in saved.changes if one.change.reason.code == PRUNE and fresh.get(one.id) != one.change]
     if gone:
         raise StalePlan(tuple(Moved(one.id, "left over", "no longer, or another topic") for one in gone))
@@ -141,7 +141,7 @@ def _confirm(session: Session, made: Plan) -> None:
 
 def _verify(session: Session) -> None:
     """The acceptance test of every apply: the next plan is empty."""
-    left = session.plan()
+    left = session.plan(alone=True)
     if stepped := retention_steps_only(left):
         say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}")
     elif left.changes or left.unknown or left.refused:

@@ -126,7 +126,7 @@ class LiveEnvironment:
 
     def plan(self) -> Plan:
         self.execution.require_lock()
-        return self.session.plan()
+        return self.session.plan(alone=True)
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
         return self.execution.carry_out(plan, applying.Silent(), self._closed)

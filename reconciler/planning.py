@@ -112,7 +112,8 @@ def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
         cluster = live.clusters.get(name)
         if isinstance(cluster, LiveCluster):
             rules = len(cluster.acls) if isinstance(cluster.acls, frozenset) else None
-            found.append(SeenCluster(name, cluster.cluster_id, len(cluster.brokers), len(cluster.topics), rules))
+            brokers, topics = len(cluster.brokers), len(cluster.topics)
+            found.append(SeenCluster(name, cluster.cluster_id, brokers, topics, rules, sees_all=cluster.sees_all))
         else:
             found.append(SeenCluster(name, None, 0, 0))
     return tuple(found)

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
 from reconciler.replicas import BrokerLoad
+from reconciler.stakes import Stakes
 
 FORMAT_VERSION = 1
 
@@ -26,13 +27,20 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls`` None: not looked at."""
+    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls`` None: not looked at.
+
+    ``sees_all`` False: it hides topics from the principal. ``metadata_version``: finalized level of that feature.
+    ``authorizer``, ``metadata_version`` None: not told.
+    """
 
     name: str
     cluster_id: str | None
     brokers: int
     topics: int
     acls: int | None = None
+    sees_all: bool = True
+    metadata_version: int | None = None
+    authorizer: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,10 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One change with its place in the order. ``needs`` are ids of changes that must succeed first."""
+    """One change with its place in the order. ``needs`` are ids of changes that must succeed first.
+
+    ``stakes``: what its cluster told about a dangerous change; None where nobody asked.
+    """
 
     id: str
     change: Change
@@ -68,6 +79,7 @@ class Planned:
     reversibility: str
     needs: tuple[str, ...] = ()
     needs_why: str = ""
+    stakes: Stakes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.stakes import read_nature, read_stakes
 from reconciler.edges.run_folders import state_folder
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
@@ -39,9 +40,10 @@ from reconciler.planning import basis_now, plan, still_true, with_broker_refusal
 from reconciler.plans import Plan
 from reconciler.ports import ClusterReader
 from reconciler.replicas import ReplicaFacts
-from reconciler.topology import Cluster, Mirror, Principal, Topology
+from reconciler.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.verification import Verification, VerifyWish
 from reconciler.verifying import answered, request
+from reconciler.weighing import described, questions, weighed
 
 NOTHING_AGREED = Consent()
 GUARDS = Consent(first_contact=True, shrink=True)
@@ -120,17 +122,39 @@ class Session:
         """The mirrors of the topology alone: cheap enough for every other second."""
         return observe({}, self.runner, self.topology.mirrors)
 
-    def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED) -> Plan:
-        """Raises ClusterError when the apply principal cannot read the record of the last apply."""
+    def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED, alone: bool = False) -> Plan:
+        """``alone``: nobody will read it, so nothing is asked that only people want to know.
+
+        Raises ClusterError when the apply principal cannot read the record of the last apply.
+        """
         seen = seen or revision(self.folder)
-        with ThreadPoolExecutor(1) as aside:
+        with ThreadPoolExecutor(len(self.topology.clusters) + 1) as aside:
             applied = aside.submit(self._read_applied, consent)
+            wishes = {} if alone else self.topology.clusters
+            natures = {name: aside.submit(read_nature, wish, self.principal) for name, wish in wishes.items()}
             live = self.observe()
             self.applied = applied.result()
+            told = {name: future.result() for name, future in natures.items()}
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty, consent.prune)
-        made = with_broker_refusals(made, self._refusals(made))
-        return guarded(made, self.topology, live, self.applied, consent)
+        made = with_broker_refusals(described(made, told), self._refusals(made))
+        made = guarded(made, self.topology, live, self.applied, consent)
+        return made if alone else self._weighed(made, live)
+
+    def _weighed(self, made: Plan, live: LiveState) -> Plan:
+        """With what its dangerous changes put at stake; all clusters are asked at once."""
+        known = {name: found for name in self.topology.clusters if (found := live.known(name))}
+        counts = {TopicRef(name, t.name): len(t.partitions) for name, one in known.items() for t in one.topics.values()}
+        asked = questions(made, counts)
+        if not asked:
+            return weighed(made, self.topology, {})
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answers = {
+                name: pool.submit(read_stakes, self.topology.clusters[name], self.principal, some)
+                for name, some in asked.items()
+            }
+            told = {TopicRef(name, topic): one for name, a in answers.items() for topic, one in a.result().items()}
+        return weighed(made, self.topology, told)
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

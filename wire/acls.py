@@ -13,6 +13,7 @@ from wire import protocol
 from wire.connection import Connection
 from wire.errors import BrokerError
 
+LITERAL = 3
 ANY = 1
 STORED_PATTERNS = (3, 4)
 """LITERAL and PREFIXED: the only patterns a stored rule has. ANY and MATCH select more than one rule."""
@@ -36,12 +37,17 @@ class Answer(NamedTuple):
     matched: int = -1
 
 
-async def described(connection: Connection, patience: float | None = None) -> list[Acl]:
-    """Every rule, as this broker's authorizer knows it now. Raises BrokerError (54: no authorizer, 31: denied)."""
+async def described(
+    connection: Connection, patience: float | None = None, *, resource: tuple[int, str] | None = None
+) -> list[Acl]:
+    """Every rule, or those of one ``resource`` (type, name), as this broker's authorizer knows it now.
+
+    Raises BrokerError (54: no authorizer, 31: denied).
+    """
     request = protocol.DescribeAclsRequest(
-        resource_type_filter=ANY,
-        resource_name_filter=None,
-        pattern_type_filter=ANY,
+        resource_type_filter=ANY if resource is None else resource[0],
+        resource_name_filter=None if resource is None else resource[1],
+        pattern_type_filter=ANY if resource is None else LITERAL,
         principal_filter=None,
         host_filter=None,
         operation=ANY,

@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 from kafka.protocol.consumer import (
     ListOffsetsRequest,
     OffsetCommitRequest,
@@ -38,6 +39,7 @@ __all__ = [
     "CreateAclsRequest",
     "DeleteAclsRequest",
     "DescribeAclsRequest",
+    "DescribeLogDirsRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",
     "InitProducerIdRequest",
@@ -62,6 +64,7 @@ NEWEST: dict[Any, int] = {
     CreateAclsRequest: 3,
     DeleteAclsRequest: 3,
     DescribeAclsRequest: 3,
+    DescribeLogDirsRequest: 4,
     EndTxnRequest: 5,
     FindCoordinatorRequest: 3,
     InitProducerIdRequest: 4,

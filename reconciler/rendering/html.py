@@ -127,6 +127,7 @@ def _card(entry: Entry, place: Place) -> str:
         f'<p class="what">{safe(entry.headline)}</p>',
         _many(entry),
         _values(entry.values) if entry.values else _list(Item(line) for line in entry.lines),
+        _list(Item(line) for line in entry.stakes),
     ]
     if entry.risk_text:
         parts.append(

@@ -227,6 +227,7 @@ def _entry(entry: Entry, detail: Detail) -> Iterator[str]:
         yield f"  - why: {markdown(entry.why)}"
     if detail is Detail.ALL:
         yield from (f"  - {code(line)}" for line in entry.lines)
+    yield from (f"  - {markdown(line)}" for line in entry.stakes)
     if words := risk_words(entry):
         yield f"  - {'**' if _high(entry) else ''}{markdown(words)}{'**' if _high(entry) else ''}"
     if entry.needs:

@@ -12,10 +12,17 @@ from itertools import groupby
 from reconciler.changes import AclChange, AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, cluster_of
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
 from reconciler.rendering.changes import described, headline, signature, subject
+from reconciler.rendering.stakes import stakes_lines
 from reconciler.summary import action, counted
 from reconciler.topic_configs import human
 
 FOLD = 3
+_RELEASES = {
+    7: "3.3", 8: "3.4", 9: "3.5", 10: "3.5", 11: "3.5", 12: "3.6", 13: "3.6", 14: "3.6", 15: "3.7", 16: "3.7",
+    17: "3.7", 18: "3.7", 19: "3.7", 20: "3.8", 21: "3.9", 22: "4.0", 23: "4.0", 24: "4.0", 25: "4.0", 26: "4.1",
+    27: "4.1", 28: "4.2", 29: "4.2", 30: "4.3", 31: "4.4",
+}  # fmt: skip
+"""Finalized level of metadata.version -> the release whose metadata the cluster uses (KIP-778)."""
 STAGE_WHY = {
     Stage.DENIALS: "before anything is made that they are about",
     Stage.TARGET_TOPICS: "before anything flows to them",
@@ -57,6 +64,7 @@ class Entry:
     needs: tuple[str, ...]
     needs_why: str
     folds: bool = False
+    stakes: tuple[str, ...] = ()
 
     @property
     def irreversible(self) -> bool:
@@ -118,9 +126,16 @@ def ground(basis: Basis) -> str:
 def seen(cluster: SeenCluster) -> str:
     if cluster.cluster_id is None:
         return "could not be read"
-    counts = f"{counted(cluster.brokers, 'broker')}, {counted(cluster.topics, 'topic')} visible"
-    rules = f", {counted(cluster.acls, 'access rule')}" if cluster.acls is not None else ""
-    return f"cluster id {cluster.cluster_id}, {counts}{rules}"
+    parts = [f"cluster id {cluster.cluster_id}", counted(cluster.brokers, "broker")]
+    if cluster.metadata_version is not None:
+        release = _RELEASES.get(cluster.metadata_version)
+        parts.append(f"Kafka {release}" if release else f"metadata.version {cluster.metadata_version}")
+    if cluster.authorizer is not None:
+        parts.append("with authorizer" if cluster.authorizer else "no authorizer")
+    parts.append(f"{counted(cluster.topics, 'topic')} visible" + ("" if cluster.sees_all else ", others hidden"))
+    if cluster.acls is not None:
+        parts.append(counted(cluster.acls, "access rule"))
+    return ", ".join(parts)
 
 
 def risk_words(entry: Entry) -> str:
@@ -156,6 +171,7 @@ def _entry(members: Sequence[Planned]) -> Entry:
         reversibility=first.reversibility,
         needs=tuple(dict.fromkeys(need for one in members for need in one.needs)),
         needs_why=first.needs_why,
+        stakes=stakes_lines([one.stakes for one in members]),
     )
 
 

@@ -39,6 +39,7 @@ def _entry(entry: Entry, style: Style, indent: str) -> Iterator[str]:
         yield f"{inner}why: {entry.why}"
     lines = [f"{inner}{line}" for line in entry.lines]
     yield from cut(lines, style) if entry.folds else lines
+    yield from (f"{inner}{line}" for line in entry.stakes)
     if words := risk_words(entry):
         yield f"{inner}{style.paint('alarm', words) if entry.risk is Risk.HIGH else words}"
     if entry.needs:

@@ -18,8 +18,11 @@ import jsonschema
 import pytest
 
 from reconciler import planfile
+from reconciler.applied import Applied, Consent
 from reconciler.errors import RunnerError, Where
+from reconciler.guarding import guarded
 from reconciler.loading import load
+from reconciler.planning import plan
 from reconciler.plans import Plan
 from reconciler.rendering import (
     Style,
@@ -30,7 +33,9 @@ from reconciler.rendering import (
     plan_json,
     plan_text,
 )
-from reconciler.topology import Groups, Tombstone, TopicDefaults, Topology
+from reconciler.stakes import Nature, Reader, Stakes
+from reconciler.topology import Groups, Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
+from reconciler.weighing import described, weighed
 from tests.builders import World, cluster, flow, topic, topology, world
 from tests.fakes import unreachable
 from tests.unit.test_access_plans import rules
@@ -138,6 +143,41 @@ access:
 """
 
 
+def guarded_plan() -> Plan:
+    """A step of retention and a prune with what they put at stake, a wish that shrank, and a cluster nobody has met."""
+    seen = settled()
+    for number in range(4):
+        seen.clusters["east"].put(f"scratch.{number}", 2)
+    seen.clusters["east"].put("scratch.app-changelog", 1)
+    now = replace(
+        topology(
+            cluster("east", defaults=TopicDefaults(replication_factor=1), prune_topics=(r"scratch\..*",), where=TOPICS),
+            topic(
+                "orders",
+                partitions=6,
+                configs={"retention.ms": "3600000"},
+                lower_retention_by={"retention.ms": "43200000"},
+                where=TOPICS,
+            ),
+            flow("east", "west", "orders", replication_factor=1, groups=Groups(sync_offsets=True)),
+            environment="sandbox",
+        ),
+        rules=Rules(protected=(Protection(r"scratch\.3", TOPICS),)),
+    )
+    made = plan(now, seen.look(now), prune=True)
+    made = described(made, {"east": Nature(30, True), "west": Nature(99, False)})
+    last = Applied("sandbox", 0, "ada", "4f0c2d1e9ab3", {"east": "another-id"}, tuple("abcdefgh"), ("east-to-west",))
+    made = guarded(made, now, seen.look(now), last, Consent(prune=True))
+    readers = (Reader("billing", "Stable", 3, 120), Reader("audit", "Empty", 0, None))
+    told = {
+        TopicRef("east", "orders"): Stakes(12 << 30, 1_200_000, 300_000, readers),
+        TopicRef("east", "scratch.0"): Stakes(0, 0, None, ()),
+        TopicRef("east", "scratch.1"): Stakes(2_000, 20, None, readers[:1]),
+        TopicRef("east", "scratch.2"): Stakes(unknown=("its bytes: this principal may not ask",)),
+    }
+    return weighed(made, now, told)
+
+
 def unchanged() -> Plan:
     return settled().plan(wished())
 
@@ -153,6 +193,7 @@ def pinned(make: Callable[[], Plan]) -> Callable[[], Plan]:
 
 
 PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged, removed, access)}
+PLANS = {made.__name__: pinned(made) for made in (first, edited, troubled, unchanged, removed, guarded_plan)}
 
 
 def agrees(name: str, text: str) -> None:

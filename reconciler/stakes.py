@@ -1,0 +1,48 @@
+"""What a dangerous change puts at stake, as its cluster told: bytes, records, who reads. Frozen data.
+
+A part that could not be read is None and named in ``unknown``; it blocks nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer group of a topic. ``lag`` in records, None where it committed nothing or the ends are not known."""
+
+    group: str
+    state: str
+    members: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stakes:
+    """``bytes``: on the disks of all replicas. ``records``: offsets between begin and end, an upper bound where a
+    topic is compacted. ``expiring``: of these, older than the retention that is planned. ``flows`` carry the topic."""
+
+    bytes: int | None = None
+    records: int | None = None
+    expiring: int | None = None
+    readers: tuple[Reader, ...] | None = None
+    flows: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask about one topic. ``keep_ms``: a retention by time that is planned below the one it has."""
+
+    topic: str
+    partitions: int
+    keep_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What kind of cluster it is. None where it was not told."""
+
+    metadata_version: int | None = None
+    authorizer: bool | None = None

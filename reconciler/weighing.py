@@ -1,0 +1,97 @@
+"""Which changes are dangerous enough to ask their cluster what they put at stake; and the answers put into the plan.
+
+Border: nothing is asked here. What is asked is capped, so that a plan of ten thousand topics stays as quick as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reconciler.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
+from reconciler.plans import Plan, Planned
+from reconciler.routing import selector_of
+from reconciler.stakes import Nature, Question, Stakes
+from reconciler.topic_configs import number
+from reconciler.topology import TopicRef, Topology
+
+MOST = 200
+"""Topics of one plan that are asked about."""
+
+Dangerous = DeleteTopic | AddPartitions | AlterConfigs
+
+
+def questions(plan: Plan, partitions: Mapping[TopicRef, int]) -> dict[str, tuple[Question, ...]]:
+    """Cluster -> what to ask there. ``partitions`` of the topics that are there."""
+    found: dict[str, list[Question]] = {}
+    for change in _dangerous(plan)[:MOST]:
+        if change.ref in partitions:
+            question = Question(change.ref.name, partitions[change.ref], _kept(change))
+            found.setdefault(change.ref.cluster, []).append(question)
+    return {cluster: tuple(dict.fromkeys(some)) for cluster, some in found.items()}
+
+
+def weighed(plan: Plan, topology: Topology, told: Mapping[TopicRef, Stakes]) -> Plan:
+    """``plan`` with the answers, and the flows that carry each topic."""
+    dangerous = _dangerous(plan)
+    asked = {change.ref for change in dangerous[:MOST]}
+    changes = tuple(
+        _with_stakes(planned, topology, told) if _is(planned, asked) else planned for planned in plan.changes
+    )
+    notes = plan.notes
+    if len(dangerous) > MOST:
+        notes = (*notes, f"what is at stake was read for the first {MOST} of {len(dangerous)} dangerous changes")
+    return replace(plan, changes=changes, notes=notes)
+
+
+def described(plan: Plan, natures: Mapping[str, Nature]) -> Plan:
+    """``plan`` with what kind of clusters it was made for."""
+    clusters = tuple(
+        replace(one, metadata_version=natures[one.name].metadata_version, authorizer=natures[one.name].authorizer)
+        if one.name in natures
+        else one
+        for one in plan.basis.clusters
+    )
+    return replace(plan, basis=replace(plan.basis, clusters=clusters))
+
+
+def _is(planned: Planned, asked: set[TopicRef]) -> bool:
+    change = planned.change
+    return planned.risk != Risk.LOW and isinstance(change, Dangerous) and change.ref in asked
+
+
+def _dangerous(plan: Plan) -> list[Dangerous]:
+    found: list[Dangerous] = []
+    for planned in plan.changes:
+        change = planned.change
+        if planned.risk == Risk.LOW or not isinstance(change, Dangerous):
+            continue
+        if isinstance(change, AddPartitions) and change.role is not Role.DECLARED:
+            continue
+        found.append(change)
+    return found
+
+
+def _kept(change: Dangerous) -> int | None:
+    """The retention by time that is planned below the one there is."""
+    for one in change.configs if isinstance(change, AlterConfigs) else ():
+        before, after = number(one.before), number(one.after)
+        if one.key == "retention.ms" and before is not None and after is not None and after < before:
+            return int(after)
+    return None
+
+
+def _with_stakes(planned: Planned, topology: Topology, told: Mapping[TopicRef, Stakes]) -> Planned:
+    change = planned.change
+    assert isinstance(change, Dangerous)
+    flows = tuple(
+        flow.name
+        for flow in topology.flows.values()
+        if flow.source == change.ref.cluster and selector_of(flow).why_not(change.ref.name) is None
+    )
+    found = replace(told.get(change.ref, Stakes()), flows=flows)
+    active = [one for one in found.readers or () if one.members]
+    why = planned.risk_why
+    if isinstance(change, DeleteTopic) and active:
+        why = f"{len(active)} group{'s' if len(active) != 1 else ''} with members read it now; {why}"
+    return replace(planned, stakes=found, risk_why=why)

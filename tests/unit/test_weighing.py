@@ -1,0 +1,81 @@
+"""Only dangerous changes are asked about, only so many, and what is not known blocks nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.plans import Plan
+from reconciler.rendering.stakes import size, stakes_lines
+from reconciler.stakes import Question, Reader, Stakes
+from reconciler.topology import Tombstone, TopicRef, Topology
+from reconciler.weighing import MOST, questions, weighed
+from tests.builders import flow, topic, topology, world
+
+
+def counts(plan: Plan, partitions: int = 2) -> dict[TopicRef, int]:
+    return {one.change.ref: partitions for one in plan.changes if hasattr(one.change, "ref")}
+
+
+def lowered(count: int) -> tuple[Topology, Plan]:
+    seen = world("east")
+    names = [f"t{number:03}" for number in range(count)]
+    for name in names:
+        seen.clusters["east"].put(name, 2, retention_ms="9000")
+    wished = topology(*(topic(name, configs={"retention.ms": "60"}) for name in names))
+    return wished, seen.plan(wished)
+
+
+def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
+    seen = world("east", "west")
+    for name in ("small", "grown", "old", "same"):
+        seen.clusters["east"].put(name, 2, retention_ms="9000")
+    wished = topology(
+        topic("small", configs={"retention.ms": "60"}),
+        topic("grown", partitions=4),
+        topic("same", configs={"retention.ms": "90000"}),
+        topic("new", partitions=1),
+        flow("east", "west", "grown"),
+    )
+    old = seen.clusters["east"].topics["old"]
+    wished = replace(wished, deletions=(Tombstone("east", "old", old.topic_id, "moved", "2099-01-01"),))
+    made = seen.plan(wished)
+    assert questions(made, counts(made)) == {
+        "east": (Question("grown", 2), Question("small", 2, 60), Question("old", 2)),
+    }
+    told = {one.id: one.stakes for one in weighed(made, wished, {}).changes}
+    assert told["partitions:east/grown"] == Stakes(flows=("east-to-west",))
+    assert told["create:east/new"] is None
+
+
+def test_a_plan_without_danger_asks_nothing() -> None:
+    made = world("east").plan(topology(topic("new", partitions=1)))
+    assert questions(made, counts(made)) == {}
+
+
+def test_it_is_capped_and_says_so() -> None:
+    wished, made = lowered(MOST + 5)
+    assert sum(map(len, questions(made, counts(made)).values())) == MOST
+    found = weighed(made, wished, {})
+    assert sum(one.stakes is not None for one in found.changes) == MOST
+    assert f"what is at stake was read for the first {MOST} of {MOST + 5} dangerous changes" in found.notes
+
+
+def test_what_is_not_known_is_told_and_blocks_nothing() -> None:
+    wished, made = lowered(1)
+    found = weighed(made, wished, {TopicRef("east", "t000"): Stakes(unknown=("its bytes: not allowed",))})
+    assert (found.unknown, found.refused, found.exit_code) == ((), (), made.exit_code)
+    assert "not known: its bytes: not allowed" in stakes_lines([found.changes[0].stakes])
+
+
+def test_equal_changes_are_added_up_and_one_unknown_makes_no_sum() -> None:
+    one = Stakes(1 << 30, 10, 5, (Reader("g", "Stable", 2, 7),))
+    assert stakes_lines([one, one])[:2] == (
+        "holds 20 records, 2.0 GiB on disk, all replicas",
+        "of these 10 are older than that and go at once, about 1.0 GiB",
+    )
+    assert stakes_lines([one, Stakes()]) == ("read by g (2 members, 7 behind)",)
+    assert stakes_lines([None]) == ()
+
+
+def test_sizes_for_people() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 150 << 20, 5 << 40)] == ["0 B", "1023 B", "1.0 KiB", "150 MiB", "5.0 TiB"]
