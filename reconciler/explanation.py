@@ -44,6 +44,17 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleAnswer:
+    """One access rule in words. ``state``: ``there``, ``missing``, implied; empty where no cluster was asked."""
+
+    cluster: str
+    rule: str
+    because: str
+    where: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicAnswer:
     """``declared`` is file and line, or empty. ``reason`` says why the topic is wished, or that it is not."""
 
@@ -54,6 +65,7 @@ class TopicAnswer:
     values: tuple[Value, ...] = ()
     flows: tuple[FlowAnswer, ...] = ()
     hops: tuple[Hop, ...] = ()
+    access: tuple[RuleAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,8 @@ class MirrorDetails:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer."""
+    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer. ``access``: all rules of the
+    principal that is the subject."""
 
     environment: str
     subject: str
@@ -91,3 +104,4 @@ class Explanation:
     mirrors: tuple[MirrorDetails, ...] = ()
     asked: bool = False
     unknown: tuple[Unknown, ...] = ()
+    access: tuple[RuleAnswer, ...] = ()

@@ -98,7 +98,8 @@ def known_part(plan: Plan) -> Narrowed:
 
 
 def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
-    """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, never a mirror."""
+    """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, and what flows derive for their
+    readers; never a mirror, never a deletion."""
     match autonomy:
         case Autonomy.ALL:
             wait = "a step of retention is left to apply: somebody should look between two steps"
@@ -126,6 +127,8 @@ def retention_steps_only(plan: Plan) -> int:
 
 def is_safe(planned: Planned) -> bool:
     change = planned.change
+    if isinstance(change, CreateAcl):
+        return bool(change.rests_on) and planned.risk != Risk.HIGH
     if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
         return False
     return change.role is Role.REMOTE and planned.risk == Risk.LOW

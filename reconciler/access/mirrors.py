@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from reconciler.access.roles import GROUP, TOPIC, TRANSACTION, Right
 from reconciler.access_rules import AccessRule, NamePattern
 from reconciler.acls import Operation, PatternType, ResourceType
+from reconciler.internal_topics import written_by
 from reconciler.routing import Route
 from reconciler.topology import Flow, Topology
-from replication.mirrormaker import HEARTBEATS
-from replication.names import OFFSETS_TOPIC, STATUS_TOPIC, position_group
+from replication.names import STATUS_TOPIC, position_group
 
 EVERY_GROUP = NamePattern("*")
 
@@ -43,24 +43,31 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
                 yield GROUP, EVERY_GROUP, Operation.DESCRIBE
         if flow.target == cluster:
             yield from _written(flow, mine)
-    names = {flow.name for flow in wanted}
+    yield from _beside(wanted, topology, cluster)
+
+
+def _beside(flows: Iterable[Flow], topology: Topology, cluster: str) -> Iterator[Right]:
+    """Topics that the job keeps for itself on ``cluster``; it reads back what it wrote."""
+    names = {flow.name for flow in flows}
     for mirror in topology.mirrors.values():
         if names.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
             yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
+    for name in sorted(names):
+        for one in written_by(topology.flows[name]):
+            if one.ref.cluster == cluster:
+                yield from _both(TOPIC, NamePattern(one.ref.name))
 
 
 def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:
-    """Reads too: ``verify`` compares both sides as the same principal, and the offset map is read back."""
+    """Reads too: ``verify`` compares both sides as the same principal."""
     if flow.naming.policy == "default":
         yield from _both(TOPIC, NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED))
     else:
         for route in routes:
             yield from _both(TOPIC, NamePattern(route.remote.name))
-    yield from _both(TOPIC, NamePattern(OFFSETS_TOPIC))
     yield GROUP, NamePattern(position_group(flow.name)), Operation.READ
     yield TRANSACTION, NamePattern(f"{position_group(flow.name)}.", PatternType.PREFIXED), Operation.WRITE
     if flow.groups.sync_offsets:
-        yield TOPIC, NamePattern(HEARTBEATS), Operation.WRITE
         yield GROUP, EVERY_GROUP, Operation.READ
 
 

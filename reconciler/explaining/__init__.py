@@ -5,12 +5,14 @@ Border: works from the topology alone; what clusters and jobs answered is added 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 
 from reconciler.comparing.fields import leaves, words
 from reconciler.comparing.travelling import blank
 from reconciler.diffing.wishes import wishes
 from reconciler.errors import ReconcilerError, Unknown, Where
+from reconciler.explaining.access import access_wishes, rules_about_principal, rules_about_topic
 from reconciler.explaining.matching import flow_answer
 from reconciler.explaining.topics import Ground, topic_answer
 from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails
@@ -21,13 +23,19 @@ from reconciler.topology import Flow, Mirror, TopicRef, Topology
 
 
 def explain(topology: Topology, subject: str, live: LiveState | None = None) -> Explanation:
-    """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, or the name of a flow or mirror.
+    """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, the name of a flow or mirror, or a
+    principal such as ``User:orders-app`` that access rules are about.
 
     ``live`` None: no cluster was asked. Raises ReconcilerError for a subject that is nowhere.
     """
     ground = _ground(topology, live)
+    rules = access_wishes(ground)
+    if rules is not None and (about := rules_about_principal(ground, rules, subject)):
+        return Explanation(topology.environment, subject, (), (), (), live is not None, _unknown(live), about)
     name, _, key = subject.partition(":")
     topics = tuple(topic_answer(ground, ref, key) for ref in _topics(ground, name))
+    if rules is not None and not key:
+        topics = tuple(replace(one, access=rules_about_topic(ground, rules, one.ref)) for one in topics)
     flows = tuple(_flow(ground, topology.flows[name]) for name in (name,) if name in topology.flows and not key)
     mirrors = tuple(_mirror(ground, topology.mirrors[name]) for name in (name,) if name in topology.mirrors and not key)
     unknown = _unknown(live)
@@ -102,15 +110,17 @@ def _place(where: Where) -> str:
 
 def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
     found = (*live.clusters.values(), *live.mirrors.values()) if live else ()
-    return tuple(one for one in found if isinstance(one, Unknown))
+    rules = [one.acls for one in found if isinstance(one, LiveCluster) and one.access is not None]
+    return tuple(one for one in (*found, *rules) if isinstance(one, Unknown))
 
 
 def _nowhere(ground: Ground, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
     known = {ref.name for ref in ground.present} | ground.topology.flows.keys() | ground.topology.mirrors.keys()
     near = get_close_matches(subject.partition(":")[0], sorted(known), 3)
     silent = f"; {', '.join(one.subject for one in unknown)} did not answer" if unknown else ""
+    kinds = "topic, flow, mirror or principal with rules" if ground.topology.access else "topic, flow or mirror"
     return ReconcilerError(
-        f"environment {ground.topology.environment} has no topic, flow or mirror {subject}",
+        f"environment {ground.topology.environment} has no {kinds} {subject}",
         f"It is neither declared nor made by a flow, nor seen on a cluster that was asked{silent}.",
         f"Perhaps {' or '.join(near)}?" if near else "Write cluster/topic to ask about a topic that is not there yet.",
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails, TopicAnswer, Value
+from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails, RuleAnswer, TopicAnswer, Value
 from reconciler.rendering.style import SHOWN, Style
 from reconciler.summary import counted
 
@@ -18,6 +18,8 @@ def explanation_text(found: Explanation, style: Style | None = None) -> str:
     parts = [list(_topic(one, chosen)) for one in found.topics]
     parts += [list(_flow(one, chosen)) for one in found.flows]
     parts += [list(_mirror(one, chosen)) for one in found.mirrors]
+    if found.access:
+        parts.append([chosen.paint("bold", f"principal {found.subject}"), *_access(found.access)])
     if not found.asked:
         parts.append(["Told from git alone; no cluster was asked."])
     if found.unknown:
@@ -46,8 +48,17 @@ def _topic(one: TopicAnswer, style: Style) -> Iterator[str]:
     yield from (f"    {_answer(answer)}" for answer in one.flows)
     if one.hops:
         yield "  its names"
-    for hop in one.hops:
-        yield f"    {'  ' * (hop.depth - 1)}{hop.source} is {hop.remote}, by flow {hop.flow}"
+    yield from (f"    {'  ' * (hop.depth - 1)}{hop.source} is {hop.remote}, by flow {hop.flow}" for hop in one.hops)
+    if one.access:
+        yield f"  access, {counted(len(one.access), 'rule')}"
+        yield from _access(one.access)
+
+
+def _access(rules: Sequence[RuleAnswer]) -> Iterator[str]:
+    for one in rules:
+        where = f", {one.where}" if one.where else ""
+        state = "" if one.state in ("", "there") else f" [{one.state}]"
+        yield f"    {one.cluster}: {one.rule}{state}: {one.because}{where}"
 
 
 def _from(value: Value) -> str:

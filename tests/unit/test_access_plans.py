@@ -7,12 +7,14 @@ import pytest
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.changes import CreateAcl, DeleteAcl
 from reconciler.errors import ClusterError, Unknown
+from reconciler.explaining import explain
 from reconciler.loading import load
 from reconciler.observations import observe_again
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
 from reconciler.plans import ExitCode, Plan, Result
 from reconciler.rendering import plan_text
+from reconciler.rendering.explanation import explanation_text
 from reconciler.topology import Topology
 from tests.builders import World, world
 
@@ -235,3 +237,21 @@ def test_observations_of_rules_need_no_topic() -> None:
     wished = env(ROLES)
     [found] = observe_again(["acl east/allow User:x read on topic orders"], seen.look(wished))
     assert found.text == "absent"
+
+
+def test_explain_names_the_rule_the_flow_and_what_nobody_declared() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls = rules("allow User:late read topic orders", "allow User:late describe_configs topic *")
+    flows = "flows: {f: {source: east, target: west, topics: [orders], replication_factor: 1, access: {sync: true}}}\n"
+    wished = env(ROLES, flows)
+    applied(seen, wished)
+    text = explanation_text(explain(wished, "User:late", seen.look(wished)))
+    assert "east: allow User:late read on topic orders: unmanaged" in text
+    assert (
+        "west: allow User:late read on topic east.orders: flow f derived it from"
+        " east/allow User:late read on topic orders" in text
+    )
+    text = explanation_text(explain(wished, "west/east.orders", seen.look(wished)))
+    assert "allow User:billing read on topic east.orders: flow f derived it from" in text
+    assert "User:billing: consumer on orders, 1.yaml:4:5" in explanation_text(explain(wished, "east/orders"))

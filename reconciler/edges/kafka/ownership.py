@@ -94,8 +94,14 @@ class OwnershipRecord:
     def write(self, entries: Mapping[AclBinding, Made | None]) -> None:
         """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
         self._ensure_topic()
-        settings = {**client_settings(self.cluster, self.principal), "enable.idempotence": True, "error_cb": _unheard}
-        settings |= {"delivery.timeout.ms": int(REQUEST_SECONDS * 1000), "linger.ms": 5}
+        settings = {
+            **client_settings(self.cluster, self.principal),
+            "acks": "all",
+            "enable.idempotence": False,  # an entry written twice is the same entry
+            "delivery.timeout.ms": int(REQUEST_SECONDS * 1000),
+            "linger.ms": 5,
+            "error_cb": _unheard,
+        }
         producer = Producer(settings, logger=DebugLog())
         failed: list[KafkaError] = []
 
