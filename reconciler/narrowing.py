@@ -13,6 +13,7 @@ from typing import assert_never
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
