@@ -87,7 +87,9 @@ def _origin(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
         yield Check("origin", Level.FINE, f"{move.origin} answers: offsets are translated exactly, records are drained")
     else:
         level = Level.WARNS if wish.unplanned else Level.STOPS
-        text = f"{move.origin} does not answer ({seen.unreachable_because}): groups are set as last synced"
+        text = (
+            f"{move.origin} does not answer, groups are set as their last checkpoints tell: {seen.unreachable_because}"
+        )
         todo = f"If {move.origin} is lost, pass --unplanned. If only this machine cannot reach it, run this elsewhere."
         yield Check("origin", level, text, "" if wish.unplanned else todo)
     if move.note:
@@ -180,7 +182,9 @@ def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
         return min(refused.values())
     if any(one.missed for one in group.offsets):
         return "it was further there already; offsets are never set back"
-    return next((one.translated.reason for one in group.offsets if one.translated.reason), "its offset is not known")
+    if any(one.after is None for one in group.offsets):
+        return "no offset is known for some of its partitions"
+    return next((one.translated.reason for one in group.offsets if one.translated.reason), "")
 
 
 def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:

@@ -35,6 +35,7 @@ from replication.policy import TopicSelector
 MAP_WITHIN = 6.0
 """Seconds a lane may take to write what it has committed into the offset map."""
 _NOTHING = PartitionMap(())
+_FOR_EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,7 @@ class Survey:
         self.lost: Unknown | None = None
 
     def look(self, levers: Levers) -> Seen:
-        """Raises ClusterError when the destination cannot be read, or the origin answers and yet refuses."""
-        self._try_origin()
+        """After ``try_origin``. Raises ClusterError when the destination cannot be read."""
         groups, unsupported = self.groups()
         job = levers.jobs.get(self.move.started)
         return Seen(
@@ -82,14 +82,15 @@ class Survey:
             job.state.value if isinstance(job, LiveMirror) else "",
         )
 
-    def _try_origin(self) -> None:
+    def try_origin(self) -> None:
+        """Sets ``lost``. Raises ClusterError when the origin answers and yet refuses."""
         try:
             self.origin.partitions()
             self.lost = None
         except ClusterError as error:
             if error.kind != "unreachable":
                 raise
-            self.lost = Unknown(f"cluster {self.move.origin}", error.what, error.todo)
+            self.lost = Unknown(f"cluster {self.move.origin}", error.why or error.what, error.todo)
 
     # the flow
 
@@ -196,22 +197,24 @@ class Survey:
 
     def _from_checkpoints(self, there: GroupsSeen) -> Iterator[GroupMove]:
         """As far as the flow told before the origin was lost. Only the way from source to target has checkpoints."""
-        forward = [self._flows[leg.flow] for leg in self.move.legs if leg.forward]
-        found = [
-            one
-            for flow in forward
-            for one in self.destination.checkpoints(flow.source, flow.naming.separator).values()
-            if self._groups.why_not(one.group) is None
-        ]
-        ends = self.destination.bounds((one.topic, one.partition) for one in found)
         by_group: dict[str, list[GroupOffset]] = {}
-        for one in found:
-            key = (one.topic, one.partition)
-            before = there.offsets.get(one.group, {}).get(key)
-            end = ends[key].stable if key in ends else None
-            told = Translated(one.downstream, False, "as of the last checkpoint", end)
-            offer = GroupOffset(key, key, one.upstream, one.metadata, told, before.offset if before else None)
-            by_group.setdefault(one.group, []).append(offer)
+        for leg in self.move.legs:
+            if not leg.forward:
+                continue
+            flow, chart = self._flows[leg.flow], self._chart(leg)
+            ends = {
+                twin: found
+                for (topic, number), found in chart.maps.items()
+                for twin in [(self._selectors[leg.flow].remote_name(topic), number)]
+            }
+            for one in self.destination.checkpoints(flow.source, flow.naming.separator).values():
+                key = (one.topic, one.partition)
+                if self._groups.why_not(one.group) is not None or key not in ends:
+                    continue
+                before = there.offsets.get(one.group, {}).get(key)
+                at = before.offset if before else None
+                told = _as_told(ends[key], leg, one.downstream, at)
+                by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
 
@@ -243,6 +246,13 @@ def _translated(chart: _Chart, at: tuple[Key, Committed], twin: str, before: int
     if before is not None and found.offset is not None:
         between = _copied(known, chart.leg, min(before, found.offset), max(before, found.offset))
     return Translated(found.offset, found.exact or whole, "" if whole else found.reason, between=between)
+
+
+def _as_told(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> Translated:
+    """By a checkpoint: the group may have read on since then, at most everything that was copied behind it."""
+    copied = _copied(known, leg, offset, _FOR_EVER) or 0
+    between = None if before is None else _copied(known, leg, min(before, offset), max(before, offset))
+    return Translated(offset, False, "", offset + copied, between)
 
 
 def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:

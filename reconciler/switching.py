@@ -38,10 +38,13 @@ class Switch:
         self.survey = Survey(session.topology, move)
         self._say = say
         self._began = time.monotonic()
+        self._seen_levers = Levers({}, {})
 
     def look(self) -> Report:
         """What would be done, and what stands in the way. Raises ClusterError when the destination cannot be read."""
-        seen = self.survey.look(self.levers())
+        self.survey.try_origin()
+        self._seen_levers = self.levers()
+        seen = self.survey.look(self._seen_levers)
         projected = replace(seen, groups=tuple(written(one, {}) for one in seen.groups))
         return self._report(projected, tuple(self._planned(seen)), dry=True)
 
@@ -49,14 +52,10 @@ class Switch:
         flows = [name for name in (self.move.drained, self.move.started) if name]
         pauses, jobs = {}, {}
         for flow in flows:
+            if self.survey.lost is not None and flow == self.move.started:
+                continue  # its status and its pauses are kept on the origin
             jobs[flow] = steering.job_of(self.session, flow)
-            try:
-                pause = steering.pause_of(self.session, flow)
-            except ClusterError:
-                if flow == self.move.drained:
-                    raise
-                pause = None  # it is kept on the origin, which does not answer
-            if pause is not None:
+            if (pause := steering.pause_of(self.session, flow)) is not None:
                 pauses[flow] = pause
         return Levers(pauses, jobs)
 
@@ -100,7 +99,7 @@ class Switch:
 
     def _planned(self, seen: Seen) -> Iterator[Step]:
         move, flow = self.move, seen.flow
-        levers = self.levers()
+        levers = self._seen_levers
         if flow is not None and self._pauses(levers):
             if ours(flow.pause_reason):
                 yield Step("pause", StepResult.ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
@@ -182,7 +181,8 @@ class Switch:
         pause = levers.pauses.get(name)
         if pause is not None:
             return Step("pause", StepResult.ALREADY, f"{name} is paused {words(pause)}")
-        starts = self.move.started if self.move.way is Way.FAILOVER and self._would_start(levers) else ""
+        fresh = self.move.way is Way.FAILOVER and seen.reachable and self._would_start(levers)
+        starts = self.move.started if fresh else ""
         reason = pause_reason(self.move, starts)
         try:
             notes = steering.hold(

@@ -140,13 +140,13 @@ class Side:
             finally:
                 cluster.close()
 
-        servers = ", ".join(self._wish.bootstrap_servers)
         try:
             settings = connection_settings(client_settings(self._wish, Principal.MIRROR))
             return asyncio.run(visit())
         except (ConnectionLostError, TimeoutError) as error:
             why = str(error) or f"no answer within {ANSWERS_WITHIN * 2:.0f} s"
-            raise ClusterError(self.name, "unreachable", f"{self.name} ({servers}): {why}") from None
+            what = f"cluster {self.name} ({', '.join(self._wish.bootstrap_servers)}) does not answer"
+            raise ClusterError(self.name, "unreachable", what, why) from None
         except AuthenticationFailedError as error:
             raise ClusterError(
                 self.name, "authentication", f"{self.name}: {error}", "", "Check the mirror principal's credentials."
