@@ -259,7 +259,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The only way a topic is deleted: written, dated, and bound to the one topic that has ``topic_id``.
+    """Deletes a topic: written, dated, and bound to the one topic that has ``topic_id``.
 
     ``expires``: the last day (UTC, ISO 8601) on which it counts.
     """
