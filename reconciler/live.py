@@ -143,6 +143,7 @@ class FlowStatus:
     worst_partitions: tuple[Mapping[str, object], ...] = ()
     pauses: tuple[Mapping[str, object], ...] = ()
     resuming_partitions: int = 0
+    lost: tuple[Mapping[str, object], ...] = ()
 
 
 class JobState(StrEnum):

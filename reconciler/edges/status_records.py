@@ -91,6 +91,7 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         worst_partitions=tuple(MappingProxyType(one) for one in flow.get("worst_partitions", ())),
         pauses=tuple(MappingProxyType(one) for one in flow.get("pauses", ())),
         resuming_partitions=flow.get("resuming_partitions", 0),
+        lost=tuple(MappingProxyType(one) for one in flow.get("lost", ())),
     )
 
 

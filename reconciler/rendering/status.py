@@ -84,6 +84,7 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "conditions": [dict(condition) for condition in flow.conditions],
         "pauses": [dict(pause) for pause in flow.pauses],
         "resuming_partitions": flow.resuming_partitions,
+        "lost": [dict(one) for one in flow.lost],
     }
 
 
@@ -146,6 +147,7 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
     for flow in found.flows.values():
         lines += _work_lines(flow)
         lines += [f"  = {line}" for line in pause_lines(flow)]
+        lines += [f"  - {line}" for line in _lost_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
     return lines
 
@@ -178,6 +180,14 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
         yield f"{scope} is paused {words(pause)}; {one['paused_partitions']} of {one['partitions']} partitions"
     if flow.resuming_partitions:
         yield f"flow {flow.name} is resuming: {flow.resuming_partitions} partitions are not copied yet"
+
+
+def _lost_lines(flow: FlowStatus) -> Iterator[str]:
+    for one in flow.lost:
+        parts = [_counted(int(str(one[f"{noun}s"])), noun) for noun in ("offset", "record")]
+        parts += [f"{one['batches']:,} batches"] if one["batches"] else []
+        where = _counted(int(str(one["partitions"])), "partition")
+        yield f"flow {flow.name} went on behind {one['code']}: {', '.join(parts)} lost in {where}; last: {one['text']}"
 
 
 def _condition(flow: str, condition: Mapping[str, object]) -> str:

@@ -122,6 +122,7 @@ class Committer:
         for partition, offset in moved.items():
             partition.committed = offset
             partition.passed.committed(offset)
+            partition.lost.committed(offset)
             partition.copied.committed(offset)
             if partition.open_records:
                 lane.latency.committed(partition.waiting_since)

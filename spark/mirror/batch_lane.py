@@ -15,6 +15,7 @@ from mirror.batch_partition import Partition, Phase, Piece, Tuning
 from mirror.copied import Copied
 from mirror.lanes import Condition, LaneSpec
 from mirror.latency import LatencyCounter
+from mirror.losses import Loss
 from wire.cluster import Cluster, Key
 from wire.errors import RETRIABLE, name_of
 from wire.transactions import Identity
@@ -147,6 +148,7 @@ class Lane:
         partition.open_records += piece.records
         partition.open_bytes += len(piece.raw)
         partition.strikes = 0
+        partition.checking = False
         partition.stalled_since = 0.0
         self._settle(partition, piece)
         self.mark_dirty(partition)
@@ -190,6 +192,16 @@ class Lane:
         partition.strikes += 1
         self.progress.set()
 
+    def goes_on(self, code: str) -> bool:
+        """Whether the flow goes on behind what a condition costs."""
+        return code in self.spec.continue_on
+
+    def move_on(self, partition: Partition, position: int, loss: Loss) -> None:
+        """Nothing of the partition is queued or unacknowledged: it goes on at ``position``, perhaps an earlier one."""
+        partition.reached = partition.covered = position
+        partition.lost.add(position, loss)
+        self.mark_dirty(partition)
+
     def pause(self, partition: Partition) -> None:
         """Fetches no more of it. What is on its way is still acknowledged and committed; its end is looked at again."""
         waiting = partition.left_waiting or (partition.queue[0].timestamp if partition.queue else None)
@@ -205,10 +217,13 @@ class Lane:
         return partition.pausing and partition.idle and partition not in self.dirty and partition not in self.touched
 
     def corrupt(self, partition: Partition, why: str) -> None:
-        """Read it once more, perhaps it was damaged on the way; then stop."""
+        """Read it once more, perhaps it was damaged on the way; then leave it out, or stop."""
         self.drop_unsent(partition)
         if partition.strikes == 0:
             partition.strikes = 1
+            self.routes.look_again(partition, why)
+        elif self.goes_on("corrupt_source_batch") and not partition.checking:
+            partition.checking = True
             self.routes.look_again(partition, why)
         else:
             self.stop(partition, batch_refusals.corrupt(partition, why))

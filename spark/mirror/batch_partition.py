@@ -14,6 +14,7 @@ from mirror.batch_passed import Passed
 from mirror.batch_records import RecordWorker
 from mirror.copied import Copied, Spans
 from mirror.lanes import Condition, PartitionSpec
+from mirror.losses import LossCounter
 from wire.batches import Batch
 from wire.buffers import Buffer
 from wire.cluster import NO_ID, Key
@@ -85,7 +86,9 @@ class Partition:
     committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
     fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
     those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
-    oldest record that it leaves at the source, as far as known, else when that record was first seen.
+    oldest record that it leaves at the source, as far as known, else when that record was first seen. ``checking``:
+    checksums are looked at before anything is queued, to leave out corrupt batches. ``whole_again``: ``largest`` as it
+    was before a refused record was looked for.
     """
 
     spec: PartitionSpec
@@ -128,6 +131,9 @@ class Partition:
     worker: RecordWorker | None = None
     marked: tuple[int, int] | None = None
     passed: Passed = field(default_factory=Passed)
+    lost: LossCounter = field(default_factory=LossCounter)
+    checking: bool = False
+    whole_again: int | None = None
 
     @property
     def source(self) -> Key:
@@ -165,6 +171,7 @@ class Partition:
         self.queued_bytes -= dropped
         self.covered = self._sent()
         self.passed.forget_beyond(self.covered)
+        self.lost.forget_beyond(self.covered)
         return dropped
 
     def _sent(self) -> int:

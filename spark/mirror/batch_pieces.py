@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mirror.batch_partition import Partition, Piece
 from mirror.batch_worked import worked_pieces
-from wire.batches import Batch, CommittedFilter, scan, why_not_whole
+from mirror.losses import Loss
+from wire.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
 from wire.buffers import Buffer
 from wire.fetch_answers import FetchedPartition
 from wire.records import gather, rebuild
@@ -21,7 +24,9 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
     keep = CommittedFilter(view, answer.aborted)
     covered = partition.covered
     wanted: list[Batch] = []
-    for batch in scan(view):
+    found = scan(view)
+    partition.lost.forget_beyond(covered)
+    for batch in sound(partition, view, found, answer.high_watermark) if partition.checking else found:
         if keep.delivers(batch) and batch.next_offset > covered:
             wanted.append(batch)
         covered = max(covered, batch.next_offset)
@@ -41,6 +46,24 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
             piece.drop()
         raise
     return pieces, covered
+
+
+def sound(partition: Partition, view: memoryview, found: list[Batch], end: int) -> Iterator[Batch]:
+    """The batches whose checksum holds, the others as losses. Where a corrupt one ends is what the next one says; its
+    own header is believed only at the end of what was fetched. ``end``: the log's."""
+    for index, batch in enumerate(found):
+        if batch.magic != 2 or batch.next_offset <= partition.covered:
+            yield batch
+            continue
+        try:
+            verify(view[batch.start : batch.end], batch)
+            yield batch
+        except CorruptBatchError as error:
+            after = found[index + 1].base if index + 1 < len(found) else min(batch.next_offset, end)
+            position = max(after, batch.base + 1)
+            lost = position - max(batch.base, partition.covered)
+            partition.lost.add(position, Loss("corrupt_source_batch", lost, batches=1, text=f"{error}"))
+            yield batch._replace(records=0, attributes=0, last_delta=position - batch.base - 1)
 
 
 def _choose(partition: Partition, wanted: list[Batch]) -> None:

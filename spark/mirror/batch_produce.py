@@ -13,7 +13,8 @@ from functools import partial
 
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition, Piece
-from mirror.batch_refusals import DEFINITE, refused, unavailable
+from mirror.batch_refusals import DEFINITE, OF_ONE_RECORD, refused, unavailable
+from mirror.losses import Loss
 from wire import producing, protocol
 from wire.batches import CorruptBatchError, next_sequence, seal, verify
 from wire.connection import Connection, Frame
@@ -241,6 +242,19 @@ class Sender:
         elif partition.failure is None and self._may_send(partition):
             self.ready_again(partition)
 
+    def _leave_out(self, partition: Partition, piece: Piece, text: str) -> None:
+        """The one record that is refused; in a batch of several it is looked for first, in smaller and smaller ones."""
+        lane = self._lane
+        if piece.records > 1:
+            partition.whole_again = partition.largest if partition.whole_again is None else partition.whole_again
+            partition.largest = max(1, len(piece.raw) // 2)
+            lane.routes.look_again(partition, "a refused record is looked for")
+            return
+        if partition.whole_again is not None:
+            partition.largest, partition.whole_again = partition.whole_again, None
+        lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
+        lane.routes.look_again(partition, "a refused record is left out")
+
     def ready_again(self, partition: Partition) -> None:
         if not partition.ready:
             partition.ready = True
@@ -271,6 +285,8 @@ class Sender:
             if code in TOO_LARGE and oldest.records > 1:
                 partition.largest = len(oldest.raw) // 2
                 lane.routes.look_again(partition, "larger than the target takes")
+            elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
+                self._leave_out(partition, oldest, refused(partition, code, message, len(oldest.raw)).text)
             else:
                 lane.stop(partition, refused(partition, code, message, len(oldest.raw)))
         else:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
+# Of those, and of the sizes: where it is one record that is refused, and the next may be taken.
+OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 
 
 def refused(partition: Partition, code: int, message: str, size: int) -> Condition:

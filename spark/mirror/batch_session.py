@@ -296,6 +296,7 @@ class Session:
                 p.passed.filtered,
                 p.passed.returning,
                 lane.is_paused(p),
+                p.lost.counted,
             )
             for key, p in lane.partitions.items()
         )

@@ -16,6 +16,7 @@ from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Phase
 from mirror.faults import SupersededError, position_lost, start_out_of_range, topic_recreated
 from mirror.lanes import Condition
+from mirror.losses import Loss
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
 from wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
 
@@ -162,10 +163,7 @@ class Starter:
         for partition in fresh:
             offset = found[partition.source]
             if isinstance(offset, int):
-                partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
-                partition.copied.begin(partition.covered, first=True)
-                partition.marked = spec.work.marked_from_the_start
-                self._write_soon(partition)
+                self._begin_first(partition, offset)
             elif not offset.retriable:
                 self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))
             else:
@@ -175,15 +173,11 @@ class Starter:
         """Explicit offsets. One that the source does not have stops its partition: no other was asked for."""
         lows, ends = await self._offsets(given, EARLIEST), await self._offsets(given, LATEST)
         for partition in given:
-            low, end, offset = (
-                lows[partition.source],
-                ends[partition.source],
-                self._lane.spec.start_offsets[partition.source],
-            )
+            low, end = lows[partition.source], ends[partition.source]
+            offset = self._lane.spec.start_offsets[partition.source]
             if isinstance(low, int) and isinstance(end, int):
                 if low <= offset <= end:
-                    partition.reached = partition.covered = offset
-                    self._write_soon(partition)
+                    self._begin_first(partition, offset)
                 else:
                     self._lane.stop(partition, start_out_of_range(partition.spec, offset, low, end))
                 continue
@@ -191,6 +185,13 @@ class Starter:
             if failure.retriable:
                 raise failure
             self._lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
+
+    def _begin_first(self, partition: Partition, offset: int) -> None:
+        spec = self._lane.spec
+        partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
+        partition.copied.begin(partition.covered, first=True)
+        partition.marked = spec.work.marked_from_the_start
+        self._write_soon(partition)
 
     def _write_soon(self, partition: Partition) -> None:
         """A start, and who owns the flow now, must survive a crash before the first record."""
@@ -234,7 +235,7 @@ class Starter:
         partition.end = end
         leader = lane.source.leader(*partition.source)
         if truncated is not None or not low <= partition.covered <= top:
-            lane.stop(partition, position_lost(partition.spec, partition.covered, low, min(top, truncated or top)))
+            self._lost(partition, low, min(top, top if truncated is None else truncated))
         elif leader is None:
             self.add(partition)
         else:
@@ -246,6 +247,23 @@ class Starter:
                 return
             partition.phase = Phase.COPYING
             lane.routes.place(partition)
+
+    def _lost(self, partition: Partition, low: int, high: int) -> None:
+        """The next record is before ``low`` or beyond ``high``."""
+        lane, position = self._lane, partition.covered
+        condition = position_lost(partition.spec, position, low, high)
+        if not lane.goes_on(condition.code):
+            lane.stop(partition, condition)
+            return
+        if condition.code == "source_truncated":
+            lane.drop_unsent(partition)  # what was fetched may not be the source's any more
+        if not partition.idle:
+            asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
+            return
+        found = low if partition.covered < low else high
+        partition.leader_epoch = partition.validated_epoch = -1
+        lane.move_on(partition, found, Loss(condition.code, abs(found - partition.covered), text=condition.text))
+        self.add(partition)
 
 
 def _apart(fresh: Sequence[Partition], offsets: Mapping[Key, int]) -> tuple[Sequence[Partition], Sequence[Partition]]:

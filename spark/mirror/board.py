@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
 from mirror.latency import NO_LATENCY, Latency
+from mirror.losses import Losses, added, since
 from mirror.packing import LaneKey
 from mirror.settings import FlowSettings
-from mirror.views import FlowView, GroupsView, PartitionView, lag_of
+from mirror.views import FlowView, GroupsView, PartitionView, lag_of, lost_of
 from replication.pauses import Pause
 
 _RATE_S = 10.0
@@ -32,6 +33,7 @@ class _Lane:
     bytes: int = 0
     filtered: int = 0
     returning: int = 0
+    losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
     transactions: int = 0
     retries: int = 0
     latency: Latency = NO_LATENCY
@@ -139,6 +141,8 @@ class Board:
                 before = lane.partitions.get(key) if key in lane.lease_counts else None
                 lane.filtered += max(0, p.filtered - (before.filtered if before else 0))
                 lane.returning += max(0, p.returning - (before.returning if before else 0))
+                if lost := since(p.losses, before.losses if before else ()):
+                    lane.losses[key] = added(lane.losses.get(key, ()), lost)
                 lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
                 lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
             lane.conditions = progress.conditions
@@ -218,6 +222,7 @@ def _view(flow: _Flow) -> FlowView:
         sum(lane.filtered for lane in lanes),
         sum(lane.returning for lane in lanes),
         flow.groups,
+        lost_of(losses for lane in lanes for losses in lane.losses.values()),
     )
 
 

@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from mirror import logs
@@ -26,6 +27,7 @@ from mirror.lanes import (
     PartitionSpec,
 )
 from mirror.latency import Latency
+from mirror.losses import Loss, Losses
 from mirror.record_work import ProvenanceGround
 
 Message = Mapping[str, Any]
@@ -60,7 +62,14 @@ def encode_progress(p: LaneProgress) -> Message:
         "partitions": [
             [
                 *(q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms),
-                *(q.path, q.path_reason, q.filtered, q.returning, q.paused),
+                *(
+                    q.path,
+                    q.path_reason,
+                    q.filtered,
+                    q.returning,
+                    q.paused,
+                    _losses(q.losses),
+                ),
             ]
             for q in p.partitions
         ],
@@ -77,7 +86,7 @@ def decode_progress(row: Message) -> LaneProgress:
     return LaneProgress(
         row["flow"],
         row["lane"],
-        tuple(PartitionProgress(*p) for p in row["partitions"]),
+        tuple(_partition(p) for p in row["partitions"]),
         tuple(Condition(*c) for c in row["conditions"]),
         row["transactions"],
         row["path"],
@@ -85,6 +94,14 @@ def decode_progress(row: Message) -> LaneProgress:
         row["retries"],
         Latency(tuple(row["latency"][0]), row["latency"][1]),
     )
+
+
+def _losses(losses: Losses) -> list[list[Any]]:
+    return [[one.code, one.offsets, one.records, one.batches, one.text] for one in losses]
+
+
+def _partition(row: list[Any]) -> PartitionProgress:
+    return replace(PartitionProgress(*row[:-1]), losses=tuple(Loss(*loss) for loss in row[-1]))
 
 
 def encode_report(report: LaneReport) -> Message:

@@ -1,11 +1,12 @@
-"""Conditions in the log: one line when a condition begins to hold, one when it holds no more."""
+"""Conditions in the log: one line when a condition begins to hold, one when it holds no more, one a loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from mirror import logs
 from mirror.lanes import Condition
+from mirror.losses import Loss
 from mirror.views import FlowView
 
 _log = logs.logger("condition")
@@ -17,8 +18,9 @@ class ConditionLog:
 
     def __init__(self) -> None:
         self._holding: dict[_Key, Condition] = {}
+        self._lost: dict[tuple[str, str], Loss] = {}
 
-    def told(self, flows: Iterable[FlowView]) -> None:
+    def told(self, flows: Sequence[FlowView]) -> None:
         now = {
             (view.settings.name, condition.code, condition.topic, condition.partition): condition
             for view in flows
@@ -30,6 +32,18 @@ class ConditionLog:
         for key in self._holding.keys() - now.keys():
             _log.info("condition over", **_place(key))
         self._holding = now
+        for view in flows:
+            for lost in view.lost:
+                self._went_on(view.settings.name, lost.loss)
+
+    def _went_on(self, flow: str, loss: Loss) -> None:
+        known = self._lost.get((flow, loss.code), Loss(loss.code))
+        if loss == known:
+            return
+        self._lost[flow, loss.code] = loss
+        more = {"offsets": loss.offsets - known.offsets, "records": loss.records - known.records}
+        totals = {"lost_offsets": loss.offsets, "lost_records": loss.records, "lost_batches": loss.batches}
+        _log.warning("went on behind a loss", flow=flow, code=loss.code, **more, **totals, text=loss.text)
 
 
 def _place(key: _Key) -> dict[str, str | int]:

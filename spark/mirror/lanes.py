@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from mirror.latency import NO_LATENCY, Latency
+from mirror.losses import Losses, added
 from mirror.record_work import NO_GROUND, NO_WORK, ProvenanceGround, RecordWork
 
 
@@ -103,7 +104,8 @@ class PartitionProgress:
     (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
     oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
     ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target.
-    ``paused``: a pause is wished, nothing is under way any more and what was copied is committed."""
+    ``paused``: a pause is wished, nothing is under way any more and what was copied is committed. ``losses``:
+    what was left behind where the flow goes on."""
 
     topic: str
     partition: int
@@ -117,6 +119,7 @@ class PartitionProgress:
     filtered: int = 0
     returning: int = 0
     paused: bool = False
+    losses: Losses = ()
 
     def plus(self, before: PartitionProgress) -> PartitionProgress:
         """With the counts of ``before``, an earlier stretch of the same partition."""
@@ -126,6 +129,7 @@ class PartitionProgress:
             bytes=self.bytes + before.bytes,
             filtered=self.filtered + before.filtered,
             returning=self.returning + before.returning,
+            losses=added(before.losses, self.losses),
         )
 
 

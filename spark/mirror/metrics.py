@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from mirror.latency import BOUNDS_MS
+from mirror.losses import Loss
 from mirror.settings import Settings
 from mirror.status import Application, flow_state
 from mirror.views import FlowView, PartitionView, TopicView, by_topic, path_counts
@@ -96,6 +97,7 @@ def families(seen: Seen) -> Iterator[Metric]:
         yield family
     yield _states(seen)
     yield _conditions(seen.flows)
+    yield from _lost(seen.flows)
     yield _paths(seen.flows)
     yield _latency(seen.flows)
     yield from _fine(seen.flows)
@@ -128,6 +130,21 @@ def _conditions(flows: Iterable[FlowView]) -> Metric:
         for code, stops in sorted(set(found)):
             family.add_metric([view.settings.name, code, stops], found.count((code, stops)))
     return family
+
+
+def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:
+    """By condition, where the flow goes on."""
+    labels = ["flow", "code"]
+    offsets = CounterMetricFamily("mirror_flow_lost_offsets", "Source offsets left behind.", labels=labels)
+    records = CounterMetricFamily("mirror_flow_lost_records", "Records left behind one by one.", labels=labels)
+    batches = CounterMetricFamily("mirror_flow_lost_batches", "Batches left behind.", labels=labels)
+    for view in flows:
+        for code in sorted(view.settings.continue_on):
+            loss = next((one.loss for one in view.lost if one.loss.code == code), Loss(code))
+            offsets.add_metric([view.settings.name, code], loss.offsets)
+            records.add_metric([view.settings.name, code], loss.records)
+            batches.add_metric([view.settings.name, code], loss.batches)
+    yield from (offsets, records, batches)
 
 
 def _paths(flows: Iterable[FlowView]) -> Metric:

@@ -23,6 +23,7 @@ from mirror.faults import (
     topic_recreated,
 )
 from mirror.lanes import Condition, Control, LaneSpec, PartitionSpec
+from mirror.losses import Loss, added
 from mirror.positions import Position
 from mirror.tracks import Stopped, Tally, Track
 
@@ -144,7 +145,7 @@ class RecordLane:
                 continue
             track = self._track(spec, position, begin)
             self.tracks[spec.topic, spec.partition] = track
-            track.limit = self.tally.limits.get((spec.topic, spec.partition), (track.limit, None))[0]
+            track.limit = self.tally.limit((spec.topic, spec.partition), track.position)
             track.paused = (spec.topic, spec.partition) in self.paused
             if track.paused:
                 continue
@@ -199,8 +200,33 @@ class RecordLane:
         self._forget(key)
 
     def _refuse(self, track: Track, offset: int) -> None:
-        limit = self.tally.limits.get((track.spec.topic, track.spec.partition))
-        self._stop(track.spec, timestamp_zero(track.spec, offset) if limit is None else limit[1])
+        """The record at ``offset`` cannot be written."""
+        key = (track.spec.topic, track.spec.partition)
+        limit = self.tally.limits.get(key)
+        if "record_refused" not in self.lane.continue_on:
+            self._stop(track.spec, timestamp_zero(track.spec, offset) if limit is None else limit[1])
+            return
+        condition = self.tally.refused.get(key, {}).get(offset) or timestamp_zero(track.spec, offset)
+        track.limit = self.tally.limit(key, offset + 1)
+        self._go_on(track, offset + 1, Loss("record_refused", 1, 1, text=condition.text))
+
+    def _lost(self, track: Track, low: int, high: int) -> None:
+        """The source does not have the next record: it begins at ``low`` and ends at ``high``."""
+        condition = position_lost(track.spec, track.position, low, high)
+        if condition.code not in self.lane.continue_on:
+            self._stop(track.spec, condition)
+            return
+        found = low if track.position < low else high
+        loss = Loss(condition.code, abs(found - track.position), text=condition.text)
+        self.source.incremental_unassign([track.source])
+        self.source.incremental_assign([TopicPartition(track.spec.topic, track.spec.partition, found)])
+        track.leader_epoch = -1
+        self._go_on(track, found, loss)
+
+    def _go_on(self, track: Track, position: int, loss: Loss) -> None:
+        self._touch(track)
+        track.position = position
+        track.lost = added(track.lost, [loss])
 
     # the loop
 
@@ -286,7 +312,7 @@ class RecordLane:
                     self._touch(track)
             case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE | KafkaError._LOG_TRUNCATION:
                 low, high = self.source.get_watermark_offsets(track.source, timeout=10.0)
-                self._stop(spec, position_lost(spec, track.position, low, high))
+                self._lost(track, low, high)
             case _ if is_passing(error):
                 _log.warning("source", topic=spec.topic, partition=spec.partition, error=error.str())
             case _:

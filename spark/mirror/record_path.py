@@ -66,6 +66,8 @@ def _learn(tally: Tally, control: Control, refusal: RefusedError) -> bool:
             condition = target_refuses(spec, refusal.error, refusal.offset)
             if refusal.offset is None:
                 tally.stopped[spec.topic, spec.partition] = Stopped(spec, condition)
+            elif "record_refused" in tally.lane.continue_on and classify(refusal.error) is Fault.RECORD:
+                tally.refused.setdefault((spec.topic, spec.partition), {})[refusal.offset] = condition
             else:
                 tally.limits[spec.topic, spec.partition] = (refusal.offset, condition)
     return False

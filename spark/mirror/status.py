@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror import clients, logs
 from mirror.lanes import Condition
 from mirror.settings import Settings, StatusPlace
-from mirror.views import FlowView, GroupsView, PartitionView, path_counts, pause_count, resuming, worst
+from mirror.views import FlowLoss, FlowView, GroupsView, PartitionView, path_counts, pause_count, resuming, worst
 from replication.pauses import Pause
 
 FORMAT_VERSION = 1
@@ -79,6 +79,7 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
         **({"groups": _groups(view.groups)} if view.groups is not None else {}),
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
         **_pauses(view),
+        **({"lost": [_lost(one) for one in view.lost]} if view.lost else {}),
     }
 
 
@@ -90,6 +91,18 @@ def _pauses(view: FlowView) -> Mapping[str, Any]:
     if left := resuming(view):
         told["resuming_partitions"] = left
     return told
+
+
+def _lost(one: FlowLoss) -> Mapping[str, Any]:
+    loss = one.loss
+    return {
+        "code": loss.code,
+        "partitions": one.partitions,
+        "offsets": loss.offsets,
+        "records": loss.records,
+        "batches": loss.batches,
+        "text": loss.text,
+    }
 
 
 def _pause(pause: Pause, view: FlowView) -> Mapping[str, Any]:

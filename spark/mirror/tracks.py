@@ -12,6 +12,7 @@ from confluent_kafka import Message, TopicPartition
 from mirror.decoded_work import DecodedWorker, Left
 from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
 from mirror.latency import LatencyCounter
+from mirror.losses import Losses, added
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +38,7 @@ class Track:
     records: int = 0
     bytes: int = 0
     paused: bool = False
+    lost: Losses = ()
     left: Counter[Left] = field(default_factory=Counter)
     marked: tuple[int, int] | None = None
     worker: DecodedWorker | None = None
@@ -59,7 +61,8 @@ class Stopped:
 
 @dataclass(slots=True)
 class Tally:
-    """What outlives one attempt of the lane: partitions that are stopped, or will be at a limit, and why; counts."""
+    """What outlives one attempt of the lane: partitions that are stopped, or will be at a limit, and why; counts.
+    ``refused``: records to leave out, where the flow goes on."""
 
     lane: LaneSpec
     stopped: dict[tuple[str, int], Stopped] = field(default_factory=dict)
@@ -68,10 +71,17 @@ class Tally:
     left: dict[tuple[str, int], Counter[Left]] = field(default_factory=dict)
     transactions: int = 0
     latency: LatencyCounter = field(default_factory=LatencyCounter)
+    losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
+    refused: dict[tuple[str, int], dict[int, Condition]] = field(default_factory=dict)
     progress: LaneProgress = field(init=False)
 
     def __post_init__(self) -> None:
         self.progress = LaneProgress(self.lane.flow, self.lane.lane, ())
+
+    def limit(self, key: tuple[str, int], position: int) -> int:
+        """The first offset at or after ``position`` that the target is known to refuse."""
+        offsets = [offset for offset in self.refused.get(key, ()) if offset >= position]
+        return min(offsets, default=self.limits.get(key, (sys.maxsize, None))[0])
 
     def committed(self, track: Track) -> None:
         """What the track had open stands at the target now."""
@@ -80,6 +90,11 @@ class Tally:
         self.counts[key] = (records + track.records, size + track.bytes)
         self.left[key] = self.left.get(key, Counter()) + track.left
         self.latency.committed(track.oldest_ms)
+        if key in self.refused:
+            self.refused[key] = {at: why for at, why in self.refused[key].items() if at >= track.position}
+        if track.lost:
+            self.losses[key] = added(self.losses.get(key, ()), track.lost)
+            track.lost = ()
         track.committed, track.records, track.bytes = track.position, 0, 0
         track.dirty, track.last, track.oldest_ms = False, None, None
         track.left.clear()
@@ -111,4 +126,5 @@ class Tally:
         key = (spec.topic, spec.partition)
         left = self.left.get(key, Counter())
         found = PartitionProgress(*key, position, end, *self.counts.get(key, (0, 0)), oldest_ms)
-        return replace(found, filtered=left[Left.FILTERED], returning=left[Left.RETURNING])
+        filtered, returning = left[Left.FILTERED], left[Left.RETURNING]
+        return replace(found, filtered=filtered, returning=returning, losses=self.losses.get(key, ()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mirror.lanes import Condition
 from mirror.latency import NO_LATENCY, Latency
+from mirror.losses import Loss, Losses, added
 from mirror.settings import FlowSettings
 from replication.pauses import Pause, Scope
 
@@ -47,12 +48,20 @@ class GroupsView:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowLoss:
+    """What the partitions of a flow left behind because of one condition, together; the text is the newest of one."""
+
+    loss: Loss
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
-    partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance
-    kept from the target.
+    partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
+    from the target. ``lost``: what was left behind where the flow goes on.
     """
 
     settings: FlowSettings
@@ -74,6 +83,7 @@ class FlowView:
     filtered: int = 0
     returning: int = 0
     groups: GroupsView | None = None
+    lost: tuple[FlowLoss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,11 @@ def resuming(view: FlowView) -> int:
         one.paused and not any(pause.scope.covers(one.topic, one.partition) for pause in view.pauses)
         for one in view.partitions
     )
+
+
+def lost_of(partitions: Iterable[Losses]) -> tuple[FlowLoss, ...]:
+    each = [loss for losses in partitions for loss in losses]
+    return tuple(FlowLoss(loss, sum(one.code == loss.code for one in each)) for loss in added((), each))
 
 
 def path_counts(partitions: Iterable[PartitionView]) -> Mapping[tuple[str, str], int]:
