@@ -38,11 +38,13 @@ class Identity:
     """A producer id and epoch. ``transactional_id`` None: idempotent only, nobody is fenced.
 
     A request whose outcome stays unknown raises ConnectionLostError or BrokerError: then ``start`` again, which
-    resolves what was open, and read the positions again. FencedError: somebody else did that.
+    resolves what was open, and read the positions again. FencedError: somebody else did that. A broker answers one
+    request a connection at a time: identities that work at once have connections of their own by their ``purpose``.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str | None, group: str) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str | None, group: str, purpose: str = "control") -> None:
         self.transactional_id = transactional_id
+        self._purpose = purpose
         self.producer_id = -1
         self.epoch = -1
         self.version_2 = False
@@ -57,6 +59,12 @@ class Identity:
     @property
     def produce_version(self) -> int:
         return producing.VERSION_2 if self.version_2 else producing.CLASSIC
+
+    async def prepare(self) -> None:
+        """Finds the coordinators and connects to them, so that nothing of that is left to do later. Fences nobody."""
+        kinds = (TRANSACTION, GROUP) if self.transactional else (GROUP,)
+        for kind in kinds:
+            await self._patiently(kind, _nothing)
 
     async def start(self) -> None:
         """A new epoch: fences every earlier holder and aborts (or completes) what it left open."""
@@ -198,12 +206,16 @@ class Identity:
 
     async def _coordinator(self, kind: int | None) -> Connection:
         if kind is None:
-            return await self._cluster.control()
+            return await self._cluster.connection(None, self._purpose)
         node = self._coordinators.get(kind)
         if node is None:
             key = self._group if kind == GROUP else self.transactional_id
             node = self._coordinators[kind] = await self._cluster.coordinator(str(key), kind)
-        return await self._cluster.control(node)
+        return await self._cluster.connection(node, self._purpose)
+
+
+async def _nothing(_: Connection) -> None:
+    pass
 
 
 def speaks_version_2(connection: Connection) -> bool:

@@ -18,9 +18,10 @@ from mirror.faults import SupersededError, position_lost, start_out_of_range, to
 from mirror.lanes import Condition
 from mirror.losses import Loss
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from wire.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError
+from wire.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
+PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 TELL_AFTER = 5.0
 
 
@@ -61,8 +62,9 @@ class Starter:
                 if time.monotonic() - failing_since > TELL_AFTER:
                     side = "target" if self._at_target else "source"
                     self._lane.trouble = batch_refusals.unreachable(self._lane.spec, side, str(error))
-                await asyncio.sleep(pause)
-                pause = min(PAUSE_LAST, pause * 2)
+                undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
+                await asyncio.sleep(min(pause, PAUSE_UNDECIDED) if undecided else pause)
+                pause = min(PAUSE_LAST, pause * (1.2 if undecided else 2))
             else:
                 pause = PAUSE_FIRST
             if again:

@@ -24,14 +24,17 @@ from mirror.group_sync import GroupSync, GroupSyncWish
 from mirror.heartbeats import Heartbeats
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
+from mirror.librdkafka_takeover import LibrdkafkaTakeover
 from mirror.metrics import Seen
 from mirror.metrics_endpoint import MetricsEndpoint
+from mirror.paths import only_librdkafka
 from mirror.pause_reader import PauseReader, Pauses
 from mirror.provenance_ground import NotReadyError
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
-from mirror.takeover import take_over
+from mirror.takeover import FlowTakeover, WireTakeover
 from replication.succession import Place
+from wire.errors import WireError
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
@@ -71,6 +74,7 @@ class Driver:
         self._conditions = ConditionLog()
         self._end = threading.Event()
         self._may_take = threading.Event()
+        self._can_take: set[str] = set()
         self._superseded_by = ""
         self._leases = Leases(context, settings, self._board, channel_host, self._superseded)
         self._group_syncs: list[GroupSync] = []
@@ -141,8 +145,7 @@ class Driver:
         return tuple(
             flow.name
             for flow in self._settings.flows
-            if flow.name in self._place.needs
-            and not (self._board.discovered_now(flow.name).complete and self._leases.prepared(flow.name))
+            if flow.name in self._place.needs and not (flow.name in self._can_take and self._leases.prepared(flow.name))
         )
 
     def _why_not_ready(self, waiting: tuple[str, ...]) -> str:
@@ -184,14 +187,14 @@ class Driver:
     def _serve(self, flow: FlowSettings) -> None:
         """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
         look = partial(discover, flow, flow.selector(), LiveCluster(flow.source), LiveCluster(flow.target))
+        takeover = takeover_of(flow)
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
                 found = self._discover(flow, look)
                 if not taken and found.complete:
-                    self._may_take.wait(refresh)
-                    taken = self._take_over(flow)
+                    taken = self._take_over(flow, takeover)
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("defect while looking for partitions; tried again", flow=flow.name)
             if taken:
@@ -210,18 +213,25 @@ class Driver:
         self._board.set_pauses(pauses.values())
         self._leases.partitions_changed()
 
-    def _take_over(self, flow: FlowSettings) -> bool:
+    def _take_over(self, flow: FlowSettings, takeover: FlowTakeover) -> bool:
+        """Gets ready, waits until nobody else is copying, takes. False: to be tried again."""
         known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
         self._board.set_condition(flow.name, "pauses", self._pauses.trouble)
-        if not known or not self._may_take.is_set():
+        if not known:
             return False
         try:
+            takeover.prepare()
+            self._can_take.add(flow.name)
+            if not self._may_take.wait(self._settings.refresh_interval_ms / 1000):
+                return False
             specs = self._board.discovered_now(flow.name).specs
-            took = take_over(flow, self._who.application_id, specs)
+            took = takeover.take(self._who.application_id, specs)
+            takeover.close()
         except NotReadyError as error:
             self._board.set_condition(flow.name, "takeover", error.condition)
             return False
-        except (KafkaException, LookupError) as error:
+        except (WireError, KafkaException, LookupError) as error:
+            self._can_take.discard(flow.name)
             self._board.set_condition(flow.name, "takeover", _not_taken(flow, flow.target, error))
             return False
         self._board.set_condition(flow.name, "takeover", None)
@@ -263,6 +273,10 @@ class Driver:
             flows = self._board.view()
             self._conditions.told(flows)
             self._status.write(record(self._settings, self._who, state, flows, now_ms(), detail))
+
+
+def takeover_of(flow: FlowSettings) -> FlowTakeover:
+    return LibrdkafkaTakeover(flow) if only_librdkafka(flow.target) else WireTakeover(flow)
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:

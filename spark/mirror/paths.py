@@ -26,12 +26,13 @@ def path_asked(value: str) -> str:
 
 def choose_path(lane: LaneSpec) -> CopyPath:
     """Single records where they are asked for, or where only librdkafka can open the connection (Kerberos, say)."""
-    if lane.path == RECORD or _only_librdkafka(lane.source) or _only_librdkafka(lane.target):
+    if lane.path == RECORD or only_librdkafka(lane.source) or only_librdkafka(lane.target):
         return record_path
     return batch_path
 
 
-def _only_librdkafka(endpoint: Endpoint) -> bool:
+def only_librdkafka(endpoint: Endpoint) -> bool:
+    """Whether our own connections lack a setting that this cluster's security needs."""
     try:
         client = resolve(endpoint.client, os.environ, lambda name: Path(name).read_text(encoding="utf-8"))
         connection_settings(client)

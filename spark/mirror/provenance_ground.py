@@ -52,18 +52,21 @@ def unmarked(found: Mapping[Place, Position]) -> dict[Place, Position]:
     return {place: position for place, position in found.items() if position.marked is None}
 
 
-def mark(flow: FlowSettings, producer: Producer | None, claim: Claim, before: Mapping[Place, Position]) -> None:
-    """From now on the flow marks what it copies: noted in positions without a note, all at once.
+def marks(flow: FlowSettings, before: Mapping[Place, Position]) -> dict[Place, Position]:
+    """From now on the flow marks what it copies: noted in positions without a note, to be written all at once.
 
     Every earlier holder is fenced already, so no unmarked copy comes behind the ends that are read here.
     """
     ends = _ends(flow.target, list(before))
+    return {place: replace(position, marked=(ends[place], position.offset)) for place, position in before.items()}
+
+
+def mark(flow: FlowSettings, producer: Producer | None, claim: Claim, before: Mapping[Place, Position]) -> None:
+    """Writes ``marks`` in one transaction of ``producer``, or in a plain commit."""
     hour = positions.hour_now()
     offsets = [
-        positions.as_topic_partition(
-            *place, replace(position, claim=claim, hour=hour, marked=(ends[place], position.offset))
-        )
-        for place, position in before.items()
+        positions.as_topic_partition(*place, replace(position, claim=claim, hour=hour))
+        for place, position in marks(flow, before).items()
     ]
     group_positions.write(flow.target, position_group(flow.name), producer, offsets)
 

@@ -1,28 +1,46 @@
-"""How an application takes a flow over, before any lane is leased.
+"""How an application takes a flow over, before any lane of it begins.
 
-1. Fence every transactional.id the flow can ever have had, so that nothing of an earlier application can commit
-   (exactly-once flows; an at-least-once lane looks for a later claim before each commit instead).
-2. Read all positions of the flow; take a claim above every claim found.
-3. The very first time (no positions at all), and if the flow starts at latest or a timestamp: resolve the start of
-   every partition and commit all of them in one transaction. Whatever has no position after this appeared later and is
-   copied from its beginning. Explicit offsets are the lanes' own: they hold for any such partition without a position.
+For an exactly-once flow, in this order, so that no lane of an earlier application can commit behind our back, however
+many lanes it had and whatever it was doing (a stopped process that wakes up later included):
+
+1. Take the transactional.id of lane 0 and write our claim into all positions, as a transaction that stays open. From
+   now on nobody can read a position of the flow, because lanes only read stable ones.
+2. Fence every other transactional.id the flow can ever have had. A lane that held one can no longer commit; one that
+   takes it again afterwards has to wait for the positions, and then finds our claim and leaves.
+3. Read the positions once more; what was committed between 1 and 2 goes into the transaction. End it.
+
+An at-least-once lane looks for a later claim before each commit instead. The very first time (no positions at all), and
+if the flow starts at latest or a timestamp, the start of every partition is resolved and all are committed in the same
+transaction. Whatever has no position after this appeared later and is copied from its beginning. Explicit offsets are
+the lanes' own: they hold for any such partition without a position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
-from confluent_kafka import Producer
-
-from mirror import clients, group_positions, positions, provenance_ground, starts
+from mirror import clients, positions, provenance_ground, starts
+from mirror.batch_commit import END
 from mirror.lanes import Claim, PartitionSpec
 from mirror.positions import Position
 from mirror.settings import MOST_LANES, FlowSettings
 from replication.names import position_group, transactional_id
+from replication.references import resolve
+from wire.cluster import Cluster, Key
+from wire.errors import check
+from wire.groups import Groups
+from wire.settings import connection_settings
+from wire.transactions import Committed, Identity
 
-_TIMEOUT_S = 30.0
+_CONNECTIONS = 4
+"""A broker fences one id a connection at a time."""
+_APPLIED_S = 0.1
+"""A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,52 +51,166 @@ class Takeover:
     started: int | None
 
 
-def take_over(flow: FlowSettings, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-    """Raises KafkaException when a step cannot be done, NotReadyError while provenance waits for another flow; it is
-    safe to begin again.
+class FlowTakeover(Protocol):
+    """``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised.
 
-    ``specs`` are all partitions the flow mirrors now; they matter for the first start only.
-    """
-    first = _fence(flow) if flow.delivery == "exactly_once" else None
-    found = group_positions.read_all(flow.target, position_group(flow.name))
-    claim = Claim(1 + max((position.claim.number for position in found.values()), default=0), application)
-    if flow.work.provenance is not None:
-        if before := provenance_ground.unmarked(found):
-            provenance_ground.mark(flow, first, claim, before)
-        claim = replace(claim, ground=provenance_ground.resolve(flow))
-    if found:
-        return Takeover(claim, None)
-    others = [spec for spec in specs if (spec.topic, spec.partition) not in flow.start_offsets]
-    if flow.start_kind != "earliest" and others:
-        _begin(flow, first, claim, others)
-    return Takeover(claim, len(specs))
-
-
-def _fence(flow: FlowSettings) -> Producer:
-    """Every id up to the most lanes a flow may have: an earlier application may have had more lanes than this one.
-
-    Gives the producer of lane 0, still open. Costs about 3 ms of CPU an id.
+    They raise WireError, KafkaException or LookupError (a secret reference); ``take`` also NotReadyError while
+    provenance waits for another flow.
     """
 
-    def fence(lane: int) -> Producer:
-        producer = clients.fencing_producer(flow.target, transactional_id(flow.name, lane))
-        producer.init_transactions(_TIMEOUT_S)
-        return producer
+    def prepare(self) -> None: ...
 
-    with ThreadPoolExecutor(MOST_LANES) as pool:
-        producers = list(pool.map(fence, range(MOST_LANES)))
-    return producers[0]
+    def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        """``specs``: all partitions the flow mirrors now."""
+        ...
+
+    def close(self) -> None: ...
 
 
-def _begin(flow: FlowSettings, producer: Producer | None, claim: Claim, specs: Sequence[PartitionSpec]) -> None:
-    """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
-    found = starts.resolve(clients.admin(flow.source), specs, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
-    begins = {spec: claim.ground.not_before((spec.topic, spec.partition), offset) for spec, offset in found.items()}
-    hour, marked = positions.hour_now(), flow.work.marked_from_the_start
-    offsets = [
-        positions.as_topic_partition(
-            spec.target_topic, spec.partition, Position(offset, spec.topic_id, -1, claim, hour, marked)
+class WireTakeover:
+    """Owned by one thread. Its connections stay open between ``prepare`` and ``take``."""
+
+    def __init__(self, flow: FlowSettings) -> None:
+        self._flow = flow
+        self._loop = asyncio.new_event_loop()
+        self._open: _Open | None = None
+
+    def prepare(self) -> None:
+        self._loop.run_until_complete(self._prepare())
+
+    def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        return self._loop.run_until_complete(self._take(application, specs))
+
+    def close(self) -> None:
+        self._let_go()
+        self._loop.close()
+
+    async def _prepare(self) -> _Open:
+        if self._open is None:
+            self._open = _Open(self._flow)
+        try:
+            await self._open.prepare()
+        except BaseException:
+            self._let_go()
+            raise
+        return self._open
+
+    async def _take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        try:
+            return await (await self._prepare()).take(application, specs)
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open.cluster.close()
+            self._open = None
+
+
+class _Open:
+    """The target with one identity for each transactional.id."""
+
+    def __init__(self, flow: FlowSettings) -> None:
+        client = resolve(flow.target.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+        self.flow = flow
+        self.group = position_group(flow.name)
+        self.cluster = Cluster(flow.target.cluster, flow.target.bootstrap_servers, connection_settings(client))
+        self.groups = Groups(self.cluster)
+        once = flow.delivery == "exactly_once"
+        self.first = Identity(self.cluster, transactional_id(flow.name, 0) if once else None, self.group)
+        self.others = [
+            Identity(self.cluster, transactional_id(flow.name, lane), self.group, f"fence {lane % _CONNECTIONS}")
+            for lane in range(1, MOST_LANES if once else 1)
+        ]
+        self._prepared = False
+
+    async def prepare(self) -> None:
+        """The coordinators are asked anew by whoever finds that they moved."""
+        if not self._prepared:
+            await asyncio.gather(self.first.prepare(), *(other.prepare() for other in self.others))
+            await self.groups.offsets([self.group])
+            self._prepared = True
+
+    async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        mine = {(spec.target_topic, spec.partition) for spec in specs}
+        if self.first.transactional:
+            claim, found = await self._claim_and_fence(application, mine)
+        else:
+            found = await self._positions()
+            claim = _above(found, application)
+        changed = {**(_of(found, mine) if self.first.transactional else {}), **await self._marks(found)}
+        await self._claim(claim, changed)
+        if changed and self.first.transactional:
+            await self.first.end(committed=True)
+        if self.flow.work.provenance is not None:
+            claim = replace(claim, ground=await asyncio.to_thread(provenance_ground.resolve, self.flow))
+        return Takeover(claim, None if found else await self._begin(claim, specs))
+
+    async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, Position]]:
+        """Steps 1 and 2, and the positions as nobody else can change them any more."""
+        await self.first.start()
+        found = await self._positions()
+        while True:
+            claim = _above(found, application)
+            await self._claim(claim, _of(found, mine))
+            before, found = found, await self._fence_others()
+            if before or not found:
+                return _above(found, application), found
+
+    async def _marks(self, found: Mapping[Key, Position]) -> dict[Key, Position]:
+        before = provenance_ground.unmarked(found) if self.flow.work.provenance is not None else {}
+        return await asyncio.to_thread(provenance_ground.marks, self.flow, before) if before else {}
+
+    async def _fence_others(self) -> dict[Key, Position]:
+        """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
+        await asyncio.gather(*(other.start() for other in self.others))
+        if not self.first.version_2:
+            await asyncio.sleep(_APPLIED_S)
+        return await self._positions()
+
+    async def _positions(self) -> dict[Key, Position]:
+        """All the group holds, also of topics that are not mirrored any more; what is undecided does not count."""
+        told = (await self.groups.offsets([self.group]))[self.group]
+        check(told.error, f"positions of group {self.group} on {self.cluster.name}")
+        return {key: positions.decode(one.offset, one.metadata.rstrip(END)) for key, one in told.offsets.items()}
+
+    async def _claim(self, claim: Claim, found: Mapping[Key, Position]) -> None:
+        hour = positions.hour_now()
+        await self._commit({key: replace(position, claim=claim, hour=hour) for key, position in found.items()})
+
+    async def _begin(self, claim: Claim, specs: Sequence[PartitionSpec]) -> int:
+        """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
+        flow = self.flow
+        others = [spec for spec in specs if (spec.topic, spec.partition) not in flow.start_offsets]
+        if flow.start_kind != "earliest" and others:
+            reader = clients.admin(flow.source)
+            asked = (reader, others, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
+            offsets = await asyncio.to_thread(starts.resolve, *asked)
+            begins = {s: claim.ground.not_before((s.topic, s.partition), offset) for s, offset in offsets.items()}
+            hour, marked = positions.hour_now(), flow.work.marked_from_the_start
+            await self._commit(
+                {
+                    (spec.target_topic, spec.partition): Position(offset, spec.topic_id, -1, claim, hour, marked)
+                    for spec, offset in begins.items()
+                }
+            )
+            if self.first.transactional:
+                await self.first.end(committed=True)
+        return len(specs)
+
+    async def _commit(self, found: Mapping[Key, Position]) -> None:
+        await self.first.commit_positions(
+            {
+                key: Committed(position.offset, position.leader_epoch, positions.encode(position) + END)
+                for key, position in found.items()
+            }
         )
-        for spec, offset in begins.items()
-    ]
-    group_positions.write(flow.target, position_group(flow.name), producer, offsets)
+
+
+def _above(found: Mapping[Key, Position], application: str) -> Claim:
+    return Claim(1 + max((position.claim.number for position in found.values()), default=0), application)
+
+
+def _of(found: Mapping[Key, Position], keys: Iterable[Key]) -> dict[Key, Position]:
+    return {key: found[key] for key in keys if key in found}

@@ -11,9 +11,10 @@ import pytest
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Endpoint, LaneEnd
 from mirror.leases import lane_spec
+from mirror.librdkafka_takeover import LibrdkafkaTakeover
 from mirror.settings import parse
 from mirror.status import StatusWriter
-from mirror.takeover import take_over
+from mirror.takeover import WireTakeover
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.records import digest, write_awkward
@@ -55,8 +56,15 @@ def test_the_mirror_principal_may_do_all_the_job_does(
     [made] = settings.flows
     found = discover(made, made.selector(), LiveCluster(made.source), LiveCluster(made.target), Discovered())
     assert found.conditions == ()
-    took = take_over(made, "app", found.specs)
-    lane = Running(replace(lane_spec(made, 0, took.claim), partitions=found.specs))
+    assert WireTakeover(made).take("app", found.specs).started == 2, "the start is committed"
+    took = LibrdkafkaTakeover(made).take("app", found.specs)
+    assert (took.started, took.claim.number) == (None, 2)
+    again = WireTakeover(made)
+    again.prepare()
+    took = again.take("app", found.specs)
+    again.close()
+    assert (took.started, took.claim.number) == (None, 2), "librdkafka leaves the claim to the lanes"
+    lane = Running(replace(lane_spec(made, 0), claim=took.claim, partitions=found.specs))
     lane.until(caught_up)
     assert lane.stop().end is LaneEnd.STOPPED
     assert digest(east, topic) == digest(west, f"east.{topic}")

@@ -1,0 +1,157 @@
+"""The number of lanes changes while an old lane hangs: whenever it wakes up, it commits nothing."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mirror import takeover
+from mirror.batch_path import batch_path
+from mirror.lanes import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of
+from mirror.positions import Position
+from mirror.settings import FlowSettings
+from mirror.takeover import WireTakeover
+
+from sandbox.handles import Sandbox
+from tests.wire.lane_runs import Flow, UntilControl, caught_up, fill
+from wire.cluster import Key
+
+PARTITIONS, OLD_LANES, NEW_LANES = 4, 7, 2
+FIRST, MORE = 400, 300
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
+    made = Flow(plain["east"], plain["west"], unique, PARTITIONS)
+    create_topic(made.source, made.topic, PARTITIONS)
+    create_topic(made.target, made.remote, PARTITIONS)
+    return made
+
+
+def write(flow: Flow, first: int, count: int) -> None:
+    for partition in range(PARTITIONS):
+        numbers = range(first, first + count)
+        fill(flow.source, flow.topic, [(None, b"%d" % n, (), -1) for n in numbers], partition)
+
+
+def settings(flow: Flow) -> FlowSettings:
+    lane = flow.lane()
+    return FlowSettings(
+        flow.topic, "0", lane.source, lane.target, (flow.topic,), (), "default", ".", "exactly_once",
+        "read_committed", "earliest", None, NEW_LANES,
+    )  # fmt: skip
+
+
+def old_lane(flow: Flow) -> LaneSpec:
+    """The last lane of the old application that has partitions; the new one has no such lane."""
+    slices = slices_of(flow, OLD_LANES)
+    number = max(lane for lane, specs in slices.items() if specs)
+    assert number >= NEW_LANES
+    return flow.lane(lane=number, transactional_id=f"mirror.{flow.topic}.{number}", partitions=slices[number])
+
+
+def slices_of(flow: Flow, lanes: int) -> dict[int, tuple[PartitionSpec, ...]]:
+    specs = flow.specs()
+    return {n: tuple(s for s in specs if lane_of(s.topic, s.partition, lanes) == n) for n in range(lanes)}
+
+
+def run_new_lanes(flow: Flow, claim: Claim) -> list[LaneReport]:
+    reports = []
+    for number, specs in slices_of(flow, NEW_LANES).items():
+        if specs:
+            lane = flow.lane(
+                lane=number, transactional_id=f"mirror.{flow.topic}.{number}", partitions=specs, claim=claim
+            )
+            reports.append(batch_path(lane, UntilControl(specs, caught_up)))
+    return reports
+
+
+@pytest.fixture
+def zombie(flow: Flow, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of the old application that copies its lane."""
+    write(flow, 0, FIRST)
+    spec = tmp_path / "lane"
+    spec.write_bytes(pickle.dumps(old_lane(flow)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.wire.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line.split()[0]) >= FIRST * len(old_lane(flow).partitions):
+            break
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_lane_that_was_stopped_while_it_copied_commits_nothing_when_it_goes_on(
+    flow: Flow, zombie: subprocess.Popen[str]
+) -> None:
+    zombie.send_signal(signal.SIGSTOP)
+    write(flow, FIRST, MORE)  # the zombie's fetch brings it as soon as it wakes up
+    took = WireTakeover(settings(flow)).take("new", flow.specs())
+    assert took.claim == Claim(2, "new")
+    assert {report.end for report in run_new_lanes(flow, took.claim)} == {LaneEnd.STOPPED}
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.wait(60) == 0, "it sees that it is superseded and ends"
+    write(flow, FIRST + MORE, 10)
+    run_new_lanes(flow, took.claim)
+    values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST + MORE + 10)) for partition in range(PARTITIONS)}
+
+
+def test_a_lane_that_wakes_up_in_the_middle_of_the_takeover_waits_and_leaves(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes its transactional.id after that was fenced, so only the claim can tell it."""
+    write(flow, 0, FIRST)
+    lane = old_lane(flow)
+    batch_path(lane, UntilControl(lane.partitions, caught_up))
+    write(flow, FIRST, MORE)
+    reports: list[LaneReport] = []
+    control = UntilControl(lane.partitions, lambda _: False)
+    late = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+    fence = takeover._Open._fence_others
+
+    async def fence_and_dawdle(self: takeover._Open) -> dict[Key, Position]:
+        found = await fence(self)
+        late.start()
+        time.sleep(1.5)
+        return found
+
+    monkeypatch.setattr(takeover._Open, "_fence_others", fence_and_dawdle)
+    took = WireTakeover(settings(flow)).take("new", flow.specs())
+    run_new_lanes(flow, took.claim)
+    late.join(30)
+    assert [report.end for report in reports] == [LaneEnd.SUPERSEDED]
+    assert sum(p.records for p in reports[0].progress.partitions) == 0
+    values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST + MORE)) for partition in range(PARTITIONS)}
+
+
+def test_what_was_committed_between_reading_and_fencing_counts(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(flow, 0, FIRST)
+    lane = old_lane(flow)
+    batch_path(lane, UntilControl(lane.partitions, caught_up))
+    write(flow, FIRST, MORE)
+    busy = threading.Thread(target=lambda: batch_path(lane, UntilControl(lane.partitions, caught_up)))
+    claim = takeover._Open._claim
+
+    async def claim_after_another_commit(self: takeover._Open, mine: Claim, found: dict[Key, Position]) -> None:
+        if not busy.ident:
+            busy.start()
+            busy.join(30)
+        await claim(self, mine, found)
+
+    monkeypatch.setattr(takeover._Open, "_claim", claim_after_another_commit)
+    took = WireTakeover(settings(flow)).take("new", flow.specs())
+    run_new_lanes(flow, took.claim)
+    values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST + MORE)) for partition in range(PARTITIONS)}
