@@ -135,9 +135,10 @@ class Driver:
         else:
             phase("ready; the old application commits and leaves")
         self._place.take()
-        give_up = time.monotonic() + _PREDECESSOR_S
-        while not self._place.predecessor_left() and time.monotonic() < give_up:
+        began = time.monotonic()
+        while not (left := self._place.predecessor_left()) and time.monotonic() - began < _PREDECESSOR_S:
             time.sleep(0.01)
+        _log.info("takes over from the old application", it_left=left, waited_s=round(time.monotonic() - began, 3))
         return None
 
     def _not_ready(self) -> tuple[str, ...]:
