@@ -68,6 +68,7 @@ class Attempts:
         self._spec = spec
         self._control = control
         self._tuning = tuning
+        self._identity: Identity | None = None
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._counts: dict[Key, PartitionProgress] = {}
@@ -99,7 +100,8 @@ class Attempts:
 
     async def _claimed(self, source: Cluster, target: Cluster) -> bool:
         """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
-        preparing = asyncio.ensure_future(prepare(self._spec, self._control.partitions(), source, target))
+        self._identity = self._new_identity(target)
+        preparing = asyncio.ensure_future(prepare(self._control.partitions(), source, target, self._identity))
         told = False
         try:
             while (claim := self._control.claim()) == AWAITED:
@@ -123,13 +125,16 @@ class Attempts:
     def _end(self) -> LaneEnd:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
 
+    def _new_identity(self, target: Cluster) -> Identity:
+        transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
+        return Identity(target, transactional_id, self._spec.group)
+
     async def _sessions(self, source: Cluster, target: Cluster) -> LaneReport:
         pause = PAUSE_FIRST
-        transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
         while True:
             before = self._transactions
             try:
-                identity = Identity(target, transactional_id, self._spec.group)
+                identity, self._identity = self._identity or self._new_identity(target), None
                 if await self._unless_leaving(identity.start()):
                     await self._session(Lane(self._spec, (source, target), identity, self._tuning))
                 return LaneReport(self._end(), self._progress)

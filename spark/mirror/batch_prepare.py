@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from mirror.lanes import LaneSpec, PartitionSpec
-from wire.cluster import GROUP, TRANSACTION, Cluster
+from mirror.lanes import PartitionSpec
+from wire.cluster import Cluster
 from wire.errors import BrokerError, ConnectionLostError
+from wire.transactions import Identity
 
 PAUSE_S = 1.0
 
 
-async def prepare(spec: LaneSpec, partitions: Iterable[PartitionSpec], source: Cluster, target: Cluster) -> None:
+async def prepare(partitions: Iterable[PartitionSpec], source: Cluster, target: Cluster, identity: Identity) -> None:
     """Returns once all of it is there; tries again what may heal. Raises what a session would fail with."""
     taken = tuple(partitions)
     while True:
         try:
-            await asyncio.gather(_source(taken, source), _target(spec, taken, target))
+            await asyncio.gather(_source(taken, source), _target(taken, target, identity))
             return
         except ConnectionLostError:
             pass
@@ -33,14 +34,11 @@ async def _source(partitions: tuple[PartitionSpec, ...], source: Cluster) -> Non
     await _connect(source, nodes, ("fetch", "control"))
 
 
-async def _target(spec: LaneSpec, partitions: tuple[PartitionSpec, ...], target: Cluster) -> None:
+async def _target(partitions: tuple[PartitionSpec, ...], target: Cluster, identity: Identity) -> None:
     await target.refresh({one.target_topic for one in partitions})
     nodes = {leader.node for one in partitions if (leader := target.leader(one.target_topic, one.partition))}
-    coordinators = {await target.coordinator(spec.group, GROUP)}
-    if spec.delivery == "exactly_once":
-        coordinators.add(await target.coordinator(spec.transactional_id, TRANSACTION))
+    await identity.prepare()
     await _connect(target, nodes, ("produce",))
-    await _connect(target, coordinators, ("control",))
 
 
 async def _connect(cluster: Cluster, nodes: Iterable[int], purposes: tuple[str, ...]) -> None:

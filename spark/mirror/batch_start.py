@@ -80,7 +80,7 @@ class Starter:
         there, again = self._with_leaders(taken)
         there = await self._with_positions(there)
         self._at_target = False
-        lows, ends = await self._offsets(there, EARLIEST), await self._offsets(there, LATEST)
+        lows, ends = await asyncio.gather(self._offsets(there, EARLIEST), self._offsets(there, LATEST))
         tops, truncated = await self._tops(there, ends), await self._truncated(there)
         for partition in there:
             low, end = lows[partition.source], ends[partition.source]

@@ -26,7 +26,7 @@ from tests.spark.jobs import flow, handover, status
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
-LONGEST_GAP_S = 6.0  # on a machine that does much else; bench measures what is promised
+LONGEST_GAP_S = 2.0
 CONF = {"spark.ui.enabled": "false", "spark.driver.memory": "480m"}
 NAME = "replaced"
 
@@ -114,8 +114,9 @@ def test_one_flow_changes_its_lanes_and_none_pauses_for_long(mirror: Replaced, l
     old_pids = old.pids()
     after = mirror.restart(2, **{x: 5, y: 3})
     time.sleep(1.0)
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a process gets that much less of the machine
     gaps = mirror.gaps(load[1])
-    assert max(gaps.values()) <= LONGEST_GAP_S, gaps
+    assert max(gaps.values()) <= LONGEST_GAP_S * crowd, (gaps, crowd)
     assert (after.fingerprint, mirror.running().fingerprint) == ("0" * 15 + "2",) * 2
     assert after.application_id != before.application_id
     assert not any(is_running(pid, "") for pid in old_pids)
