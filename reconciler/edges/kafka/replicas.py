@@ -93,7 +93,9 @@ class KafkaReplicas:
         """A broker shows its rates only when it follows them, and what was written before them."""
         if not edits:
             return ()
-        asked = self._connection.admin.incremental_alter_configs(_resources(edits), request_timeout=REQUEST_SECONDS)
+        asked: dict[ConfigResource, Any] = {}
+        for together in _requests(edits):
+            asked |= self._connection.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
         self._connection.settle(asked.values())
         failed = [
             found
@@ -151,14 +153,17 @@ def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
     return rates[edit.broker].get(edit.key) == (edit.value if edit.operation == "set" else None)
 
 
-def _resources(edits: Sequence[ThrottleEdit]) -> list[ConfigResource]:
+def _requests(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
+    """All topics in one, each broker in its own: it goes to that broker."""
     entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
     for edit in edits:
         where = (ResourceType.TOPIC, edit.topic) if edit.broker is None else (ResourceType.BROKER, str(edit.broker))
         value = None if edit.operation == "delete" else edit.value
         entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
         entries.setdefault(where, []).append(entry)
-    return [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
+    found = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
+    topics = [one for one in found if one.restype is ResourceType.TOPIC]
+    return [*([topics] if topics else []), *([one] for one in found if one.restype is not ResourceType.TOPIC)]
 
 
 def _asked(resource: ConfigResource) -> errors.Asked:
