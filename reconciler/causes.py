@@ -19,7 +19,9 @@ from reconciler.changes import (
     CreateAcl,
     CreateTopic,
     DeleteAcl,
+    FinishReassignment,
     Reason,
+    ReassignReplicas,
 )
 from reconciler.live import Source
 from reconciler.plans import Planned
@@ -74,6 +76,10 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     last = before[-1] if before else None
     if last is not None and last.get("result") in ("failed", "skipped"):
         return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {_first(last.get('error'))}")
+    if isinstance(planned.change, ReassignReplicas) and planned.change.in_flight:
+        return Told(Cause.HALF_FINISHED, "an earlier run began it, and it has not ended")
+    if isinstance(planned.change, FinishReassignment):
+        return Told(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
     if one is not None:
         return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
     if isinstance(planned.change, AclChange):

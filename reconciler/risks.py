@@ -24,7 +24,7 @@ from reconciler.changes import (
 )
 from reconciler.errors import Unknown
 from reconciler.live import LiveState, Source
-from reconciler.sizes import size_words, time_words
+from reconciler.sizes import size_words
 from reconciler.topic_configs import human, number
 from reconciler.topology import TopicRef, Topology
 
@@ -101,8 +101,7 @@ def _replicas(change: ReassignReplicas, live: LiveState) -> Assessment:
     if not change.bytes_to_copy:
         fewer = change.before is not None and change.after < change.before
         return Assessment(Risk.MEDIUM if fewer else Risk.LOW, "fewer copies; nothing is copied" if fewer else "")
-    rate, time = size_words(change.pace.throttle), time_words(change.seconds)
-    return Assessment(Risk.MEDIUM, f"{size_words(change.bytes_to_copy)} to copy, at {rate}/s a broker about {time}")
+    return Assessment(Risk.MEDIUM, f"brokers copy meanwhile, at up to {size_words(change.pace.throttle)}/s each")
 
 
 def _min_insync(change: ReassignReplicas, live: LiveState) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.replicas import BrokerLoad, Load, Placement
+from reconciler.replicas import BrokerLoad, Load, Placement, ReplicaFacts, largest
 from reconciler.sizes import size_words, time_words
 from reconciler.summary import counted
 
 SHOWN = 3
-LOAD_HEADS = ("cluster", "broker", "rack", "replicas", "leaders", "bytes")
-LOADS_TITLE = "brokers before -> after (the most while it runs, where it is more than both)"
+LOADS_WHY = "before -> after, and the most each holds meanwhile where that is more"
 
 
 def reassigned(changes: Sequence[ReassignReplicas]) -> Iterator[str]:
@@ -49,19 +48,32 @@ def finished(change: FinishReassignment) -> Iterator[str]:
         )
 
 
-def load_rows(loads: Sequence[BrokerLoad]) -> tuple[tuple[str, ...], ...]:
-    """One row a broker, under ``LOAD_HEADS``."""
-    return tuple(
-        (
-            one.cluster,
-            str(one.broker),
-            one.rack or "",
-            _span(str, one, lambda load: load.replicas),
-            _span(str, one, lambda load: load.leaders),
-            _span(size_words, one, lambda load: load.bytes),
-        )
-        for one in loads
-    )
+def load_lines(loads: Sequence[BrokerLoad]) -> Iterator[str]:
+    """One a broker: ``east broker 1 (rack a): 4 -> 12 replicas, 4 leaders, 20.0 MiB -> 60.0 MiB``."""
+    for one in loads:
+        rack = f" (rack {one.rack})" if one.rack else ""
+        replicas = _span(str, one, lambda load: load.replicas)
+        leaders = _span(str, one, lambda load: load.leaders)
+        size = _span(size_words, one, lambda load: load.bytes)
+        yield f"{one.cluster} broker {one.broker}{rack}: {replicas} replicas, {leaders} preferred leaders, {size}"
+
+
+def under_way(cluster: str, facts: ReplicaFacts) -> Iterator[str]:
+    """Each reassignment of one cluster, whose it is, and what is left to copy; then what is throttled."""
+    if not facts.moves and facts.journal is None:
+        yield f"{cluster}: no reassignment is under way"
+        return
+    sizes = largest(facts.sizes)
+    for move in facts.moves:
+        whole = sizes.get(move.key, 0)
+        left = sum(whole - facts.sizes.get((*move.key, broker), 0) for broker in move.adding)
+        whose = "ours" if facts.ours(move) else "someone else's"
+        to = ", ".join(map(str, move.target))
+        yield f"{cluster}: {move.topic}-{move.partition} -> {to}, {size_words(max(0, left))} left, {whose}"
+    if facts.journal is not None:
+        throttled = sorted({broker for broker, _ in facts.journal.brokers})
+        on = f"throttles of ours on broker {', '.join(map(str, throttled))}" if throttled else "no throttle of ours"
+        yield f"{cluster}: begun by an apply of {facts.journal.environment}; {on}"
 
 
 def _placement(one: Placement) -> str:
@@ -70,5 +82,5 @@ def _placement(one: Placement) -> str:
 
 def _span(words: Callable[[int], str], one: BrokerLoad, part: Callable[[Load], int]) -> str:
     before, during, after = part(one.before), part(one.during), part(one.after)
-    peak = f" ({words(during)})" if during > max(before, after) else ""
+    peak = f" (meanwhile {words(during)})" if during > max(before, after) else ""
     return words(before) if before == after and not peak else f"{words(before)} -> {words(after)}{peak}"

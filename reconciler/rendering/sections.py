@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from reconciler.plans import Plan
+from reconciler.rendering.replicas import LOADS_WHY, load_lines
 
 UNMANAGED_ACCESS = "Unmanaged access rules"
 
@@ -40,6 +41,12 @@ def left_sections(plan: Plan) -> tuple[Section, ...]:
     """Blocked, unknown, unmanaged, ignored, notes: each only when there is something in it; nothing is folded."""
     found = (_refused(plan), _unknown(plan), _unmanaged(plan), _unmanaged_access(plan), _ignored(plan), _notes(plan))
     return tuple(section for section in found if section.items)
+
+
+def load_sections(plan: Plan) -> tuple[Section, ...]:
+    """The brokers of clusters on which replicas move."""
+    items = tuple(map(Item, load_lines(plan.loads)))
+    return (Section("Brokers", LOADS_WHY, items),) if items else ()
 
 
 def _refused(plan: Plan) -> Section:

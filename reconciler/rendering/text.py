@@ -9,6 +9,7 @@ from reconciler.changes import Risk
 from reconciler.plans import Plan
 from reconciler.rendering.lists import cut, left_lists
 from reconciler.rendering.outline import Entry, ground, outline, risk_words, seen
+from reconciler.rendering.sections import load_sections
 from reconciler.rendering.style import Style
 from reconciler.summary import verdict
 
@@ -23,6 +24,8 @@ def plan_text(plan: Plan, style: Style | None = None) -> str:
             lines += [f"  {place.cluster}"] if place.cluster else []
             for entry in place.entries:
                 lines += _entry(entry, chosen, "    " if place.cluster else "  ")
+    for section in load_sections(plan):
+        lines += ["", section.heading, *(f"  {item.text}" for item in section.items)]
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
 
 

@@ -1,0 +1,71 @@
+"""The commands about running reassignments: show, cancel. Their arguments and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from reconciler.cli_apply import changing
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.errors import ReconcilerError
+from reconciler.reassigning import cancel as take_back
+from reconciler.reassigning.window import Watch
+from reconciler.rendering.replicas import under_way
+from reconciler.summary import counted
+from reconciler.terminal import Env, StealOption, say
+from reconciler.terminal import show as tell
+from reconciler.topology import Principal
+from reconciler.wiring import open_session
+
+app = typer.Typer(help="Reassignments of replicas that are under way.", no_args_is_help=True)
+
+
+@app.command()
+def show(env: Env) -> None:
+    """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
+    with open_session(env, Principal.PLAN) as session:
+        for name, cluster in session.clusters.items():
+            for line in under_way(name, cluster.replica_facts(session.topology.environment)):
+                tell(line)
+
+
+@app.command()
+def cancel(
+    env: Env, yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False, steal: StealOption = ""
+) -> None:
+    """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
+    with changing(env, "reassignments cancel", steal) as execute:
+        environment = execute.session.topology.environment
+        found = {name: one for name, one in execute.session.clusters.items() if _begun(one, environment)}
+        if not found:
+            tell("nothing of this environment is under way")
+            return
+        _confirm(", ".join(found), yes)
+        for name, cluster in found.items():
+            execute.by_hand(f"cancel-reassignment:{name}", partial(_cancel, cluster, environment))
+
+
+def _begun(cluster: KafkaCluster, environment: str) -> bool:
+    return cluster.replica_facts(environment).journal is not None
+
+
+def _cancel(cluster: KafkaCluster, environment: str) -> None:
+    with cluster.replicas(environment) as replicas:
+        count = take_back(environment, replicas, Watch(note=say, closed=str))
+    tell(f"{cluster.name}: {counted(count, 'partition')} taken back, our throttles are cleared")
+
+
+def _confirm(clusters: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ReconcilerError(
+            "nothing was cancelled: nobody can be asked, standard input is not a terminal",
+            "What was copied so far would be thrown away.",
+            "Pass --yes.",
+        )
+    if not typer.confirm(f"Take back what is on the way on {clusters}?", err=True):
+        raise ReconcilerError("nothing was cancelled, as you wished")
