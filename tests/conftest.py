@@ -43,6 +43,13 @@ def plain() -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="session")
+def trio() -> Iterator[Sandbox]:
+    """Three clusters, east, west and hub, of one broker each, no security."""
+    with running("trio") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
 def ha() -> Iterator[Sandbox]:
     """Three brokers a cluster in three racks, factor 3, min ISR 2. A test that stops a broker starts it again."""
     with running("ha") as sandbox:

@@ -192,7 +192,7 @@ class Starter:
         spec = self._lane.spec
         partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
         partition.copied.begin(partition.covered, first=True)
-        partition.marked = spec.work.marked_from_the_start
+        partition.marked = spec.work.first_mark(partition.covered)
         self._write_soon(partition)
 
     def _write_soon(self, partition: Partition) -> None:

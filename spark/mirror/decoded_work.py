@@ -12,6 +12,7 @@ from enum import StrEnum
 from mirror import provenance
 from mirror.lanes import LaneSpec, PartitionSpec
 from mirror.record_work import ProvenanceGround, RecordWork
+from mirror.settings import FlowSettings
 from replication import selection
 from replication.additions import PROVENANCE_HEADER, filled
 
@@ -95,10 +96,19 @@ class DecodedWorker:
 
 def worker_of(lane: LaneSpec, spec: PartitionSpec) -> DecodedWorker | None:
     """None where the flow asks nothing of single records."""
-    if not lane.work:
-        return None
-    place = Place(lane.flow, lane.source.cluster, spec.topic, spec.partition, spec.target_topic)
-    return DecodedWorker(lane.work, lane.claim.ground, place)
+    return _worker(lane.work, lane.claim.ground, (lane.flow, lane.source.cluster), spec)
+
+
+def worker_for(flow: FlowSettings, spec: PartitionSpec, ground: ProvenanceGround) -> DecodedWorker | None:
+    """The same for whoever only looks at what a flow has copied."""
+    return _worker(flow.work, ground, (flow.name, flow.source.cluster), spec)
+
+
+def _worker(
+    work: RecordWork, ground: ProvenanceGround, names: tuple[str, str], spec: PartitionSpec
+) -> DecodedWorker | None:
+    place = Place(*names, spec.topic, spec.partition, spec.target_topic)
+    return DecodedWorker(work, ground, place) if work else None
 
 
 def _body(data: bytes | None) -> bytes:

@@ -42,6 +42,11 @@ def resolve(flow: FlowSettings) -> ProvenanceGround:
     return ProvenanceGround(short_id(ids[0]), short_id(ids[1]), _floors(flow))
 
 
+def ids_of(flow: FlowSettings) -> ProvenanceGround:
+    """Without floors. Raises KafkaException."""
+    return ProvenanceGround(short_id(cluster_id(flow.source)), short_id(cluster_id(flow.target)))
+
+
 def cluster_id(endpoint: Endpoint) -> str:
     """As Kafka names it. Raises KafkaException."""
     admin = clients.admin(endpoint)  # must outlive its answer

@@ -180,7 +180,7 @@ class RecordLane:
         work = self.lane.work
         if position is None:
             track = Track.of(spec, self.lane.claim.ground.not_before((spec.topic, spec.partition), begin[spec]), None)
-            track.marked, track.worker = work.marked_from_the_start, worker_of(self.lane, spec)
+            track.marked, track.worker = work.first_mark(track.position), worker_of(self.lane, spec)
             self._touch(track)
             return track
         track = Track.of(spec, position.offset, position.offset, position.leader_epoch)

@@ -51,10 +51,9 @@ class RecordWork:
     def __bool__(self) -> bool:
         return self.where is not None or bool(self.headers) or self.provenance is not None
 
-    @property
-    def marked_from_the_start(self) -> tuple[int, int] | None:
-        """``Position.marked`` of a partition that this flow is the first to copy."""
-        return None if self.provenance is None else (0, 0)
+    def first_mark(self, offset: int) -> tuple[int, int] | None:
+        """``Position.marked`` of a partition whose first copy begins at a source offset."""
+        return None if self.provenance is None else (0, offset)
 
     @property
     def reason(self) -> str:

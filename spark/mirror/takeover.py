@@ -188,10 +188,10 @@ class _Open:
             asked = (reader, others, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
             offsets = await asyncio.to_thread(starts.resolve, *asked)
             begins = {s: claim.ground.not_before((s.topic, s.partition), offset) for s, offset in offsets.items()}
-            hour, marked = positions.hour_now(), flow.work.marked_from_the_start
+            hour, mark = positions.hour_now(), flow.work.first_mark
             await self._commit(
                 {
-                    (spec.target_topic, spec.partition): Position(offset, spec.topic_id, -1, claim, hour, marked)
+                    (spec.target_topic, spec.partition): Position(offset, spec.topic_id, -1, claim, hour, mark(offset))
                     for spec, offset in begins.items()
                 }
             )

@@ -19,6 +19,8 @@ from mirror import clients, positions
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Condition, Endpoint, PartitionSpec
 from mirror.positions import Position
+from mirror.provenance_ground import ids_of
+from mirror.record_work import NO_GROUND
 from mirror.settings import FlowSettings
 from mirror.verify.judging import Offsets, Place, Seen, TopicTraits, judge
 from mirror.verify.ranges import PartitionRange, Unread, Window
@@ -77,6 +79,7 @@ def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Window) 
         from_target=theirs.read(targets, from_time, COMMITTED) if from_time else {},
         to_source=ours.read(sources, to_time, isolation) if to_time else {},
         failed={**ours.failed, **theirs.failed},
+        ground=ids_of(flow) if flow.work.provenance else NO_GROUND,
     )
 
 

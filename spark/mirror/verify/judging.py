@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mirror.decoded_work import worker_for
 from mirror.lanes import PartitionSpec
 from mirror.positions import Position
+from mirror.record_work import NO_GROUND, ProvenanceGround
 from mirror.settings import FlowSettings
 from mirror.verify.ranges import PartitionRange, Span, Unread, Window
 
@@ -31,7 +33,7 @@ class Seen:
 
     ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
     older than the window's begin; ``to_source``: the first not older than its end; -1 where there is none. ``failed``:
-    by cluster and place, why it did not answer.
+    by cluster and place, why it did not answer. ``ground``: ids of both clusters, only of flows with provenance.
     """
 
     position: Mapping[Place, Position]
@@ -44,6 +46,7 @@ class Seen:
     from_target: Offsets = field(default_factory=dict)
     to_source: Offsets = field(default_factory=dict)
     failed: Mapping[tuple[str, Place], str] = field(default_factory=dict)
+    ground: ProvenanceGround = NO_GROUND
 
 
 def judge(
@@ -60,6 +63,7 @@ def judge(
         or _unknown_configs(spec, ours, theirs)
         or (_own_time(flow, spec) if timed and own_time else None)
         or _position(flow, spec, seen)
+        or _unmarked(flow, spec, seen)
     )
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
@@ -69,6 +73,9 @@ def judge(
     if timed and window.from_ms is not None:
         start = _or_end(seen.from_source[source], end)
         target_start = _or_end(seen.from_target[target], target_end)
+    marked = seen.position[target].marked if flow.work.provenance else None
+    if marked is not None:  # what was copied before carries no header, so nobody can tell it from other records
+        target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
     begins_later = flow.start_kind != "earliest" or source in flow.start_offsets
     return PartitionRange(
         index=0,
@@ -87,6 +94,7 @@ def judge(
         window=window if timed else Window(),
         compacted=compacted,
         timestamps=not own_time,
+        worker=worker_for(flow, spec, seen.ground),
     )
 
 
@@ -123,6 +131,16 @@ def _own_time(flow: FlowSettings, spec: PartitionSpec) -> tuple[str, str] | None
     return (
         f"{spec.target_topic} at {flow.target.cluster} sets its own timestamps (LogAppendTime): no cut by time",
         "Verify it without --from and --to; then everything but the timestamps is compared.",
+    )
+
+
+def _unmarked(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
+    if flow.work.provenance is None or seen.position[spec.target_topic, spec.partition].marked is not None:
+        return None
+    return (
+        f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be told from "
+        "other records",
+        "Start the mirror with the flow's present definition, then verify again.",
     )
 
 

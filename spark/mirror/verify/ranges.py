@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirror.decoded_work import DecodedWorker
 from mirror.lanes import Endpoint
 
 SOURCE, TARGET = "source", "target"
@@ -44,7 +45,8 @@ class Span:
 class PartitionRange:
     """``index`` identifies it in all frames. Every committed source record below ``position`` must be in ``target``;
     everything in ``target`` must come from ``source`` (docs/decisions/0020-how-verify-bounds-both-sides.md).
-    ``until``: source offset up to which records were asked for; those beyond the position are lag."""
+    ``until``: source offset up to which records were asked for; those beyond the position are lag.
+    ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow."""
 
     index: int
     flow: str
@@ -55,6 +57,7 @@ class PartitionRange:
     window: Window = Window()
     compacted: bool = False
     timestamps: bool = True
+    worker: DecodedWorker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def _judged(both: Any, cuts: Any) -> Any:
     verdict = (
         F.when(F.col("equal"), "equal")
         .when((only_ours & ours["tombstone"]) | (only_theirs & theirs["tombstone"]), "gone")
-        .when(ours["late"], "changing")
+        .when(ours["late"] | theirs["late"], "changing")
         .when(older_source, "older at the source")
         .when(older_target, "older at the target")
         .otherwise("differs")

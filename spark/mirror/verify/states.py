@@ -15,7 +15,7 @@ from mirror.verify.records import Record, digest, encoded
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``key`` is a digest. ``late``: beyond the position, so perhaps not copied yet."""
+    """``key`` is a digest. ``late``: beyond the position, so perhaps not copied yet; or not this flow's to carry."""
 
     index: int
     side: str
@@ -26,11 +26,12 @@ class Entry:
     late: bool
 
 
-def entries(plan: PartitionRange, side: str, records: Iterable[Record]) -> Iterator[Entry]:
-    """Records without a key never survive compaction and are left out."""
-    for record in records:
+def entries(plan: PartitionRange, side: str, records: Iterable[tuple[Record, bool]]) -> Iterator[Entry]:
+    """Records without a key never survive compaction and are left out. ``records`` come with whether they are this
+    flow's: a key that others wrote last is not compared, since compaction may have removed what this flow carried."""
+    for record, ours in records:
         if record.key is not None:
-            late = side == SOURCE and record.offset >= plan.position
+            late = not ours or (side == SOURCE and record.offset >= plan.position)
             content = digest(encoded(record))
             yield Entry(plan.index, side, digest(record.key), record.offset, content, record.value is None, late)
 

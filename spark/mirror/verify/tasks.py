@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from mirror.verify.chunks import Chunk, Compared, compare
 from mirror.verify.differences import Difference, first_difference
 from mirror.verify.ranges import SOURCE, TARGET, PartitionRange, Span
-from mirror.verify.reading import UnreadableError, log_start, records
+from mirror.verify.reading import UnreadableError, log_start
 from mirror.verify.records import Record, within
 from mirror.verify.states import Entry, confirmed, entries, last_of
+from mirror.verify.travelled import own, travelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def entries_of(plan: PartitionRange) -> Iterator[Entry | Compared]:
     try:
         now = _as_it_is_now(plan)
         for side, span in ((SOURCE, now.source), (TARGET, now.target)):
-            yield from entries(now, side, records(span, timestamps=now.timestamps))
+            yield from entries(now, side, travelling(now, side, span))
         yield Compared(now.index, now.source.start, now.target.start, source_end=now.position)
     except UnreadableError as error:
         yield Compared(plan.index, error=str(error), todo=error.todo)
@@ -92,9 +93,9 @@ def _as_it_is_now(plan: PartitionRange) -> PartitionRange:
 def _open(plan: PartitionRange, side: str, start: int | None = None) -> Iterator[Record]:
     span = plan.source if side == SOURCE else plan.target
     if start is None:
-        return within(records(span, timestamps=plan.timestamps), plan.window)
+        return within(own(plan, side, span), plan.window)
     later = replace(plan.window, from_ms=None)
-    return within(records(replace(span, start=start), timestamps=plan.timestamps), later)
+    return within(own(plan, side, replace(span, start=start)), later)
 
 
 def _in_order(suspect: Suspect) -> Difference | None:
@@ -111,6 +112,6 @@ def _in_order(suspect: Suspect) -> Difference | None:
 def _in_state(suspect: Suspect) -> Difference | None:
     """The source is read to where it ends now: a key written since then is not a difference."""
     plan, keys = _as_it_is_now(suspect.plan), frozenset(suspect.keys)
-    source = last_of(keys, records(plan.source, timestamps=plan.timestamps, to_end=True))
-    target = last_of(keys, records(plan.target, timestamps=plan.timestamps))
+    source = last_of(keys, own(plan, SOURCE, plan.source, to_end=True))
+    target = last_of(keys, own(plan, TARGET, plan.target))
     return confirmed(plan, suspect.keys, source, target)
