@@ -9,7 +9,7 @@ import pytest
 from reconciler.edges.files import read_environment
 from reconciler.loading import load
 from reconciler.settings import is_secret
-from reconciler.topology import Delivery, Principal, Topology
+from reconciler.topology import Carry, Delivery, Principal, Topology
 
 ROOT = Path(__file__).parents[2] / "environments"
 NAMES = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -20,7 +20,7 @@ def _load(name: str) -> Topology:
 
 
 def test_all_are_here() -> None:
-    assert {"sandbox", "active-passive", "active-active"} <= set(NAMES)
+    assert {"sandbox", "active-passive", "active-active", "active-active-same-name"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,3 +66,11 @@ def test_active_active_goes_both_ways() -> None:
     topology = _load("active-active")
     assert {(flow.source, flow.target) for flow in topology.flows.values()} == {("us", "eu"), ("eu", "us")}
     assert set(topology.mirrors) == {"us", "eu"}
+
+
+def test_active_active_same_name_keeps_names_and_has_provenance_both_ways() -> None:
+    topology = _load("active-active-same-name")
+    assert {(flow.source, flow.target) for flow in topology.flows.values()} == {("east", "west"), ("west", "east")}
+    for flow in topology.flows.values():
+        assert (flow.naming.policy, flow.provenance) == ("identity", Carry.LOCAL)
+    assert all(set(topic.clusters) == {"east", "west"} for topic in topology.topics.values())
