@@ -71,10 +71,10 @@ def _begin(flow: FlowSettings, producer: Producer | None, claim: Claim, specs: S
     """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
     found = starts.resolve(clients.admin(flow.source), specs, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
     begins = {spec: claim.ground.not_before((spec.topic, spec.partition), offset) for spec, offset in found.items()}
-    hour, marked = positions.hour_now(), flow.work.marked_from_the_start
+    hour, mark = positions.hour_now(), flow.work.first_mark
     offsets = [
         positions.as_topic_partition(
-            spec.target_topic, spec.partition, Position(offset, spec.topic_id, -1, claim, hour, marked)
+            spec.target_topic, spec.partition, Position(offset, spec.topic_id, -1, claim, hour, mark(offset))
         )
         for spec, offset in begins.items()
     ]

@@ -20,7 +20,7 @@ from mirror.provenance_ground import NotReadyError
 from mirror.record_path import record_path
 from mirror.record_work import FORWARD, LOCAL, Provenance, RecordWork
 from mirror.settings import FlowSettings
-from mirror.takeover import take_over
+from mirror.takeover import Takeover, WireTakeover
 
 from replication.additions import AddedHeader
 from replication.selection import AllOf, Equals, Exists, Header, Key, Not, Where
@@ -88,11 +88,19 @@ def test_a_big_record_is_copied_with_its_headers(flow: Flow) -> None:
 # one name in several clusters
 
 
+def taken(settings: FlowSettings, *specs: PartitionSpec) -> Takeover:
+    takeover = WireTakeover(settings)
+    try:
+        return takeover.take("app", specs)
+    finally:
+        takeover.close()
+
+
 class Lane:
     """One flow of the same-name topic, taken over and copied in a thread until the block ends."""
 
     def __init__(self, settings: FlowSettings, spec: PartitionSpec, path: CopyPath) -> None:
-        took = take_over(settings, "app", [spec])
+        took = taken(settings, spec)
         lane = LaneSpec(
             settings.name,
             0,
@@ -264,7 +272,7 @@ def test_the_same_cluster_under_two_names_is_refused(two: SameName) -> None:
     settings = two.settings("east-west", (), FORWARD)
     twin = replace(settings, target=replace(settings.source, cluster="twin"))
     with pytest.raises(NotReadyError, match="same cluster"):
-        take_over(twin, "app", [])
+        taken(twin)
 
 
 def test_marks_survive_in_the_position(two: SameName) -> None:
