@@ -73,6 +73,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What one principal may do. ``operations``: by topic that exists (KIP-430). The rest: name -> allowed.
+    ``cluster``: operations on the cluster itself, None where brokers do not tell.
 
     ``failed``: it could not even connect. A part that could not be asked is Unknown.
     """
@@ -87,6 +88,7 @@ class Rights:
     creates: Mapping[str, bool] | Unknown = field(default_factory=dict)
     groups: Mapping[str, bool] | Unknown = field(default_factory=dict)
     transactional_ids: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    cluster: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,14 @@ from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.errors import Unknown
 from reconciler.internal_topics import internal_topics, written_by
 from reconciler.live import LiveState
+from reconciler.locks import LOCK_TOPIC, lock_cluster
+from reconciler.locks import transactional_id as lock_transactional_id
 from reconciler.routing import Route
 from reconciler.topology import Flow, Principal, Topology
 from replication.names import STATUS_TOPIC, position_group, transactional_id
 
 FEW = 3
+MIRROR = "mirror."
 CREATES_ASKED = 100
 """A validate-only create costs the mutation quota as a real one would, so not all of a thousand are tried."""
 
@@ -41,14 +44,19 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         wished = _wished(topology, name, routes)
         missing = tuple(one for one in sorted(wished) if here is None or one not in here.topics)
         found[name, Principal.PLAN] = Ask(exist)
-        found[name, Principal.APPLY] = Ask(tuple(sorted(wished & set(exist))), missing[:CREATES_ASKED])
+        lock = (lock_transactional_id(topology.environment),) if _keeps_lock(topology, name) else ()
+        found[name, Principal.APPLY] = Ask(
+            tuple(sorted(wished & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock
+        )
         flows = [flow for flow in topology.flows.values() if name in (flow.source, flow.target)]
         if flows:
-            targets = [flow.name for flow in flows if flow.target == name]
+            targets = [flow for flow in flows if flow.target == name]
             found[name, Principal.MIRROR] = Ask(
                 topics=tuple(sorted({one for need in _mirror(topology, name, routes) for one in need.topics})),
-                groups=tuple(map(position_group, targets)),
-                transactional_ids=tuple(transactional_id(flow, 0) for flow in targets),
+                groups=tuple(position_group(flow.name) for flow in targets),
+                transactional_ids=tuple(
+                    transactional_id(flow.name, lane) for flow in targets for lane in range(flow.lanes)
+                ),
             )
     return found
 
@@ -99,8 +107,30 @@ def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
         if refused:
             why = "what git declares could not be made"
             yield from _lack(one, Needed("CREATE", tuple(refused), "--topic '*'", why), refused)
-    yield from _others(one, one.groups, "Read", "--group", "commit positions with the data")
-    yield from _others(one, one.transactional_ids, "Write", "--transactional-id", "copy exactly once")
+    yield from _others(one, one.groups, "Read", "--group", "the job could not commit positions with the data")
+    what = "the job could not copy exactly once"
+    if one.principal is Principal.APPLY:
+        what = "the lock of the environment could not be held, so nothing could be applied"
+    yield from _others(one, one.transactional_ids, "Write", "--transactional-id", what)
+    yield from _of_cluster(topology, one)
+
+
+def _of_cluster(topology: Topology, one: Rights) -> Iterator[Lack]:
+    """Rights on the cluster itself. Brokers without an authorizer, or too old, do not tell; then nothing is missing."""
+    needs: dict[str, str] = {}
+    if one.principal in (Principal.PLAN, Principal.APPLY):
+        needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
+    if one.principal is Principal.APPLY and (topology.access or _factors(topology)):
+        needs["ALTER"] = "access rules could not be set, nor replicas moved"
+    for operation, why in needs.items():
+        if one.cluster is not None and operation not in one.cluster:
+            word = _WORDS[operation]
+            yield f"lacks {word} on the cluster", why, command(one, word, "--cluster")
+
+
+def _factors(topology: Topology) -> bool:
+    """Whether git declares a factor of a topic, so that replicas may have to move."""
+    return any(topic.replication_factor for topic in topology.topics.values())
 
 
 def _lack(one: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
@@ -126,14 +156,17 @@ def command(one: Rights, operation: str, resource: str) -> str:
 
 
 def _others(one: Rights, asked: Mapping[str, bool] | Unknown, operation: str, kind: str, what: str) -> Iterator[Lack]:
+    """``what``: why it matters."""
+    lacking: dict[str, list[str]] = {}
     for name, allowed in asked.items() if isinstance(asked, Mapping) else ():
-        if allowed:
-            continue
         resource = f"{kind} {name}"
-        if kind == "--transactional-id":  # one for each lane of the flow
+        if kind == "--transactional-id" and name.startswith(MIRROR):  # one for each lane of the flow
             resource = f"{kind} {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
-        text = f"lacks {operation} on {kind.removeprefix('--')} {name}"
-        yield text, f"the job could not {what}", command(one, operation, resource)
+        if not allowed:
+            lacking.setdefault(resource, []).append(name)
+    for resource, names in lacking.items():
+        shown = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+        yield f"lacks {operation} on {kind.removeprefix('--')} {shown}", what, command(one, operation, resource)
 
 
 def _may(one: Rights, topic: str, operation: str) -> bool:
@@ -153,9 +186,12 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
             if _carries_status(topology, cluster) and STATUS_TOPIC in one.operations:
                 why = "plan could not tell which definition a mirror runs with"
                 needs.append(Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
+            if _keeps_lock(topology, cluster) and LOCK_TOPIC in one.operations:
+                why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
+                needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
             return tuple(needs)
         case Principal.APPLY:
-            wished = tuple(sorted({*one.operations, *one.denied}))
+            wished = tuple(sorted({*one.operations, *one.denied} - {LOCK_TOPIC}))
             doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
             reasons = {
                 "DESCRIBE": "what it changes it must see",
@@ -168,6 +204,9 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
                 for operation in ("READ", "WRITE"):
                     why = "mirror pause and resume could not be recorded"
                     needs.append(Needed(operation, (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
+            if _keeps_lock(topology, cluster):
+                why = "the lock of the environment is kept there; nothing could be applied"
+                needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
             return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
             return tuple(_mirror(topology, cluster, routes))
@@ -201,8 +240,12 @@ def _carries_status(topology: Topology, cluster: str) -> bool:
     return any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
 
 
+def _keeps_lock(topology: Topology, cluster: str) -> bool:
+    return lock_cluster(topology).name == cluster
+
+
 def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
-    return declared | remote | internal
+    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_lock(topology, cluster) else set())

@@ -115,6 +115,8 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
         (topic, "*", LITERAL, "plan", AclOperation.DESCRIBE_CONFIGS),
         (topic, "*", LITERAL, "apply", AclOperation.CREATE),
         (topic, "*", LITERAL, "mirror", AclOperation.READ),
+        (topic, "__reconciler", LITERAL, "plan", AclOperation.READ),
+        (transactional_id, "reconciler.", PREFIXED, "apply", AclOperation.WRITE),
     ]
     on_west = [
         (topic, "east.", PREFIXED, "mirror", AclOperation.WRITE),
@@ -128,10 +130,12 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
     assert acl(east, "plan", "DescribeConfigs --topic '*'") in told
     assert acl(east, "apply", "Create --topic '*'") in told
     assert acl(east, "mirror", f"Read --topic {unique}-orders") in told
+    assert acl(east, "apply", f"Write --transactional-id reconciler.{env.name}") in told
     assert acl(west, "mirror", "Write --topic east. --resource-pattern-type prefixed") in told
     assert acl(west, "mirror", f"Read --group mirror.{unique}") in told
     assert acl(west, "mirror", f"Write --transactional-id mirror.{unique}. --resource-pattern-type prefixed") in told
-    assert len(told) == 6, told
+    # the topic of the lock is there only once something was applied; before, nobody can be told to lack it
+    assert len(told) - told.count(acl(east, "plan", "Read --topic __reconciler")) == 7, told
 
 
 def test_a_wrong_password_and_a_silent_address_are_told_apart(

@@ -151,10 +151,10 @@ def command(principal: str, rest: str) -> str:
 def test_what_is_asked_is_what_each_principal_needs() -> None:
     asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
     assert asked["east", Principal.PLAN] == Ask(("orders", "other"))
-    assert asked["east", Principal.APPLY] == Ask(("orders",), ("new",))
+    assert asked["east", Principal.APPLY] == Ask(("orders",), ("__reconciler", "new"), (), ("reconciler.test",))
     assert asked["east", Principal.MIRROR] == Ask(("orders",))
     assert asked["west", Principal.MIRROR] == Ask(
-        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"), (), ("mirror.f",), ("mirror.f.0",)
+        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"), (), ("mirror.f",), ("mirror.f.0", "mirror.f.1")
     )
 
 
@@ -185,6 +185,27 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
             rights(Principal.APPLY, {"orders": (*VIEW, "ALTER")}, creates={"new": False}),
             [command("apply", "AlterConfigs --topic '*'"), command("apply", "Create --topic '*'")],
         ),
+        (
+            "east",
+            rights(Principal.PLAN, {"__reconciler": VIEW}, cluster=frozenset({"DESCRIBE_CONFIGS"})),
+            [command("plan", "Read --topic __reconciler"), command("plan", "Describe --cluster")],
+        ),
+        (
+            "east",
+            rights(
+                Principal.APPLY, {"__reconciler": ["READ", "DESCRIBE"]}, transactional_ids={"reconciler.test": False}
+            ),
+            [
+                command("apply", "Write --topic __reconciler"),
+                command("apply", "Write --transactional-id reconciler.test"),
+            ],
+        ),
+        (
+            "west",
+            rights(Principal.MIRROR, {}, transactional_ids={"mirror.f.0": True, "mirror.f.1": False}),
+            [command("mirror", "Write --transactional-id mirror.f. --resource-pattern-type prefixed")],
+        ),
+        ("west", rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"})), []),
         ("east", rights(Principal.MIRROR, {"orders": ["DESCRIBE"]}), [command("mirror", "Read --topic orders")]),
         (
             "east",

@@ -35,7 +35,8 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
     try:
         connection = Connection(cluster, principal)
         speaker = connection.speaker.kafka_principal
-        connection.first(connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS), errors.DESCRIBE_CLUSTER)
+        asked = connection.admin.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
+        allowed = connection.first(asked, errors.DESCRIBE_CLUSTER).authorized_operations
         operations, denied, sees_all = _topics(connection, ask.topics)
         creates = _creates(connection, ask.creates)
         connection.close()
@@ -49,7 +50,18 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         transactional_ids = _tried(
             cluster, principal, "transactional ids", lambda wire: _transactional_ids(wire, ask.transactional_ids)
         )
-    return Rights(principal, speaker, server, None, operations, denied, sees_all, creates, groups, transactional_ids)
+    return Rights(
+        principal,
+        speaker,
+        server,
+        operations=operations,
+        denied=denied,
+        sees_all=sees_all,
+        creates=creates,
+        groups=groups,
+        transactional_ids=transactional_ids,
+        cluster=frozenset(operation.name for operation in allowed) if allowed else None,
+    )
 
 
 def _topics(connection: Connection, names: Iterable[str]) -> tuple[dict[str, frozenset[str]], frozenset[str], bool]:
