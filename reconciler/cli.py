@@ -13,7 +13,16 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from reconciler import cli_apply, cli_clusters, cli_failover, cli_mirror, cli_replicas, cli_review, controller
+from reconciler import (
+    cli_apply,
+    cli_clusters,
+    cli_failover,
+    cli_mirror,
+    cli_offsets,
+    cli_replicas,
+    cli_review,
+    controller,
+)
 from reconciler.cli_apply import changing
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
@@ -44,6 +53,7 @@ mirror_app.command("pause")(cli_mirror.pause)
 mirror_app.command("resume")(cli_mirror.resume)
 sandbox_app = typer.Typer(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror_app, name="mirror")
+app.add_typer(cli_offsets.app, name="offsets")
 app.add_typer(cli_replicas.app, name="reassignments")
 app.add_typer(sandbox_app, name="sandbox")
 

@@ -65,3 +65,20 @@ def offset_map(flow: Flow, partition: int = 0) -> PartitionMap:
             target.close()
 
     return asyncio.run(read())
+
+
+def raw_records(handle: ClusterHandle, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
+    """(key, value) of every record, in order."""
+    consumer = Consumer({**handle.super_client(), "group.id": "truth", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[tuple[bytes, bytes]] = []
+    until = time.monotonic() + 60
+    try:
+        while time.monotonic() < until:
+            for message in consumer.consume(1000, 1.0):
+                if message.error() is not None:
+                    return found
+                found.append((message.key(), message.value()))
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic} on {handle.name} was not read to its end")

@@ -1,0 +1,97 @@
+"""``offsets translate``: arguments and exit codes. 0 all exact, 2 some are not (each says why), 1 an error."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from reconciler.edges.files import write_text
+from reconciler.edges.translating import translated
+from reconciler.errors import ReconcilerError
+from reconciler.plans import ExitCode
+from reconciler.rendering.translations import translations_csv, translations_json, translations_text
+from reconciler.routing import selector_of
+from reconciler.terminal import Env, OutOption, say, show
+from reconciler.topology import Topology
+from reconciler.translations import TranslateWish
+from reconciler.wiring import read_topology
+
+app = typer.Typer(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
+
+
+class TableFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+FlowName = Annotated[str, typer.Argument(metavar="FLOW", help="a flow of the environment")]
+GroupOption = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; may be given again")
+]
+OffsetOption = Annotated[
+    list[int] | None, typer.Option("--offset", min=0, metavar="N", help="a position; may be given again")
+]
+
+
+@app.callback()
+def offsets() -> None:
+    """Positions of consumers, on both sides of a flow."""
+
+
+@app.command()
+def translate(
+    env: Env,
+    flow: FlowName,
+    groups: GroupOption = None,
+    topic: Annotated[str, typer.Option("--topic", help="with --partition and --offset, instead of a group")] = "",
+    partition: Annotated[int, typer.Option("--partition", min=0)] = 0,
+    positions: OffsetOption = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="from the target back to the source")] = False,
+    form: Annotated[
+        TableFormat, typer.Option("--format", help="csv is for kafka-consumer-groups --reset-offsets --from-file")
+    ] = TableFormat.TABLE,
+    out: OutOption = None,
+) -> None:
+    """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
+    topology = read_topology(env)
+    wish = _wish(topology, flow, groups or [], (topic, partition, positions or []), reverse)
+    made = translated(topology, wish, selector_of(topology.flows[flow]))
+    match form:
+        case TableFormat.TABLE:
+            text = translations_text(made)
+        case TableFormat.JSON:
+            text = translations_json(made)
+        case TableFormat.CSV:
+            text = translations_csv(made)
+            for what in made.left_out:
+                say(f"left out: {what}")
+            for row in made.rows:
+                if not row.found.exact:
+                    say(f"not exact: {row.topic}-{row.partition} {row.offset}: {row.found.reason}")
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    raise typer.Exit(ExitCode.DONE if made.exact else ExitCode.CHANGES)
+
+
+def _wish(
+    topology: Topology, flow: str, groups: list[str], given: tuple[str, int, list[int]], reverse: bool
+) -> TranslateWish:
+    topic, partition, positions = given
+    if flow not in topology.flows:
+        raise ReconcilerError(
+            f"environment {topology.environment} has no flow {flow}",
+            "There is nothing to translate.",
+            f"Its flows: {', '.join(topology.flows) or 'none'}.",
+        )
+    if bool(groups) == bool(topic and positions):
+        raise ReconcilerError(
+            "nothing to translate is named" if not groups else "a group and positions are given together",
+            "Either the committed offsets of groups are translated, or positions by hand.",
+            "Give --group GROUP, or --topic TOPIC --partition P --offset N.",
+        )
+    by_hand = {(topic, partition): tuple(positions)} if topic else None
+    return TranslateWish(flow, tuple(dict.fromkeys(groups)), by_hand, reverse)

@@ -1,0 +1,49 @@
+"""What ``offsets translate`` asks and tells: positions of one flow on one side, and where they are on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replication.offset_map import Translation
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TranslateWish:
+    """``groups``: committed offsets of these; ``given``: positions by topic and partition of the side asked from.
+    ``reverse``: from the target back to the source."""
+
+    flow: str
+    groups: tuple[str, ...] = ()
+    given: Mapping[Key, tuple[int, ...]] | None = None
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One position: ``offset`` of ``topic`` is ``found`` of ``other``. ``group`` is empty for a position by hand."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    other: str
+    found: Translation
+
+
+@dataclass(frozen=True, slots=True)
+class Translations:
+    """``left_out``: what was asked and does not travel with the flow, each with its reason."""
+
+    environment: str
+    flow: str
+    origin: str
+    destination: str
+    rows: tuple[Translated, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        return all(row.found.exact for row in self.rows)

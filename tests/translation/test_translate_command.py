@@ -1,0 +1,133 @@
+"""``offsets translate`` on real brokers: groups, positions by hand, back again, and where the map has gaps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from mirror import map_writing
+from mirror.batch_path import batch_path
+from mirror.map_writing import MapWriter
+
+from reconciler.cli import main
+from sandbox.handles import Sandbox
+from tests.translation.truth import map_topic, placed
+from tests.wire.lane_runs import Flow, producer
+
+CreateTopic = Callable[..., str]
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    made = Flow(plain["east"], plain["west"], unique)
+    create_topic(made.source, made.topic)
+    create_topic(made.target, made.remote)
+    map_topic(made.target)
+    return made
+
+
+def _environment(flow: Flow, folder: Path) -> Path:
+    def servers(handle: object) -> str:
+        return json.dumps(handle.super_client()["bootstrap.servers"].split(","))  # type: ignore[attr-defined]
+
+    (folder / "env").mkdir()
+    (folder / "env" / "topology.yaml").write_text(
+        f"clusters:\n  east: {{bootstrap_servers: {servers(flow.source)}}}\n"
+        f"  west: {{bootstrap_servers: {servers(flow.target)}}}\n"
+        f"flows:\n  {flow.topic}: {{source: east, target: west, topics: ['{flow.topic}']}}\n"
+    )
+    return folder / "env"
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["offsets", "translate", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def _write(flow: Flow, rounds: range) -> None:
+    writing = producer(flow.source, transactional_id=flow.topic)
+    writing.init_transactions(30)
+    for number in rounds:
+        writing.begin_transaction()
+        for i in range(3):
+            writing.produce(flow.topic, b"%d %d" % (number, i))
+        writing.flush(20)
+        (writing.abort_transaction if number % 4 == 0 else writing.commit_transaction)(20)
+
+
+def _truth(flow: Flow) -> dict[int, int]:
+    here, there = placed(flow.source, flow.topic), placed(flow.target, flow.remote)
+    pairs = sorted((here[value], there[value]) for value in there)
+    end = pairs[-1][0] + 1
+    return {u: min((d for o, d in pairs if o >= u), default=pairs[-1][1] + 1) for u in range(end + 1)}
+
+
+def test_a_group_there_and_back(flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write(flow, range(12))
+    flow.run(batch_path, flow.at_end())
+    right = _truth(flow)
+    consumer = Consumer({**flow.source.super_client(), "group.id": flow.topic})
+    consumer.commit(offsets=[TopicPartition(flow.topic, 0, 17)], asynchronous=False)
+    consumer.close()
+    env = _environment(flow, tmp_path)
+    code, out, _ = _run(capsys, env, flow.topic, "--group", flow.topic, "--format", "csv", "--out", tmp_path / "reset")
+    assert (code, out) == (0, f"{flow.remote},0,{right[17]}\n")
+    assert (tmp_path / "reset").read_text() == out
+    back = ("--topic", flow.remote, "--offset", right[17], "--reverse", "--format", "json")
+    code, out, _ = _run(capsys, env, flow.topic, *back)
+    (told,) = json.loads(out)["positions"]
+    assert code == 0
+    assert right[told["to_offset"]] == right[17]
+    code, out, _ = _run(capsys, env, flow.topic, "--group", "nobody")
+    assert "left out: group nobody: it has no committed offset on east" in out
+    code, _, err = _run(capsys, env, flow.topic)
+    assert code == 1
+    assert "Give --group GROUP, or --topic TOPIC --partition P --offset N." in err
+    code, _, err = _run(capsys, env, "no-such-flow", "--group", "x")
+    assert code == 1
+    assert f"Its flows: {flow.topic}." in err
+
+
+def test_gaps_of_a_killed_lane_are_counted(
+    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three runs; only the second one writes its part of the map: a gap before it, and one behind it."""
+    write = MapWriter.write
+
+    async def nothing(_: MapWriter) -> bool:
+        return True
+
+    for number in range(3):
+        monkeypatch.setattr(MapWriter, "write", write if number == 1 else nothing)
+        _write(flow, range(number * 10, number * 10 + 10))
+        flow.run(batch_path, flow.at_end())
+    right = _truth(flow)
+    given = [argument for offset in right for argument in ("--offset", offset)]
+    _, out, _ = _run(
+        capsys, _environment(flow, tmp_path), flow.topic, "--topic", flow.topic, *given, "--format", "json"
+    )
+    told = json.loads(out)["positions"]
+    assert {one["offset"]: one["to_offset"] for one in told} == right
+    inexact = [one for one in told if one["exactness"] in ("earlier", "unknown")]
+    assert [one for one in inexact if one["to_offset"] != right[one["offset"]]] == []
+
+
+def test_without_a_map_the_whole_log_is_paired(
+    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_writing, "WRITE_EVERY", 1000.0)
+    monkeypatch.setattr(MapWriter, "last", lambda _: asyncio.sleep(0))
+    _write(flow, range(10))
+    flow.run(batch_path, flow.at_end())
+    right = _truth(flow)
+    given = [argument for offset in right for argument in ("--offset", offset)]
+    _, out, _ = _run(
+        capsys, _environment(flow, tmp_path), flow.topic, "--topic", flow.topic, *given, "--format", "json"
+    )
+    assert {one["offset"]: one["to_offset"] for one in json.loads(out)["positions"]} == right

@@ -1,0 +1,92 @@
+"""Where the offset map has a gap: records of both sides read and paired, one by one.
+
+A pairing counts only when every record of it is equal on both sides (timestamp, key, value, headers), so that it is
+proved and not guessed. What a flow filters or adds headers to, or what was compacted since, stays unpaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replication.offset_map import Gap, Run, Stretch
+from wire import logs
+from wire.batches import CommittedFilter, scan
+from wire.cluster import Cluster, Key
+from wire.records import records_of
+
+MOST = 300_000
+Found = tuple[int, int]  # offset, and a hash of all that makes the record
+
+
+class NotPairedError(Exception):
+    """Why the gap stays a gap, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One partition of one cluster. ``committed``: without aborted records."""
+
+    cluster: Cluster
+    key: Key
+    committed: bool = True
+
+
+async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) -> Stretch:
+    """All that is known of the gap after reading it. ``position``: the flow's next source offset, None if not known.
+
+    Raises NotPairedError, BrokerError, ConnectionLostError.
+    """
+    if gap.source is not None and gap.source_end is None and position is not None and position <= gap.source:
+        raise NotPairedError(f"the mirror has not copied more than up to source offset {position} yet")
+    there = await _read(target, gap.target, gap.target_end)  # first: what is copied meanwhile is left out
+    end = gap.source_end if gap.source_end is not None else position
+    here = await _read(source, gap.source, end)
+    count = min(len(here), len(there))
+    if gap.source is not None and gap.source_end is not None and len(here) != len(there):
+        raise NotPairedError(f"the gap has {len(here)} records on the source and {len(there)} on the target")
+    if not count:
+        raise NotPairedError("the gap has no records on one side")
+    backwards = gap.source is None
+    some = slice(-count, None) if backwards else slice(count)
+    pairs = list(zip(here[some], there[some], strict=True))
+    if any(one[1] != other[1] for one, other in pairs):
+        raise NotPairedError("records in the gap differ on both sides: filtered, changed or compacted since")
+    runs = _runs([(one[0], other[0]) for one, other in pairs])
+    begin = runs[0].source if gap.source is None else gap.source
+    after = here[count][0] if not backwards and count < len(here) else max(end or 0, runs[-1].source_end)
+    return Stretch(begin, after, tuple(runs))
+
+
+def _runs(pairs: Sequence[tuple[int, int]]) -> list[Run]:
+    runs: list[Run] = []
+    for source, target in pairs:
+        if runs and (source, target) == (runs[-1].source_end, runs[-1].target_end):
+            runs[-1] = runs[-1]._replace(records=runs[-1].records + 1)
+        else:
+            runs.append(Run(source, target, 1))
+    return runs
+
+
+async def _read(log: Log, begin: int | None, end: int | None) -> list[Found]:
+    """Records from ``begin`` to before ``end``; None: as far as the log goes."""
+    await logs.leaders(log.cluster, [log.key[0]])
+    low = (await logs.begins(log.cluster, [log.key]))[log.key]
+    high = (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
+    begin = low if begin is None else begin
+    end = high if end is None else min(end, high)
+    if begin < low:
+        raise NotPairedError(f"{log.key[0]}-{log.key[1]} on {log.cluster.name} begins at {low}, after the gap")
+    found: list[Found] = []
+    async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
+        view = answer.records
+        keep = CommittedFilter(view, answer.aborted if log.committed else ())
+        for batch in scan(view):
+            if not keep.delivers(batch) or batch.next_offset <= begin:
+                continue
+            for record in records_of(view, batch):
+                if begin <= record.offset < end:
+                    found.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
+        if len(found) > MOST:
+            raise NotPairedError(f"more than {MOST} records would have to be read on {log.cluster.name}")
+    return found
