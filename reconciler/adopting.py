@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from reconciler.access.adopting import NO_ACCESS, AdoptedAccess, adopt_access
 from reconciler.changes import Ignored
 from reconciler.errors import Unknown
-from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.settings import Wrong, topic_config
 from reconciler.topic_configs import THROTTLES, canonical, human, number, same
 from reconciler.topology import Cluster, Topic, TopicRef, Topology
@@ -43,6 +44,7 @@ class Adoption:
     topics: tuple[AdoptedTopic, ...]
     left_out: tuple[Ignored, ...]
     notes: tuple[str, ...] = ()
+    access: AdoptedAccess = NO_ACCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,25 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
             topics.append(_adopted(cluster.name, found))
         else:
             left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
-    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)))
+    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), _access(cluster.name, live.access))
+
+
+def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
+    """Nothing where the ownership record cannot be read: rules of ours would seem to be anybody's."""
+    if access is None or not isinstance(access.acls, frozenset) or isinstance(access.owned, Unknown):
+        return NO_ACCESS
+    return adopt_access(cluster, access.acls)
 
 
 def _notes(live: LiveCluster) -> Iterator[str]:
     if not live.sees_all:
         yield "the principal may not describe every topic: topics it cannot see are not here, and may exist"
+    if live.access is not None:
+        for unread in (live.access.acls, live.access.owned):
+            if isinstance(unread, Unknown):
+                yield f"no access rule is declared: {unread.error}. {unread.todo}"
+                break
+        yield from (f"access rule not understood, left alone: {one}" for one in live.access.not_understood)
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
     if silent:
         yield f"the configs of {len(silent)} topics could not be read, so none is declared for them"

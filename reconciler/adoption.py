@@ -96,7 +96,7 @@ def run(wish: AdoptWish, say: Callable[[str], None]) -> str:
     or, when the cluster moved meanwhile, the files are there and it is said what differs."""
     there, known = _environment(wish)
     say(f"reading cluster {wish.cluster.name}")
-    adoption = _adopted(wish, _read(wish.cluster), known)
+    adoption = _adopted(wish, _read(wish.cluster, wish.out.resolve().name), known)
     files = {str(wish.folder / path): text for path, text in texts(adoption).items()}
     topology = _alone(load({**there, **files}, wish.out.resolve().name), wish.cluster.name)
     write_folder(wish.folder, {Path(path): text for path, text in files.items()})
@@ -126,9 +126,9 @@ def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
     return there, known
 
 
-def _read(cluster: Cluster) -> LiveCluster:
-    with KafkaCluster(cluster, Principal.PLAN) as reader:
-        return reader.read()
+def _read(cluster: Cluster, environment: str) -> LiveCluster:
+    with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
+        return replace(reader.read(), access=reader.read_access())
 
 
 def _adopted(wish: AdoptWish, live: LiveCluster, known: Topology | None) -> Adoption:
@@ -152,13 +152,17 @@ def _alone(topology: Topology, cluster: str) -> Topology:
         flows={},
         mirrors={},
         deletions=(),
+        access=tuple(replace(rule, clusters=(cluster,)) for rule in topology.access if cluster in rule.clusters),
     )
 
 
 def _prove(wish: AdoptWish, topology: Topology, files: Mapping[str, str]) -> None:
     """The files on disk are those that were loaded, and a plan of them against a fresh read is empty."""
     on_disk = read_environment(wish.folder)
-    made = plan(topology, LiveState({wish.cluster.name: _read(topology.clusters[wish.cluster.name])}, {}))
+    live = _read(topology.clusters[wish.cluster.name], topology.environment)
+    if not topology.access_declared:
+        live = replace(live, access=None)
+    made = plan(topology, LiveState({wish.cluster.name: live}, {}))
     if on_disk == files and is_empty(made):
         return
     raise ReconcilerError(
@@ -176,8 +180,9 @@ def is_empty(made: Plan) -> bool:
 def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, ...]) -> str:
     """What was taken, what was not and why, and where to go from here."""
     cluster = adoption.cluster
+    rules = f" and {counted(adoption.access.count, 'access rule')}" if adoption.access.rules else ""
     lines = [
-        f"Adopted {counted(len(adoption.topics), 'topic')} of cluster {cluster.name} (id {cluster.cluster_id})"
+        f"Adopted {counted(len(adoption.topics), 'topic')}{rules} of cluster {cluster.name} (id {cluster.cluster_id})"
         f" into {counted(files, 'file')}; a plan of them is empty"
     ]
     for rule, names in counts(adoption.left_out).items():
@@ -188,6 +193,7 @@ def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, .
         lines.append(f"  declared only in part ({len(partly)}), see the comments in the files:")
         lines += [f"    {one.topic.name}: {comment}" for one in partly[:8] for comment in one.comments]
         lines += [f"    and {len(partly) - 8} more"] if len(partly) > 8 else []
+    lines += [f"  access rule left out: {one}" for one in adoption.access.left_out]
     lines += [f"  note: {note}" for note in adoption.notes]
     if others:
         lines.append(f"  the other clusters of the environment were not looked at: {', '.join(others)}")

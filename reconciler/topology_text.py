@@ -10,6 +10,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from reconciler.access.adopting import AdoptedAccess, fields_of
+from reconciler.access_rules import NamePattern
+from reconciler.acls import PatternType
 from reconciler.adopting import AdoptedTopic, Adoption, counts
 from reconciler.topology import Cluster
 
@@ -23,17 +26,19 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _QUANTITY = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|KiB|MiB|GiB|TiB)")
 # YAML 1.1 readers take these for booleans and nothing; 1.2 readers only some
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _SEGMENT = re.compile(r"[._-]")
 
 
 def texts(adoption: Adoption) -> dict[str, str]:
-    """``cluster.yaml``, and ``topics.yaml`` or ``topics/<beginning of the names>.yaml``."""
+    """``cluster.yaml``; ``access.yaml`` if there are rules; ``topics.yaml`` or ``topics/<names begin>.yaml``."""
     found = {"cluster.yaml": _cluster_text(adoption)}
     if len(adoption.topics) <= ONE_FILE:
         files = {"topics.yaml": list(adoption.topics)} if adoption.topics else {}
     else:
         files = {f"topics/{name}.yaml": part for name, part in _groups(adoption.topics)}
+    if adoption.access.rules:
+        found["access.yaml"] = _access_text(adoption.access)
     return found | {path: _topics_text(part) for path, part in files.items()}
 
 
@@ -95,6 +100,35 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
 def scalar_server(server: str) -> str:
     """``host:port`` is plain in a list; an address in brackets is not."""
     return json.dumps(server) if server.startswith("[") else server
+
+
+def _access_text(access: AdoptedAccess) -> str:
+    lines = ["# The rules as the cluster holds them; docs/access.md has roles, which say the same in fewer words."]
+    for one in access.left_out:
+        lines += _comment(f"Left out: {one}")
+    lines.append("access:")
+    for rule in access.rules:
+        fields = {key: _field(value) for key, value in fields_of(rule).items()}
+        short = f"  - {_flow(fields)}"
+        if len(short) <= WIDTH:
+            lines.append(short)
+        else:
+            signs = ("- ", *("  " for _ in fields))
+            lines += [f"  {sign}{key}: {text}" for sign, (key, text) in zip(signs, fields.items(), strict=False)]
+    return "\n".join(lines) + "\n"
+
+
+def _field(value: str | tuple[NamePattern | str, ...]) -> str:
+    if isinstance(value, str):
+        return scalar(value)
+    return "[" + ", ".join(_item(one) for one in value) + "]"
+
+
+def _item(one: NamePattern | str) -> str:
+    if isinstance(one, str):
+        return scalar(one)
+    name = scalar(one.name)
+    return name if one.pattern is PatternType.LITERAL else f"{{prefix: {name}}}"
 
 
 def _topics_text(topics: Iterable[AdoptedTopic]) -> str:

@@ -117,7 +117,7 @@ def _principal(reading: Reading) -> str:
     text = str(reading.value("principal", default=""))
     kind, found, _ = text.partition(":")
     near = nearest(kind, ["User"])
-    if _PRINCIPAL.fullmatch(text) and (kind == "User" or near is None):
+    if is_principal(text):
         return text
     why = "Kafka compares principals letter by letter, so the rule would be about nobody"
     todo = f"Write User:{text.partition(':')[2] if found and near else text}"
@@ -125,16 +125,23 @@ def _principal(reading: Reading) -> str:
     return text
 
 
+def is_principal(text: str) -> bool:
+    """``User:`` and a name, or another type that a principal builder may make; nothing that is a slip for User."""
+    kind = text.partition(":")[0]
+    return bool(_PRINCIPAL.fullmatch(text)) and (kind == "User" or nearest(kind, ["User"]) is None)
+
+
 def _hosts(reading: Reading) -> tuple[str, ...]:
     hosts = reading.texts("hosts", default=(WILDCARD,))
     for index, host in enumerate(hosts):
-        if host != WILDCARD and not _is_address(host):
+        if host != WILDCARD and not is_address(host):
             what, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
             reading.wrong(("hosts", index), Wrong("bad-host", what, why, 'Write an IP address, or "*" for all'))
     return hosts
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """An IP address, which is all that Kafka compares."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

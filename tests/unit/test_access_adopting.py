@@ -1,0 +1,74 @@
+"""adopt: whatever rules a cluster holds, a plan of the files changes none of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.access.adopting import adopt_access
+from reconciler.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.adopting import Taking, adopt
+from reconciler.adoption import is_empty
+from reconciler.errors import Unknown
+from reconciler.live import LiveState
+from reconciler.loading import load
+from reconciler.planning import plan
+from reconciler.topology import Cluster
+from reconciler.topology_text import texts
+from tests.fakes import FakeCluster
+from tests.unit.test_access_plans import rule, rules
+
+EAST = Cluster("east", ("a.example:9092",), cluster_id="id-of-east")
+NAMES = st.sampled_from(["orders", "pay.", "*", "on", "a b", 'q"q', "{prefix: x}", "ünder", "x\x00y", "12", "null"])
+PRINCIPALS = st.sampled_from(["User:a", "User:*", "User:CN=a,O=b c", "Group:ops", "user:a", "User:\u2028", "nobody"])
+BINDINGS = st.builds(
+    AclBinding,
+    st.sampled_from(ResourceType),
+    NAMES | st.just(CLUSTER_NAME),
+    st.sampled_from(PatternType),
+    PRINCIPALS,
+    st.sampled_from(["*", "10.0.0.1", "::1", "app.example"]),
+    st.sampled_from(Operation),
+    st.sampled_from(Permission),
+)
+
+
+@given(st.frozensets(BINDINGS, max_size=25))
+@settings(max_examples=150, deadline=None)
+def test_a_plan_of_adopted_rules_changes_nothing_and_none_is_lost(acls: frozenset[AclBinding]) -> None:
+    live = FakeCluster("east")
+    live.acls = set(acls)
+    seen = live.read()
+    access = live.read_access()
+    made = adopt(EAST, replace(seen, access=access), Taking())
+    wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
+    planned = plan(wished, LiveState({"east": replace(seen, access=access)}, {}))
+    assert is_empty(planned)
+    assert made.access.count + len(made.access.left_out) == len(acls)
+
+
+def test_equal_rules_are_put_together() -> None:
+    found = adopt_access(
+        "east",
+        rules(
+            "allow User:a read topic orders",
+            "allow User:a describe topic orders",
+            "allow User:a read topic pay*",
+            "allow User:a describe topic pay*",
+            "allow User:a read topic other from 10.0.0.1",
+            "allow User:a read topic other from 10.0.0.2",
+        ),
+    )
+    assert len(found.rules) == 2
+    assert {rule.hosts for rule in found.rules} == {("*",), ("10.0.0.1", "10.0.0.2")}
+
+
+def test_an_unreadable_ownership_record_leaves_access_out_and_says_so() -> None:
+    live = FakeCluster("east")
+    live.acls = {rule("allow User:a read topic orders")}
+    live.record_unreadable = Unknown("record", "may not read __reconciler", "Allow it.")
+    made = adopt(EAST, replace(live.read(), access=live.read_access()), Taking())
+    assert not made.access.rules
+    assert any("may not read __reconciler" in note for note in made.notes)
