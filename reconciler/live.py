@@ -144,6 +144,8 @@ class FlowStatus:
     pauses: tuple[Mapping[str, object], ...] = ()
     resuming_partitions: int = 0
     lost: tuple[Mapping[str, object], ...] = ()
+    rate_limit: int | None = None
+    throttled_seconds: float | None = None
 
 
 class JobState(StrEnum):

@@ -92,6 +92,8 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         pauses=tuple(MappingProxyType(one) for one in flow.get("pauses", ())),
         resuming_partitions=flow.get("resuming_partitions", 0),
         lost=tuple(MappingProxyType(one) for one in flow.get("lost", ())),
+        rate_limit=flow.get("rate_limit"),
+        throttled_seconds=flow.get("throttled_seconds"),
     )
 
 

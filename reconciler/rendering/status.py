@@ -85,6 +85,8 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "pauses": [dict(pause) for pause in flow.pauses],
         "resuming_partitions": flow.resuming_partitions,
         "lost": [dict(one) for one in flow.lost],
+        "rate_limit": flow.rate_limit,
+        "throttled_seconds": flow.throttled_seconds,
     }
 
 
@@ -147,6 +149,7 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
     for flow in found.flows.values():
         lines += _work_lines(flow)
         lines += [f"  = {line}" for line in pause_lines(flow)]
+        lines += _limit_lines(flow)
         lines += [f"  - {line}" for line in _lost_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
     return lines
@@ -180,6 +183,14 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
         yield f"{scope} is paused {words(pause)}; {one['paused_partitions']} of {one['partitions']} partitions"
     if flow.resuming_partitions:
         yield f"flow {flow.name} is resuming: {flow.resuming_partitions} partitions are not copied yet"
+
+
+def _limit_lines(flow: FlowStatus) -> list[str]:
+    if flow.rate_limit is None:
+        return []
+    now = f"now {flow.bytes_per_second / (1 << 20):,.1f}"
+    held = f"held back for {flow.throttled_seconds or 0:,.0f} s so far"
+    return [f"    {flow.name}: limited to {flow.rate_limit / (1 << 20):,.1f} MiB/s, {now}, {held}"]
 
 
 def _lost_lines(flow: FlowStatus) -> Iterator[str]:

@@ -23,6 +23,7 @@ FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0
 QUIET_FROM, QUIET_AFTER = 64, 3.0
 _PAUSED_WAIT_MS = 20
+LEAST_QUEUE = 256 << 10
 
 
 class Fetcher:
@@ -92,8 +93,10 @@ class Fetcher:
 
     def _queue_limit(self) -> int:
         """What one partition may hold: more where few share the memory."""
-        tuning = self._lane.tuning
-        return max(tuning.partition_queue, tuning.memory // (2 * max(1, len(self._members))))
+        lane, members = self._lane, max(1, len(self._members))
+        if lane.throttle.limited:
+            return max(LEAST_QUEUE, lane.memory // (2 * members))
+        return max(lane.tuning.partition_queue, lane.memory // (2 * members))
 
     def _resume(self) -> None:
         limit = self._queue_limit() // 2
@@ -112,9 +115,16 @@ class Fetcher:
                 partition.spec.partition,
                 partition.covered,
                 leader.epoch if leader else -1,
-                max(lane.tuning.partition_bytes, lane.tuning.fetch_bytes // max(1, len(self._members))),
+                self._partition_bytes(),
             )
         )
+
+    def _partition_bytes(self) -> int:
+        """In one response: under a rate limit little, so that all partitions have something queued."""
+        tuning, members = self._lane.tuning, max(1, len(self._members))
+        if self._lane.throttle.limited:
+            return max(LEAST_QUEUE // 4, self._lane.memory // (4 * members))
+        return max(tuning.partition_bytes, tuning.fetch_bytes // members)
 
     async def _once(self, connection: Connection) -> None:
         lane, tuning = self._lane, self._lane.tuning
@@ -126,7 +136,7 @@ class Fetcher:
         limits = FetchLimits(
             max_wait_ms=_PAUSED_WAIT_MS if self._paused else tuning.fetch_wait_ms,
             min_bytes=1,
-            max_bytes=min(tuning.fetch_bytes, tuning.memory // (2 * max(1, len(self._peers)))),
+            max_bytes=min(tuning.fetch_bytes, lane.memory // (2 * max(1, len(self._peers)))),
             committed=lane.committed_only,
             rack=lane.source.settings.rack,
         )

@@ -16,9 +16,12 @@ from mirror.copied import Copied
 from mirror.lanes import Condition, LaneSpec
 from mirror.latency import LatencyCounter
 from mirror.losses import Loss
+from mirror.throttle import NO_LIMIT, Throttle
 from wire.cluster import Cluster, Key
 from wire.errors import RETRIABLE, name_of
 from wire.transactions import Identity
+
+LEAST_AHEAD = 4 << 20
 
 
 class RestartError(Exception):
@@ -63,6 +66,7 @@ class Lane:
         self.tuning = tuning
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
+        self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()
         self.touched: set[Partition] = set()
         self.blocked: set[Partition] = set()
@@ -72,6 +76,7 @@ class Lane:
         self.opened_at = 0.0
         self.dirty_since = 0.0
         self.unacked = 0
+        self.served = 0  # bytes of the partition that was last sent, as its own count: newcomers begin there
         self.queued = 0
         self.closing = False
         self.stopping = False
@@ -97,7 +102,14 @@ class Lane:
 
     def room_left(self) -> int:
         """Bytes that may still be fetched. Receive buffers count as a whole, so that a small rest cannot hide one."""
-        return self.tuning.memory - max(self.queued, self.source.pool.held)
+        return self.memory - max(self.queued, self.source.pool.held)
+
+    @property
+    def memory(self) -> int:
+        """What may be fetched ahead: under a rate limit only what will be sent soon, since the rest is read again by
+        the next lease."""
+        ahead = max(LEAST_AHEAD, int(2 * self.throttle.rate)) if self.throttle.limited else self.tuning.memory
+        return min(self.tuning.memory, ahead)
 
     def queue_up(self, partition: Partition, pieces: list[Piece]) -> None:
         size = sum(len(piece.raw) for piece in pieces)

@@ -134,6 +134,7 @@ class Partition:
     lost: LossCounter = field(default_factory=LossCounter)
     checking: bool = False
     whole_again: int | None = None
+    served: int = 0
 
     @property
     def source(self) -> Key:

@@ -35,6 +35,7 @@ from mirror.lanes import (
     PartitionProgress,
 )
 from mirror.latency import NO_LATENCY
+from mirror.throttle import Throttle
 from replication.references import resolve
 from wire.cluster import Cluster, Key
 from wire.errors import (
@@ -75,6 +76,7 @@ class Attempts:
         self._transactions = 0
         self._retries = 0
         self._latency = NO_LATENCY
+        self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
 
     async def run(self) -> LaneReport:
@@ -157,6 +159,7 @@ class Attempts:
 
     async def _session(self, lane: Lane) -> None:
         lane.copied = self._copied
+        lane.throttle = self._throttle
         session = Session(lane, _Counting(self._control, self), self._held)
         try:
             await session.run()
@@ -177,6 +180,7 @@ class Attempts:
             transactions=progress.transactions + self._transactions,
             retries=self._retries,
             latency=progress.latency.plus(self._latency),
+            throttled_ms=int(self._throttle.waited_s * 1000),
         )
 
     def _added(self, now: PartitionProgress) -> PartitionProgress:
@@ -229,6 +233,7 @@ class _Counting:
         self.claim = control.claim
         self.prepared = control.prepared
         self.paused = control.paused
+        self.rate = control.rate
 
     def report(self, progress: LaneProgress) -> None:
         self._control.report(self._attempts.total(progress))

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from functools import partial
+from operator import attrgetter
 
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition, Piece
@@ -52,12 +53,11 @@ class Sender:
         self._requests = 0
         self._bytes = 0
         self._latency = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def offer(self, partition: Partition) -> None:
         """``partition`` has something to send to this broker."""
-        if not partition.ready:
-            partition.ready = True
-            self._ready.append(partition)
+        self.ready_again(partition)
         self.pump()
 
     async def run(self) -> None:
@@ -112,11 +112,17 @@ class Sender:
     def _next_request(self) -> dict[tuple[str, int], tuple[Partition, Piece]]:
         lane = self._lane
         chosen: dict[tuple[str, int], tuple[Partition, Piece]] = {}
-        size, again = 0, []
+        size, again, held = 0, [], []
+        limited = lane.throttle.limited
+        if limited:  # who has had least is next, in bytes and not in batches
+            self._ready = deque(sorted(self._ready, key=attrgetter("served")))
         for _ in range(len(self._ready)):
             if size >= lane.tuning.request_bytes:
                 break
             partition = self._ready.popleft()
+            if limited and not partition.resend and (delay := lane.throttle.delay()) > 0:
+                held.append(partition)
+                continue
             partition.ready = False
             piece = self._next_piece(partition)
             if piece is None:
@@ -128,7 +134,20 @@ class Sender:
         for partition in again:
             partition.ready = True
         self._ready.extend(again)
+        if held:
+            self._ready.extendleft(reversed(held))
+            lane.throttle.hold()
+            self._wake_after(delay)
         return chosen
+
+    def _wake_after(self, delay: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._timer_over)
+
+    def _timer_over(self) -> None:
+        self._timer = None
+        if not self._lane.failed.done():
+            self._lane.resolve(self.pump)
 
     def _may_send(self, partition: Partition) -> bool:
         lane = self._lane
@@ -169,6 +188,9 @@ class Sender:
         seal(
             piece.raw, (identity.producer_id, identity.epoch), partition.sequence, transactional=identity.transactional
         )
+        lane.throttle.take(len(piece.raw))
+        lane.served = partition.served
+        partition.served += len(piece.raw)
         piece.sequence = partition.sequence
         partition.sequence = next_sequence(partition.sequence, piece.records)
         partition.unacked.append(piece)
@@ -258,6 +280,7 @@ class Sender:
     def ready_again(self, partition: Partition) -> None:
         if not partition.ready:
             partition.ready = True
+            partition.served = max(partition.served, self._lane.served)
             self._ready.append(partition)
 
     def _acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:

@@ -309,7 +309,8 @@ class Session:
                 conditions += (quota_throttled(cluster.name, seconds),)
         latency = lane.latency.snapshot()
         spec, done = lane.spec, self.transactions
-        return LaneProgress(spec.flow, spec.lane, parts, conditions, done, "batch", latency=latency)
+        held = sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0
+        return LaneProgress(spec.flow, spec.lane, parts, conditions, done, "batch", latency=latency, held_back=held)
 
     def _report(self) -> None:
         self._reported = time.monotonic()

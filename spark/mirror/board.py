@@ -12,11 +12,13 @@ from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, Partition
 from mirror.latency import NO_LATENCY, Latency
 from mirror.losses import Losses, added, since
 from mirror.packing import LaneKey
+from mirror.rate_shares import Demand, shares
 from mirror.settings import FlowSettings
 from mirror.views import FlowView, GroupsView, PartitionView, lag_of, lost_of
 from replication.pauses import Pause
 
 _RATE_S = 10.0
+_SHARE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -34,6 +36,9 @@ class _Lane:
     filtered: int = 0
     returning: int = 0
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
+    throttled_ms: int = 0
+    rate: float = 0.0
+    sampled: tuple[float, int] | None = None
     transactions: int = 0
     retries: int = 0
     latency: Latency = NO_LATENCY
@@ -165,6 +170,19 @@ class Board:
                 for number, lane in flow.lanes.items()
             }
 
+    def rate_shares(self) -> Mapping[LaneKey, float]:
+        """Bytes per second for each lane of the flows that have a limit."""
+        now = time.monotonic()
+        found: dict[LaneKey, float] = {}
+        with self._guard:
+            for name, flow in self._flows.items():
+                if flow.settings.rate_limit is None:
+                    continue
+                demands = {number: _demand(lane, now) for number, lane in flow.lanes.items()}
+                given = shares(float(flow.settings.rate_limit), demands)
+                found |= {(name, number): round(rate, 1) for number, rate in given.items()}
+        return found
+
     def all_run(self) -> bool:
         """Every flow is taken over and both its clusters have answered."""
         with self._guard:
@@ -183,6 +201,14 @@ def _waiting_since(before: PartitionProgress | None, now: PartitionProgress) -> 
     return replace(now, waiting_since_ms=min(known)) if known and now.waiting_since_ms is not None else now
 
 
+def _demand(lane: _Lane, now: float) -> Demand:
+    if lane.sampled is not None and now - lane.sampled[0] >= _SHARE_S / 2:
+        lane.rate = (lane.bytes - lane.sampled[1]) / (now - lane.sampled[0])
+        lane.sampled = (now, lane.bytes)
+    lane.sampled = lane.sampled or (now, lane.bytes)
+    return Demand(lane.rate, lane.lease.held_back if lane.lease is not None else 0)
+
+
 def _count(lane: _Lane, progress: LaneProgress) -> None:
     """Adds what is new since the lease spoke last; a snapshot that was overtaken by a later one adds nothing."""
     before = lane.lease or LaneProgress(progress.flow, progress.lane, ())
@@ -190,6 +216,7 @@ def _count(lane: _Lane, progress: LaneProgress) -> None:
         return
     lane.transactions += progress.transactions - before.transactions
     lane.retries += max(0, progress.retries - before.retries)
+    lane.throttled_ms += max(0, progress.throttled_ms - before.throttled_ms)
     lane.latency = lane.latency.plus(progress.latency.since(before.latency))
     lane.lease = progress
 
@@ -223,6 +250,7 @@ def _view(flow: _Flow) -> FlowView:
         sum(lane.returning for lane in lanes),
         flow.groups,
         lost_of(losses for lane in lanes for losses in lane.losses.values()),
+        round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
     )
 
 

@@ -79,6 +79,7 @@ def encode_progress(p: LaneProgress) -> Message:
         "path_reason": p.path_reason,
         "retries": p.retries,
         "latency": [p.latency.counts, p.latency.total_ms],
+        "throttled": [p.throttled_ms, p.held_back],
     }
 
 
@@ -93,6 +94,7 @@ def decode_progress(row: Message) -> LaneProgress:
         row["path_reason"],
         row["retries"],
         Latency(tuple(row["latency"][0]), row["latency"][1]),
+        *row["throttled"],
     )
 
 

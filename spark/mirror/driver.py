@@ -40,6 +40,7 @@ _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
 _PAUSES_S = 10.0
+_SHARE_S = 0.5
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
 _READY_S = 90.0
 _PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
@@ -99,7 +100,7 @@ class Driver:
             self._metrics.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> Outcome:
-        told, state, began = 0.0, "starting", time.monotonic()
+        told, shared, state, began = 0.0, 0.0, "starting", time.monotonic()
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
@@ -109,6 +110,9 @@ class Driver:
                 told, state = time.monotonic(), now
                 self._tell(state)
                 self._metrics.open()
+            if time.monotonic() - shared >= _SHARE_S:
+                shared = time.monotonic()
+                self._leases.share_rates()
             self._end.wait(0.1 if settled else 0.02)
         return self._leave()
 

@@ -63,7 +63,8 @@ AWAITED = Claim(-1)
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
     """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
-    a partition goes on behind what is lost, counted. ``paused`` as it was when the lease was given.
+    a partition goes on behind what is lost, counted. ``paused`` and ``rate`` (the lane's share
+    of the flow's limit in bytes per second, 0 for none) as they were when the lease was given.
     ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written."""
 
     flow: str
@@ -80,6 +81,7 @@ class LaneSpec:
     claim: Claim = NO_CLAIM
     path: str = "batch"
     paused: frozenset[tuple[str, int]] = frozenset()
+    rate: float = 0.0
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     continue_on: frozenset[str] = frozenset()
     work: RecordWork = NO_WORK
@@ -136,7 +138,8 @@ class PartitionProgress:
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
     """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
-    committed only. ``path_reason``: why this path, in a few words that do not vary with names or numbers."""
+    committed only. ``throttled_ms``: how long the rate limit held something back, ``held_back``: how many partitions
+    now. ``path_reason``: why this path, in a few words that do not vary with names or numbers."""
 
     flow: str
     lane: int
@@ -147,6 +150,8 @@ class LaneProgress:
     path_reason: str = ""
     retries: int = 0
     latency: Latency = NO_LATENCY
+    throttled_ms: int = 0
+    held_back: int = 0
 
 
 class LaneEnd(StrEnum):
@@ -189,6 +194,10 @@ class Control(Protocol):
 
     def paused(self) -> frozenset[tuple[str, int]]:
         """Source partitions to leave alone now: commit what is open of them, fetch no more, keep the position."""
+        ...
+
+    def rate(self) -> float:
+        """The lane's share of its flow's rate limit now: bytes per second, 0 for no limit."""
         ...
 
     def report(self, progress: LaneProgress) -> None:

@@ -49,6 +49,7 @@ class LaneControl:
         self._lease = lease
         self.specs = lane.partitions
         self.paused_now = lane.paused
+        self.rate_now = lane.rate
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.changed = False
         self.newly_prepared = False
@@ -71,6 +72,9 @@ class LaneControl:
     def prepared(self) -> None:
         self.newly_prepared = True
 
+    def rate(self) -> float:
+        return self.rate_now
+
     def paused(self) -> frozenset[tuple[str, int]]:
         return self.paused_now
 
@@ -83,6 +87,7 @@ class LaneControl:
             transactions=progress.transactions + before.transactions,
             retries=progress.retries + before.retries,
             latency=progress.latency.plus(before.latency),
+            throttled_ms=progress.throttled_ms + before.throttled_ms,
         )
         self.changed = True
 
@@ -127,6 +132,10 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
             if control is not None:
                 control.paused_now = frozenset((topic, partition) for topic, partition in keys)
         state.claims.update(channel.decode_claim(row) for row in message.get("claims", ()))
+        for flow, lane, rate in message.get("rates", ()):
+            control = controls.get((flow, lane))
+            if control is not None:
+                control.rate_now = rate
         if message.get("stop"):
             state.stop.set()
         if message.get("over"):

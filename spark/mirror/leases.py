@@ -74,6 +74,7 @@ class Leases:
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
+        self._rates: Mapping[LaneKey, float] = board.rate_shares()
         self._lanes = {
             (flow.name, lane): lane_spec(flow, lane, self._path)
             for flow in settings.flows
@@ -123,6 +124,18 @@ class Leases:
         """Leases that run now, and how many Spark has lost so far."""
         with self._guard:
             return len(self._running), self._lost
+
+    def share_rates(self) -> None:
+        """Limited flows deal their limit out among their lanes anew, by what each has told last."""
+        fresh = self._board.rate_shares()
+        if fresh == self._rates:
+            return
+        with self._guard:
+            self._rates = fresh
+            running = dict(self._running)
+        for name, lanes in running.items():
+            if mine := [[*key, fresh[key]] for key in lanes if key in fresh]:
+                self._server.send(name, {"rates": mine})
 
     def partitions_changed(self) -> None:
         """Running leases get their lanes' partitions, and which of them are paused, as the board has them now."""
@@ -186,7 +199,13 @@ class Leases:
         """One Spark job. False when Spark lost it: its worker died or could not be started."""
         name = f"{slot}.{number}"
         lanes = tuple(
-            replace(self._lanes[key], partitions=self._board.specs(key), paused=self._board.paused(key)) for key in mine
+            replace(
+                self._lanes[key],
+                partitions=self._board.specs(key),
+                paused=self._board.paused(key),
+                rate=self._rates.get(key, 0.0),
+            )
+            for key in mine
         )
         seconds = LEASE_S * (random.uniform(0.5, 1.0) if number == 1 else 1.0)  # noqa: S311  # leases take turns
         spec = LeaseSpec(
@@ -257,6 +276,7 @@ class Leases:
         return {
             "lanes": [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes],
             "paused": [[*key, sorted(self._board.paused(key))] for key in lanes],
+            "rates": [[*key, self._rates[key]] for key in lanes if key in self._rates],
         }
 
     def _told(self, lease: str, message: channel.Message) -> None:

@@ -73,6 +73,15 @@ _FLOW_FIGURES = (
         "Source partitions that are paused.",
         lambda v: sum(one.paused for one in v.partitions),
     ),
+    _FlowFigure(
+        "rate_limit_bytes", GaugeMetricFamily, "Most bytes per second, where limited.", lambda v: v.settings.rate_limit
+    ),
+    _FlowFigure(
+        "throttled_seconds",
+        CounterMetricFamily,
+        "How long the rate limit held lanes back, added up over lanes.",
+        lambda v: None if v.settings.rate_limit is None else v.throttled_seconds,
+    ),
     _FlowFigure("lanes", GaugeMetricFamily, "Lanes of the flow.", lambda v: v.settings.lanes),
     _FlowFigure(
         "last_commit_timestamp_seconds",

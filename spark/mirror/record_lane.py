@@ -25,6 +25,7 @@ from mirror.faults import (
 from mirror.lanes import Condition, Control, LaneSpec, PartitionSpec
 from mirror.losses import Loss, added
 from mirror.positions import Position
+from mirror.throttle import BURST_S, Throttle
 from mirror.tracks import Stopped, Tally, Track
 
 _READ_AT_ONCE = 5_000
@@ -60,6 +61,9 @@ class RecordLane:
         self.reported_at = 0.0
         self.paused: frozenset[tuple[str, int]] = frozenset()
         self.looked_at = 0.0
+        self.throttle = tally.throttle or Throttle(control.rate)
+        tally.throttle = self.throttle
+        self.record_bytes = 1024.0
 
     def run(self) -> None:
         while not (self.control.stopping() or self.control.lease_over()):
@@ -231,15 +235,19 @@ class RecordLane:
     # the loop
 
     def _step(self) -> None:
+        if not self._may_read():
+            return
         first = self.source.poll(_IDLE_S if self.opened_at is None else _SETTLE_S)
         if first is None:
             self._commit()
             return
-        messages = [first, *self.source.consume(_READ_AT_ONCE - 1, 0)]
+        messages = [first, *self.source.consume(self._most() - 1, 0)]
+        before = sum(track.bytes for track in self.dirty)
         try:
             self._carry(messages)
         except KafkaException as error:
             self.delivery.give_up(error)
+        self._throttled(len(messages), sum(track.bytes for track in self.dirty) - before)
         if self.opened_at is None:
             return
         if (
@@ -248,6 +256,28 @@ class RecordLane:
             or sum(track.bytes for track in self.dirty) >= _COMMIT_BYTES
         ):
             self._commit()
+
+    def _may_read(self) -> bool:
+        """False while the rate limit holds the lane back: then nothing stays open."""
+        delay = self.throttle.delay()
+        if delay <= 0:
+            self.throttle.go_on()
+            return True
+        self._commit()
+        self.throttle.hold()
+        time.sleep(min(delay, _IDLE_S))
+        return False
+
+    def _most(self) -> int:
+        """Records to read at once: under a rate limit, what it lets through in a moment."""
+        if not self.throttle.limited:
+            return _READ_AT_ONCE
+        return max(1, min(_READ_AT_ONCE, int(self.throttle.rate * BURST_S / max(1.0, self.record_bytes))))
+
+    def _throttled(self, messages: int, size: int) -> None:
+        if self.throttle.limited:
+            self.throttle.take(size)
+            self.record_bytes += 0.2 * (size / messages - self.record_bytes)
 
     def _carry(self, messages: Sequence[Message]) -> None:
         produce, failures = self.delivery.producer.produce, self.delivery.failures

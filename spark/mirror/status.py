@@ -79,6 +79,7 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
         **({"groups": _groups(view.groups)} if view.groups is not None else {}),
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
         **_pauses(view),
+        **_limit(view),
         **({"lost": [_lost(one) for one in view.lost]} if view.lost else {}),
     }
 
@@ -91,6 +92,12 @@ def _pauses(view: FlowView) -> Mapping[str, Any]:
     if left := resuming(view):
         told["resuming_partitions"] = left
     return told
+
+
+def _limit(view: FlowView) -> Mapping[str, Any]:
+    if view.settings.rate_limit is None:
+        return {}
+    return {"rate_limit": view.settings.rate_limit, "throttled_seconds": view.throttled_seconds}
 
 
 def _lost(one: FlowLoss) -> Mapping[str, Any]:

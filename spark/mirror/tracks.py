@@ -13,6 +13,7 @@ from mirror.decoded_work import DecodedWorker, Left
 from mirror.lanes import Condition, LaneProgress, LaneSpec, PartitionProgress, PartitionSpec
 from mirror.latency import LatencyCounter
 from mirror.losses import Losses, added
+from mirror.throttle import Throttle
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +74,7 @@ class Tally:
     latency: LatencyCounter = field(default_factory=LatencyCounter)
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
     refused: dict[tuple[str, int], dict[int, Condition]] = field(default_factory=dict)
+    throttle: Throttle | None = None
     progress: LaneProgress = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,13 +103,15 @@ class Tally:
 
     def snapshot(self, tracks: Iterable[tuple[Track, int | None]], more: tuple[Condition, ...] = ()) -> LaneProgress:
         """``tracks`` come with the end of their source."""
-        running = (
+        running = [
             replace(
                 self._progress(track.spec, track.committed, end, track.oldest_ms),
                 paused=track.paused and not track.dirty,
             )
             for track, end in tracks
-        )
+        ]
+        held = self.throttle is not None and self.throttle.delay() > 0
+        behind = sum(not p.paused and (p.end or 0) > (p.position or 0) for p in running)
         stopped = (self._progress(stop.spec, stop.position, stop.end, None) for stop in self.stopped.values())
         self.progress = LaneProgress(
             self.lane.flow,
@@ -117,6 +121,8 @@ class Tally:
             self.transactions,
             path_reason=self.lane.work.reason if self.lane.work else "",
             latency=self.latency.snapshot(),
+            throttled_ms=int(self.throttle.waited_s * 1000) if self.throttle else 0,
+            held_back=behind if held else 0,
         )
         return self.progress
 

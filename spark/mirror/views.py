@@ -61,7 +61,8 @@ class FlowView:
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
-    from the target. ``lost``: what was left behind where the flow goes on.
+    from the target. ``lost``: what was left behind where the flow goes on. ``throttled_seconds``: how
+    long the rate limit held lanes back, added up over lanes.
     """
 
     settings: FlowSettings
@@ -84,6 +85,7 @@ class FlowView:
     returning: int = 0
     groups: GroupsView | None = None
     lost: tuple[FlowLoss, ...] = ()
+    throttled_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ class Forever:
     def paused(self) -> frozenset[tuple[str, int]]:
         return frozenset()
 
+    def rate(self) -> float:
+        return 0.0
+
     def lease_over(self) -> bool:
         return False
 

@@ -31,6 +31,7 @@ class UntilControl:
     reports: list[LaneProgress] = field(default_factory=list)
     finished: bool = False
     began: float = field(default_factory=time.monotonic)
+    bytes_per_second: float = 0.0
     left_alone: frozenset[tuple[str, int]] = frozenset()
 
     def stopping(self) -> bool:
@@ -44,6 +45,9 @@ class UntilControl:
 
     def paused(self) -> frozenset[tuple[str, int]]:
         return self.left_alone
+
+    def rate(self) -> float:
+        return self.bytes_per_second
 
     def lease_over(self) -> bool:
         return False

@@ -117,8 +117,7 @@ def _corrupt(flow: Flow, base: int) -> None:
         handle.write(raw[at + 70 : at + 71])
 
 
-@pytest.mark.parametrize("sizes", [(20, 30, 50), (2, 3, 5)], ids=["whole", "gathered"])
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize(("sizes", "which"), [((20, 30, 50), 0), ((20, 30, 50), 2), ((2, 3, 5), 1)])
 def test_a_corrupt_batch_is_left_out_wherever_it_lies(
     which: int, sizes: tuple[int, ...], flow: Flow, create_topic: CreateTopic
 ) -> None:
