@@ -1,7 +1,7 @@
 """MirrorMaker 2's ReplicationPolicy: how a topic is called on the other side, and which topics may travel.
 
-Rules of Kafka 4.0+ (KIP-1074) for internal topics; cycle rule of MirrorSourceConnector.isCycle, 4.4 line
-(PR 22079: any hop that equals the source or the target alias).
+Rules of Kafka 4.0+ (KIP-1074) for internal topics; classes whose names end in ``To39`` follow those before. Cycle rule
+of MirrorSourceConnector.isCycle, 4.4 line (PR 22079: any hop that equals the source or the target alias).
 """
 
 from __future__ import annotations
@@ -30,12 +30,24 @@ class ReplicationPolicy(Protocol):
     def is_internal_topic(self, topic: str) -> bool: ...
 
 
-def _internal(topic: str, separator: str) -> bool:
-    return (
-        topic.startswith(("__", "."))
-        or (topic.startswith("mm2") and topic.endswith(f"{separator}internal"))
-        or topic.endswith(f"{separator}checkpoints{separator}internal")
+def is_checkpoints_topic(topic: str, separator: str = ".") -> bool:
+    """``ReplicationPolicy.isCheckpointsTopic``."""
+    return topic.endswith(f"{separator}checkpoints{separator}internal")
+
+
+def is_mm2_internal_topic(topic: str, separator: str = ".") -> bool:
+    """``ReplicationPolicy.isMM2InternalTopic`` of Kafka 4.0 and newer (KIP-1074)."""
+    return (topic.startswith("mm2") and topic.endswith(f"{separator}internal")) or is_checkpoints_topic(
+        topic, separator
     )
+
+
+def _internal(topic: str, separator: str) -> bool:
+    return topic.startswith(("__", ".")) or is_mm2_internal_topic(topic, separator)
+
+
+def _internal_to_39(topic: str, separator: str) -> bool:
+    return topic.startswith(("__", ".")) or topic.endswith((f"{separator}internal", "-internal", ".internal"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,25 @@ class IdentityReplicationPolicy:
         return topic.endswith("heartbeats")
 
 
+@dataclass(frozen=True, slots=True)
+class DefaultReplicationPolicyTo39(DefaultReplicationPolicy):
+    """As in Kafka 2.4 to 3.9: every topic that ends in ``-internal`` or ``.internal`` is internal. As a naming policy:
+    ``replication.policy:DefaultReplicationPolicyTo39``."""
+
+    source_alias: str = ""
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return _internal_to_39(topic, self.separator)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityReplicationPolicyTo39(IdentityReplicationPolicy):
+    """Identity names with the internal topics of Kafka 3.0 to 3.9."""
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return _internal_to_39(topic, self.separator)
+
+
 def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPolicy:
     """``default``, ``identity`` or ``package.module:Class``, whose class is called with separator and source_alias.
 
@@ -127,10 +158,7 @@ def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_al
 def original_topic(policy: ReplicationPolicy, topic: str) -> str:
     """``ReplicationPolicy.originalTopic``: the name on the cluster it began on, all hops taken away."""
     seen = {topic}
-    while policy.topic_source(topic) is not None:
-        upstream = policy.upstream_topic(topic)
-        if upstream is None or upstream in seen:
-            break
+    while (upstream := policy.upstream_topic(topic)) is not None and upstream not in seen:
         seen.add(upstream)
         topic = upstream
     return topic

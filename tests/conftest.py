@@ -63,13 +63,6 @@ def secure() -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(scope="session")
-def trio() -> Iterator[Sandbox]:
-    """Three clusters of one broker, no security."""
-    with running("trio") as sandbox:
-        yield sandbox
-
-
 @pytest.fixture
 def unique() -> str:
     """A prefix no other test uses, without ``.``, ``_`` or ``-``."""

@@ -11,6 +11,7 @@ import org.apache.kafka.connect.mirror.TopicFilter;
 /**
  * Prints what MirrorMaker 2's own classes say, one JSON line a case: replication_policy.jsonl beside this file.
  * Run with Kafka's libs: java -cp "libs/*" ReplicationPolicyVectors.java > replication_policy.jsonl
+ * With those of 3.9.1: replication_policy_3_9.jsonl, for the older rule of internal topics.
  */
 public class ReplicationPolicyVectors {
     static final String[] TOPICS = {
@@ -46,10 +47,13 @@ public class ReplicationPolicyVectors {
         cycle.setAccessible(true);
         System.out.printf(
             "{\"policy\": %s, \"separator\": %s, \"topic\": %s, \"remote\": %s, \"source\": %s, \"upstream\": %s, "
-                + "\"internal\": %s, \"cycle\": %s}%n",
+                + "\"internal\": %s, \"cycle\": %s, \"original\": %s, \"heartbeats\": %s, \"checkpoints\": %s, "
+                + "\"mm2_internal\": %s, \"checkpoints_topic\": %s, \"offset_syncs_topic\": %s}%n",
             json(name), json(separator), json(topic), json(policy.formatRemoteTopic("east", topic)),
             json(policy.topicSource(topic)), json(policy.upstreamTopic(topic)), policy.isInternalTopic(topic),
-            cycle.invoke(connector, topic));
+            cycle.invoke(connector, topic), json(policy.originalTopic(topic)),
+            policy.isHeartbeatsTopic(topic), policy.isCheckpointsTopic(topic), policy.isMM2InternalTopic(topic),
+            json(policy.checkpointsTopic("east")), json(policy.offsetSyncsTopic("west")));
     }
 
     static String json(String text) {

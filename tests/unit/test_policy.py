@@ -9,9 +9,21 @@ from typing import Any
 
 import pytest
 
-from replication.policy import TopicSelector, is_cycle, make_policy, make_selector
+from replication.mirrormaker import checkpoints_topic, offset_syncs_topic
+from replication.policy import (
+    TopicSelector,
+    is_checkpoints_topic,
+    is_cycle,
+    is_heartbeats,
+    is_mm2_internal_topic,
+    make_policy,
+    make_selector,
+    original_topic,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "replication_policy.jsonl"
+OLDER = GOLDEN.with_name("replication_policy_3_9.jsonl")
+OLDER_CASES = [json.loads(line) for line in OLDER.read_text(encoding="utf-8").splitlines()]
 CASES = [json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
 
 
@@ -31,9 +43,37 @@ def test_names_are_those_of_mirrormaker_2(policy: str, separator: str) -> None:
         topic = case["topic"]
         assert ours.format_remote_topic("east", topic) == case["remote"], topic
         assert ours.is_internal_topic(topic) == case["internal"], topic
+        assert is_checkpoints_topic(topic, separator) == case["checkpoints"], topic
+        assert is_mm2_internal_topic(topic, separator) == case["mm2_internal"], topic
+        assert checkpoints_topic("east", separator) == case["checkpoints_topic"]
+        assert offset_syncs_topic("west", separator) == case["offset_syncs_topic"]
+        if not _only_separators_follow(case):
+            assert original_topic(ours, topic) == case["original"], topic
+            assert is_heartbeats(ours, topic) == case["heartbeats"], topic
+            assert ours.topic_source(topic) == case["source"], topic
+            assert ours.upstream_topic(topic) == case["upstream"], topic
+
+
+@pytest.mark.parametrize("policy", ["default", "identity"])
+@pytest.mark.parametrize("separator", [".", "-", "--", "_"])
+def test_the_older_rule_of_internal_topics_is_there_too(policy: str, separator: str) -> None:
+    cases = [case for case in OLDER_CASES if (case["policy"], case["separator"]) == (policy, separator)]
+    assert len(cases) > 40
+    name = {"default": "DefaultReplicationPolicyTo39", "identity": "IdentityReplicationPolicyTo39"}[policy]
+    ours = make_policy(f"replication.policy:{name}", separator, "east")
+    for case in cases:
+        topic = case["topic"]
+        assert ours.format_remote_topic("east", topic) == case["remote"], topic
+        assert ours.is_internal_topic(topic) == case["internal"], topic
         if not _only_separators_follow(case):
             assert ours.topic_source(topic) == case["source"], topic
             assert ours.upstream_topic(topic) == case["upstream"], topic
+    assert {c["topic"] for c in cases if c["internal"]} > {c["topic"] for c in _newer(cases) if c["internal"]}
+
+
+def _newer(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    keys = {(case["policy"], case["separator"]) for case in cases}
+    return [case for case in CASES if (case["policy"], case["separator"]) in keys]
 
 
 def test_a_cycle_for_mirrormaker_2_is_one_for_us_and_the_source_alias_is_one_more() -> None:
