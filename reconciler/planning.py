@@ -93,8 +93,11 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
     return tuple(moved)
 
 
-def with_broker_refusals(planned: Plan, refusals: Mapping[str, str]) -> Plan:
-    """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): str(ref) -> refusal."""
+def with_broker_refusals(planned: Plan, refusals: Mapping[str, str], unasked: Mapping[str, str]) -> Plan:
+    """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): str(ref) -> refusal.
+
+    ``unasked``: cluster -> why its brokers could not be asked; that is noted, and blocks nothing.
+    """
     refused = tuple(
         Refused(
             subject,
@@ -103,7 +106,8 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[str, str]) -> Plan:
         )
         for subject, answer in sorted(refusals.items())
     )
-    return replace(planned, refused=planned.refused + refused)
+    notes = tuple(f"not checked beforehand by the brokers of {name}: {why}" for name, why in sorted(unasked.items()))
+    return replace(planned, refused=planned.refused + refused, notes=planned.notes + notes)
 
 
 def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:

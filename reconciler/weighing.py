@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
+from reconciler.live import LiveState
 from reconciler.plans import Plan, Planned
 from reconciler.routing import selector_of
 from reconciler.stakes import Nature, Question, Stakes
@@ -21,13 +22,14 @@ MOST = 200
 Dangerous = DeleteTopic | AddPartitions | AlterConfigs
 
 
-def questions(plan: Plan, partitions: Mapping[TopicRef, int]) -> dict[str, tuple[Question, ...]]:
-    """Cluster -> what to ask there. ``partitions`` of the topics that are there."""
+def questions(plan: Plan, live: LiveState) -> dict[str, tuple[Question, ...]]:
+    """Cluster -> what to ask there, of topics that are there."""
     found: dict[str, list[Question]] = {}
     for change in _dangerous(plan)[:MOST]:
-        if change.ref in partitions:
-            question = Question(change.ref.name, partitions[change.ref], _kept(change))
-            found.setdefault(change.ref.cluster, []).append(question)
+        cluster = live.known(change.ref.cluster)
+        if cluster is not None and (topic := cluster.topics.get(change.ref.name)):
+            question = Question(topic.name, len(topic.partitions), _kept(change))
+            found.setdefault(cluster.name, []).append(question)
     return {cluster: tuple(dict.fromkeys(some)) for cluster, some in found.items()}
 
 

@@ -137,15 +137,13 @@ class Session:
             told = {name: future.result() for name, future in natures.items()}
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty, consent.prune)
-        made = with_broker_refusals(described(made, told), self._refusals(made))
+        made = self._checked(described(made, told))
         made = guarded(made, self.topology, live, self.applied, consent)
         return made if alone else self._weighed(made, live)
 
     def _weighed(self, made: Plan, live: LiveState) -> Plan:
         """With what its dangerous changes put at stake; all clusters are asked at once."""
-        known = {name: found for name in self.topology.clusters if (found := live.known(name))}
-        counts = {TopicRef(name, t.name): len(t.partitions) for name, one in known.items() for t in one.topics.values()}
-        asked = questions(made, counts)
+        asked = questions(made, live)
         if not asked:
             return weighed(made, self.topology, {})
         with ThreadPoolExecutor(len(asked)) as pool:
@@ -252,20 +250,22 @@ class Session:
     def _previous(self) -> dict[str, Mapping[str, object]]:
         return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}
 
-    def _refusals(self, made: Plan) -> dict[str, str]:
-        """The brokers' own check of the planned topic changes. A principal that may not ask leaves it out."""
+    def _checked(self, made: Plan) -> Plan:
+        """With the brokers' own check of its topic changes; where they cannot be asked, the plan says so."""
         asked: dict[str, list[TopicChange]] = {}
         for planned in made.changes:
             if isinstance(planned.change, TopicChange):
                 asked.setdefault(planned.change.ref.cluster, []).append(planned.change)
         refusals: dict[str, str] = {}
-        for cluster, changes in asked.items():
-            try:
-                refusals |= self.clusters[cluster].validate(changes)
-            except ClusterError as error:
-                if error.kind not in ("denied", "quota"):
-                    raise
-        return refusals
+        unasked: dict[str, str] = {}
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            answers = {name: pool.submit(self.clusters[name].validate, some) for name, some in asked.items()}
+            for name, answer in answers.items():
+                try:
+                    refusals |= answer.result()
+                except ClusterError as error:
+                    unasked[name] = error.what
+        return with_broker_refusals(made, refusals, unasked)
 
     def _strays(self) -> dict[str, LiveMirror]:
         """Jobs of this environment that run without being declared. A silent cluster is told by ``observe``."""

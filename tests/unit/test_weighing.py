@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reconciler.live import LiveState
 from reconciler.plans import Plan
 from reconciler.rendering.stakes import size, stakes_lines
 from reconciler.stakes import Question, Reader, Stakes
@@ -12,17 +13,13 @@ from reconciler.weighing import MOST, questions, weighed
 from tests.builders import flow, topic, topology, world
 
 
-def counts(plan: Plan, partitions: int = 2) -> dict[TopicRef, int]:
-    return {one.change.ref: partitions for one in plan.changes if hasattr(one.change, "ref")}
-
-
-def lowered(count: int) -> tuple[Topology, Plan]:
+def lowered(count: int) -> tuple[Topology, Plan, LiveState]:
     seen = world("east")
     names = [f"t{number:03}" for number in range(count)]
     for name in names:
         seen.clusters["east"].put(name, 2, retention_ms="9000")
     wished = topology(*(topic(name, configs={"retention.ms": "60"}) for name in names))
-    return wished, seen.plan(wished)
+    return wished, seen.plan(wished), seen.look(wished)
 
 
 def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
@@ -39,7 +36,7 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     old = seen.clusters["east"].topics["old"]
     wished = replace(wished, deletions=(Tombstone("east", "old", old.topic_id, "moved", "2099-01-01"),))
     made = seen.plan(wished)
-    assert questions(made, counts(made)) == {
+    assert questions(made, seen.look(wished)) == {
         "east": (Question("grown", 2), Question("small", 2, 60), Question("old", 2)),
     }
     told = {one.id: one.stakes for one in weighed(made, wished, {}).changes}
@@ -48,20 +45,20 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
 
 
 def test_a_plan_without_danger_asks_nothing() -> None:
-    made = world("east").plan(topology(topic("new", partitions=1)))
-    assert questions(made, counts(made)) == {}
+    seen, wished = world("east"), topology(topic("new", partitions=1))
+    assert questions(seen.plan(wished), seen.look(wished)) == {}
 
 
 def test_it_is_capped_and_says_so() -> None:
-    wished, made = lowered(MOST + 5)
-    assert sum(map(len, questions(made, counts(made)).values())) == MOST
+    wished, made, live = lowered(MOST + 5)
+    assert sum(map(len, questions(made, live).values())) == MOST
     found = weighed(made, wished, {})
     assert sum(one.stakes is not None for one in found.changes) == MOST
     assert f"what is at stake was read for the first {MOST} of {MOST + 5} dangerous changes" in found.notes
 
 
 def test_what_is_not_known_is_told_and_blocks_nothing() -> None:
-    wished, made = lowered(1)
+    wished, made, _ = lowered(1)
     found = weighed(made, wished, {TopicRef("east", "t000"): Stakes(unknown=("its bytes: not allowed",))})
     assert (found.unknown, found.refused, found.exit_code) == ((), (), made.exit_code)
     assert "not known: its bytes: not allowed" in stakes_lines([found.changes[0].stakes])

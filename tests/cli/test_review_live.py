@@ -1,0 +1,104 @@
+"""An edit reviewed against running clusters: its meaning, what it would do, the way back, where values come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import git
+import pytest
+
+from sandbox.handles import Sandbox
+from tests.cli.conftest import Ended, two_clusters
+from tests.conformance.test_stakes import produce
+
+Cli = Callable[..., Ended]
+
+
+class Edited:
+    """A repository with one environment, applied as ``main`` has it."""
+
+    def __init__(self, folder: Path, sandbox: Sandbox, name: str) -> None:
+        self.repo = git.Repo.init(folder, initial_branch="main")
+        with self.repo.config_writer() as config:
+            config.set_value("user", "name", "a")
+            config.set_value("user", "email", "a@example.com")
+        self.env = folder / name
+        self.env.mkdir()
+        self.clusters = two_clusters(sandbox)
+        self.name = name
+
+    def write(self, topics: str, more: str = "") -> None:
+        text = f"{self.clusters}{more}topics:\n{topics}"
+        (self.env / "topology.yaml").write_text(text, encoding="utf-8")
+
+    def commit(self) -> None:
+        self.repo.git.add(A=True)
+        self.repo.git.commit(m="edit")
+
+
+@pytest.fixture
+def edited(cli: Cli, tmp_path: Path, plain: Sandbox, unique: str) -> Edited:
+    made = Edited(tmp_path / "repo", plain, unique)
+    made.write(
+        f"  {unique}: {{clusters: [east], partitions: 2, replication_factor: 1, configs: {{retention.ms: 30d}}}}\n"
+    )
+    made.commit()
+    assert cli("apply", made.env, "--yes").code == 0
+    produce(plain["east"], unique, {20: 30, 0: 10})
+    return made
+
+
+def test_the_edit_and_then_what_it_does_to_the_clusters(cli: Cli, edited: Edited, tmp_path: Path, unique: str) -> None:
+    edited.write(
+        f"  {unique}: {{clusters: [east], partitions: 4, class: short}}\n  {unique}new: {{clusters: [west]}}\n",
+        "classes: {short: {configs: {retention.ms: 10d}}}\n",
+    )
+    files = [tmp_path / f"review{ending}" for ending in (".md", ".html", ".json", ".txt")]
+    written = [word for file in files for word in ("--write", file)]
+    ended = cli("plan", edited.env, "--base", "main", "--out", tmp_path / "plan.json", *written)
+    assert ended.code == 2, ended.words
+    edit, _, live = ended.out.partition("environment ")
+    assert "with uncommitted changes" in edit
+    assert "partitions: 2 -> 4" in edit
+    assert "+ class short" in edit
+    assert "retention.ms: 30d (topic) -> 10d (class short)" in live
+    assert "holds 40 records" in live
+    assert "of these 30 are older than that and go at once" in live
+    assert "no consumer group reads it" in live
+    assert "Kafka 4." in live
+    markdown, page, document, text = (file.read_text("utf-8") for file in files)
+    assert json.loads(document)["plan"]["changes"][0]["stakes"] is not None
+    assert all("30 are older than that" in one for one in (markdown, page, text))
+    assert cli("plan", edited.env, "--changed-since", "main").code == 2
+    edited.commit()
+    untouched = cli("plan", edited.env, "--changed-since", "HEAD")
+    assert (untouched.code, "nothing to plan" in untouched.out) == (0, True)
+    assert cli("apply", edited.env, "--plan", tmp_path / "plan.json", "--yes").code == 0, "committing changes no wish"
+
+
+def test_the_way_back_names_what_does_not_come_back(cli: Cli, edited: Edited, unique: str) -> None:
+    edited.write(f"  {unique}: {{clusters: [east], partitions: 4, configs: {{retention.ms: 30d}}}}\n")
+    edited.commit()
+    assert cli("apply", edited.env, "--yes").code == 0
+    ended = cli("plan", edited.env, "--base", "HEAD~1", "--revert")
+    assert ended.code == 3
+    assert f"partitions of east/{unique} cannot shrink from 4 to 2" in ended.out
+    assert "Cannot be taken back" in ended.out
+
+
+def test_explain_puts_live_values_beside_the_layers(cli: Cli, edited: Edited, unique: str) -> None:
+    edited.write(
+        f"  {unique}: {{clusters: [east], partitions: 2, class: long}}\n",
+        "defaults: {configs: {retention.ms: 7d}}\nclasses: {long: {configs: {retention.ms: 60d}}}\n",
+    )
+    told = cli("explain", edited.env, f"{unique}:retention.ms")
+    assert told.code == 0
+    [line] = [line for line in told.out.splitlines() if line.strip().startswith("retention.ms")]
+    assert "60d  live 30d (topic)  class long" in line
+    assert "over 7d by default of the environment" in line
+    found = json.loads(cli("explain", edited.env, f"east/{unique}", "--format", "json").out)
+    assert found["asked"] is True
+    assert found["topics"][0]["live"].startswith("on the cluster")
+    assert cli("explain", edited.env, "no-such-topic").code == 1
