@@ -176,10 +176,10 @@ def _refusals(site: Site, wish: TopicWish, topic: LiveTopic, standing: Sequence[
 
 def _health(site: Site, wish: TopicWish, topic: LiveTopic, factor: int) -> Iterator[tuple[str, str, str]]:
     alive = site.ground.racks.keys()
-    mine = {index for index, move in site.moves(topic.name).items() if site.facts.ours(move)}
+    flying = site.moves(topic.name).keys()
     offline = [part.index for part in topic.partitions if set(part.replicas) - alive]
     headless = [part.index for part in topic.partitions if part.leader < 0]
-    behind = [p.index for p in topic.partitions if set(p.isr) != set(p.replicas) and p.index not in {*mine, *offline}]
+    behind = [p.index for p in topic.partitions if set(p.isr) != set(p.replicas) and p.index not in {*flying, *offline}]
     if headless:
         yield "no-leader", f"partition {_few(headless)} has no leader", "Bring its brokers back first"
     if offline:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from reconciler.edges.kafka import KafkaCluster
+from reconciler.live import LiveState
+from reconciler.placing.looking import look_closer
+from reconciler.planning import plan
 from reconciler.plans import Result
 from sandbox.handles import ClusterHandle, Sandbox
+from tests.builders import cluster, topic, topology
 from tests.conformance.conftest import real_cluster
 from tests.conformance.subjects import BrokerStranger, Subject
 
@@ -52,5 +56,9 @@ def test_with_one_broker_away_topics_are_read_and_changed(subject: Subject, east
         assert len(subject.known("orders").partitions) == 3
         (outcome,) = subject.perform(subject.alter(subject.known("orders"), retention_ms="60000"))
         assert (outcome.result, outcome.error) == (Result.DONE, "")
+        wished = topology(cluster("east"), topic(subject.known("orders").name, replication_factor=2))
+        live = LiveState({"east": subject.admin.read()}, {})
+        (refused,) = plan(wished, look_closer(wished, live, {"east": subject.admin})).refused
+        assert refused.reason.code == "replica-offline"
     finally:
         east.start(3)
