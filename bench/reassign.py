@@ -158,7 +158,8 @@ def apply(env: Path) -> subprocess.Popen[bytes]:
 
 def measure(cluster: ClusterHandle, total: int, throttle: int, load: int, kill_at: float) -> Figures:
     made = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1", "min.insync.replicas": "1"})
-    AdminClient({**cluster.client(), "log_level": 0}).create_topics([made])[TOPIC].result(60)
+    creator = AdminClient({**cluster.client(), "log_level": 0})
+    creator.create_topics([made])[TOPIC].result(60)
     fill(cluster, total)
     figures = Figures(throttle, PARTITIONS, 2 * total)
     with KafkaCluster(noun(cluster)) as admin:
