@@ -28,6 +28,7 @@ from reconciler.live import JobState, LiveMirror
 from reconciler.routing import selector_of
 from reconciler.topology import Flow, Isolation, Topology
 from replication.groups import GroupSelector, make_group_selector
+from replication.mirrormaker import internal_separator
 from replication.offset_map import PartitionMap
 from replication.pauses import Pause
 from replication.policy import TopicSelector
@@ -207,7 +208,7 @@ class Survey:
                 for (topic, number), found in chart.maps.items()
                 for twin in [(self._selectors[leg.flow].remote_name(topic), number)]
             }
-            for one in self.destination.checkpoints(flow.source, flow.naming.separator).values():
+            for one in self.destination.checkpoints(flow.source, _separator(flow)).values():
                 key = (one.topic, one.partition)
                 if self._groups.why_not(one.group) is not None or key not in ends:
                     continue
@@ -217,6 +218,10 @@ class Survey:
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
+
+
+def _separator(flow: Flow) -> str:
+    return internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
 
 
 def _partition(

@@ -4,7 +4,8 @@
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
   the environment's lock, in transactions ``reconciler.``, and pauses of the mirror.
 - ``mirror``: reads topics; writes remote topics and checkpoints (``<other cluster>.``), its status, its offset map and
-  MirrorMaker 2's internal topics, in transactions ``mirror.``.
+  MirrorMaker 2's internal topics, in transactions ``mirror.``;
+  reads and sets the offsets of groups.
 - ``user``: an application with topics, groups and transactions whose names start with ``user.``.
 """
 
@@ -85,7 +86,7 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         *(Grant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
         *(Grant("mirror", topic, name, (write,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC, HEARTBEATS)),
         Grant("mirror", topic, "mm2-offset-syncs.", (write,), prefixed=True),
-        Grant("mirror", group, "mirror.", (read, describe), prefixed=True),
+        Grant("mirror", group, "*", (read, describe)),  # positions of flows, and the offsets of the groups it syncs
         Grant("mirror", transaction, "mirror.", (write, describe), prefixed=True),
         Grant("user", topic, "user.", (read, write, describe), prefixed=True),
         Grant("user", group, "user.", (read, describe), prefixed=True),

@@ -20,7 +20,7 @@ def _load(name: str) -> Topology:
 
 
 def test_all_are_here() -> None:
-    assert {"sandbox", "active-passive", "active-active", "active-active-same-name"} <= set(NAMES)
+    assert {"sandbox", "active-passive", "active-active", "active-active-same-name", "fan-in"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

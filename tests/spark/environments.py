@@ -1,0 +1,144 @@
+"""The example environments on sandbox clusters: the same flows; other addresses, one replica, local Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from ruamel.yaml import YAML
+
+from sandbox.handles import ClusterHandle
+from tests.spark.jobs import ROOT
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Running:
+    """One environment whose clusters are sandbox clusters. ``stop`` it, whatever happens."""
+
+    folder: Path
+    clusters: Mapping[str, ClusterHandle]
+    environ: dict[str, str] = field(default_factory=dict)
+    _written: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def reconciler(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *words],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, **self.environ},
+        )
+        assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def command(self, line: str, code: int = 0) -> dict[str, Any]:
+        """A command as the documentation prints it, on this copy of the environment."""
+        words = [str(self.folder) if word == f"environments/{self.name}" else word for word in line.split()[1:]]
+        found: dict[str, Any] = json.loads(self.reconciler(*words, "--format", "json", code=code))
+        return found
+
+    def apply(self) -> None:
+        self.reconciler("apply", str(self.folder), "--yes", "--first-contact")
+
+    def stop(self) -> None:
+        self.reconciler("mirror", "stop", str(self.folder))
+
+    def make(self, cluster: str, topic: str, partitions: int) -> None:
+        admin = AdminClient(self.clusters[cluster].client())
+        made = admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=20)
+        made[topic].result(30)
+
+    def write(self, cluster: str, topic: str, count: int) -> list[bytes]:
+        """Unique values, in transactions of which every third is aborted; returns those that count."""
+        writer = Producer({**self.clusters[cluster].client(), "transactional.id": f"{cluster}-{topic}"})
+        writer.init_transactions(20)
+        stands: list[bytes] = []
+        for number in range(0, count, 20):
+            values = [b"%d" % (self._written + i) for i in range(20)]
+            self._written += 20
+            writer.begin_transaction()
+            for value in values:
+                writer.produce(topic, value, key=value)
+            if number // 20 % 3 == 2:
+                writer.abort_transaction(20)
+            else:
+                writer.commit_transaction(20)
+                stands += values
+        return stands
+
+    def read(self, cluster: str, group: str, pattern: str, most: int) -> list[bytes]:
+        """What the group reads next, and commits; at most ``most``."""
+        settings = {**self.clusters[cluster].client(), "group.id": group, "enable.auto.commit": False}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "session.timeout.ms": 6000})
+        consumer.subscribe([f"^{pattern}$"])
+        found: list[bytes] = []
+        quiet = time.monotonic() + 20
+        try:
+            while len(found) < most and time.monotonic() < quiet:
+                for message in consumer.consume(min(500, most - len(found)), 0.5):
+                    assert message.error() is None, message.error()
+                    found.append(message.value())
+                if found and not consumer.assignment():
+                    continue
+                if found:
+                    quiet = min(quiet, time.monotonic() + 4) if len(found) < most else quiet
+            if found:
+                consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+        return found
+
+
+def on_sandbox(name: str, place: Path, clusters: Mapping[str, ClusterHandle], environ: dict[str, str]) -> Running:
+    """``clusters``: the environment's aliases -> running clusters. Topics and flows stay as they are written."""
+    folder = place / name
+    folder.mkdir()
+    for file in sorted((ROOT / "environments" / name).glob("*.yaml")):
+        content = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+        _adapt(content, clusters)
+        text = StringIO()
+        plain = YAML(typ="safe", pure=True)
+        plain.default_flow_style = False
+        plain.dump(content, text)
+        (folder / file.name).write_text(text.getvalue(), encoding="utf-8")
+    return Running(folder, clusters, {"RECONCILER_STATE": str(place / "state"), **environ})
+
+
+def _adapt(content: dict[str, Any], clusters: Mapping[str, ClusterHandle]) -> None:
+    for alias in content.get("clusters", {}):
+        content["clusters"][alias] = {
+            "bootstrap_servers": clusters[alias].bootstrap_servers.split(","),
+            "defaults": {"partitions": 3, "replication_factor": 1},
+        }
+    for topic in content.get("topics", {}).values():
+        topic.pop("partitions", None)
+    for flow in content.get("flows", {}).values():
+        flow["replication_factor"] = 1
+        flow["lanes"] = 1
+    for mirror in content.get("mirrors", {}).values():
+        for far in ("master", "parallelism", "spark_conf"):
+            mirror.pop(far, None)
+
+
+def exactly(read: Iterable[list[bytes]], wanted: Iterable[bytes]) -> bool:
+    """Every record once, over all that a group has read anywhere."""
+    return sorted(value for part in read for value in part) == sorted(wanted)

@@ -1,0 +1,108 @@
+"""The example environments, brought up, mirrored and failed over on real clusters by the commands of docs/failover.md.
+
+What must hold: a group that moves reads every committed record exactly once, wherever it reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.handles import Sandbox
+from tests.spark.environments import Running, exactly, on_sandbox
+from tests.spark.jobs import ROOT
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+COMMANDS = re.findall(
+    r"^reconciler (?:failover|failback) .*$", (ROOT / "docs" / "failover.md").read_text("utf-8"), re.M
+)
+
+
+def moved_exactly(report: dict[str, object]) -> None:
+    groups = report["groups"]
+    assert isinstance(groups, list)
+    assert groups
+    for one in groups:
+        assert (one["read_again"], one["missed"], one["exact"], one["note"]) == (0, 0, True, ""), one
+    assert report["left_on_origin"] == 0
+
+
+@pytest.fixture
+def active_active(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Running]:
+    running = on_sandbox("active-active", tmp_path, {"us": plain["east"], "eu": plain["west"]}, {})
+    running.apply()
+    yield running
+    running.stop()
+
+
+def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: Running, plain: Sandbox) -> None:
+    """The commands of the documentation, in its order."""
+    there, go, look_back, back, lost = COMMANDS
+    everywhere = r"(us\.|eu\.)?orders"
+    first = active_active.write("us", "orders", 600)
+    read = [active_active.read("us", "billing", everywhere, 250)]
+
+    looked = active_active.command(there, code=2)
+    assert looked["dry_run"]
+    assert looked["groups"][0]["read_again"] == 0
+    moved_exactly(active_active.command(go))
+    assert [step["result"] for step in active_active.command(go)["steps"]] == ["already"] * 3
+
+    second = active_active.write("eu", "orders", 300)
+    read.append(active_active.read("eu", "billing", everywhere, 350))
+    active_active.command(look_back, code=2)
+    moved_exactly(active_active.command(back))
+
+    third = active_active.write("us", "orders", 300)
+    read.append(active_active.read("us", "billing", everywhere, 10_000))
+    assert exactly(read, [*first, *second, *third])
+
+    settled = active_active.command(there, code=2)  # synced while it runs: a failover would have little to do
+    assert settled["origin_answers"]
+    plain["east"].kill()
+    try:
+        stopped = active_active.command(there, code=3)
+        assert [check["code"] for check in stopped["checks"] if check["level"] == "stops"] == ["origin"]
+        report = active_active.command(lost)
+        assert report["groups"][0]["missed"] == 0
+        assert report["left_on_origin"] is None
+        assert not active_active.read("eu", "billing", everywhere, 1), "what it had read is read again"
+    finally:
+        plain["east"].start()
+
+
+def test_active_passive(plain: Sandbox, tmp_path: Path, unique: str) -> None:
+    """Identity names: clients find the same topic after the failover."""
+    running = on_sandbox("active-passive", tmp_path, {"fra": plain["east"], "dub": plain["west"]}, {})
+    topic = f"payments.{unique}"
+    running.make("fra", topic, 3)
+    try:
+        running.apply()
+        first = running.write("fra", topic, 600)
+        read = [running.read("fra", f"{unique}-ledger", topic, 123)]
+        moved_exactly(running.command("reconciler failover environments/active-passive fra-to-dub --yes"))
+        second = running.write("dub", topic, 100)
+        read.append(running.read("dub", f"{unique}-ledger", topic, 10_000))
+        assert exactly(read, [*first, *second])
+    finally:
+        running.stop()
+
+
+def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
+    """A consumer of one region goes on at the hub; another one there reads both regions."""
+    aliases = {"oslo": trio["east"], "rome": trio["west"], "hub": trio["hub"]}
+    running = on_sandbox("fan-in", tmp_path, aliases, {})
+    try:
+        running.apply()
+        oslo, rome = running.write("oslo", "orders", 300), running.write("rome", "orders", 200)
+        read = [running.read("oslo", "fraud", "orders", 77)]
+        moved_exactly(running.command("reconciler failover environments/fan-in oslo-to-hub --yes"))
+        read.append(running.read("hub", "fraud", r"oslo\.orders", 10_000))
+        assert exactly(read, oslo)
+        assert exactly([running.read("hub", "everything", r"(oslo|rome)\.orders", 10_000)], [*oslo, *rome])
+    finally:
+        running.stop()
