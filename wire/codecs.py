@@ -38,6 +38,35 @@ def decompress(codec: int, data: memoryview) -> memoryview:
         raise MalformedResponseError(f"records cannot be decompressed: {error}") from error
 
 
+def with_right_checksum(frame: memoryview) -> memoryview:
+    """An lz4 frame of format 0, whose header checksum old clients took over the magic number too (KAFKA-3160)."""
+    if len(frame) < 7:
+        raise MalformedResponseError("an lz4 frame is cut")
+    flags = frame[4]
+    end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
+    descriptor = bytes(frame[4:end])
+    return memoryview(bytes(frame[:end]) + bytes([_xxh32(descriptor) >> 8 & 0xFF]) + bytes(frame[end + 1 :]))
+
+
+def _xxh32(data: bytes) -> int:
+    """Of fewer than 16 bytes, seed 0 (xxHash specification, "XXH32")."""
+    word = 0xFFFFFFFF
+    found, position = 374761393 + len(data) & word, 0
+    while position + 4 <= len(data):
+        (lane,) = struct.unpack_from("<I", data, position)
+        found = _rotated(found + lane * 3266489917 & word, 17) * 668265263 & word
+        position += 4
+    for byte in data[position:]:
+        found = _rotated(found + byte * 374761393 & word, 11) * 2654435761 & word
+    found = (found ^ found >> 15) * 2246822519 & word
+    found = (found ^ found >> 13) * 3266489917 & word
+    return found ^ found >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & 0xFFFFFFFF
+
+
 def compress(codec: int, data: bytes | bytearray) -> bytes:
     match codec:
         case 0:

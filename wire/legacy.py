@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 
 from wire.batches import Batch, CorruptBatchError
-from wire.codecs import LZ4, decompress
+from wire.codecs import LZ4, decompress, with_right_checksum
 from wire.errors import MalformedResponseError
 
 _OVERHEAD = 12
@@ -49,9 +49,7 @@ def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[
     if value is None:
         raise MalformedResponseError(f"the compressed message at offset {offset} is empty")
     if codec == LZ4 and magic == 0:
-        raise MalformedResponseError(
-            f"the message at offset {offset} is lz4 in format 0, whose framing is not supported"
-        )
+        value = with_right_checksum(value)
     yield from _inner(decompress(codec, value), (magic, offset), timestamp if attributes & _APPEND_TIME else None)
 
 

@@ -13,6 +13,7 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from wire import codecs
 from wire.batches import CorruptBatchError, scan
+from wire.codecs import LZ4, compress, decompress, with_right_checksum
 from wire.errors import MalformedResponseError
 from wire.records import Record, encode, gather, rebuild, records_of, varint
 
@@ -216,3 +217,17 @@ def test_a_corrupt_old_message_is_found() -> None:
     with pytest.raises(CorruptBatchError):
         list(rebuild(memoryview(raw), batch, 0, HUGE))
     assert zlib.crc32(raw[16:]) != struct.unpack_from(">I", raw, 12)[0]
+
+
+def test_an_lz4_frame_of_format_0_is_read_although_its_checksum_is_wrong() -> None:
+    body = bytes(range(256)) * 300
+    frame = bytearray(compress(LZ4, body))
+    right = frame[6]
+    frame[6] ^= 0x55
+    with pytest.raises(MalformedResponseError):
+        decompress(LZ4, memoryview(frame))
+    repaired = with_right_checksum(memoryview(frame))
+    assert repaired[6] == right
+    assert bytes(decompress(LZ4, repaired)) == body
+    sized = b"\x04\x22\x4d\x18\x68\x40" + struct.pack("<Q", len(body)) + b"\0" + bytes(frame[7:])
+    assert bytes(decompress(LZ4, with_right_checksum(memoryview(sized)))) == body
