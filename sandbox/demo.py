@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from reconciler.applied import SANDBOX_PREFIX
 from reconciler.errors import ReconcilerError
 from sandbox import commands, demo_copy, demo_watch, flights
 from sandbox.demo_shell import Shell, shown
@@ -36,11 +37,12 @@ class Demo:
     clients: Mapping[str, dict[str, str]]
     git: Path
     copy: Path
+    consent: tuple[str, ...] = ()
     applications: list[str] = field(default_factory=list)
     proved: int = 0
 
     def apply(self, environment: Path) -> None:
-        self.shell.run("apply", shown(environment), "--yes")
+        self.shell.run("apply", shown(environment), "--yes", *self.consent)
 
     def caught_up(self, environment: Path, *topics: str) -> demo_watch.Seen:
         seen = demo_watch.wait_caught_up(self.shell, environment, len(topics))
@@ -95,7 +97,8 @@ def begin(shell: Shell) -> Demo:
     git = demo_copy.COMMITTED if default_ports else copy
     if not default_ports:
         shell.say(f"environments/sandbox with these ports: {shown(copy)}")
-    return Demo(shell, clients, git, copy)
+    ours = all(handle.cluster_id.startswith(SANDBOX_PREFIX) for handle in up.sandbox.clusters.values())
+    return Demo(shell, clients, git, copy, () if ours else ("--first-contact",))  # clusters of an older release
 
 
 def load(demo: Demo) -> None:

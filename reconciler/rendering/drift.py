@@ -120,7 +120,8 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
             yield difference(str(change.ref), "partitions", f"{change.after} partitions", f"{change.before} partitions")
         case AlterConfigs():
             for one in change.configs:
-                wished = f"no override ({one.origin})" if one.after is None else human(one.key, one.after)
+                aim = one.after if one.goal is None else one.goal
+                wished = f"no override ({one.origin})" if aim is None else human(one.key, aim)
                 found = f"{human(one.key, one.before)} ({one.before_source})"
                 yield difference(f"{change.ref} {one.key}", "config", wished, found, one)
         case StartMirror():
