@@ -30,6 +30,7 @@ class MapReader:
         self._read: dict[Key, int] = {}
         self._topic_id = NO_ID
         self._chunks: dict[Key, dict[int, tuple[Place, Stretch]]] = {}
+        self._newest: dict[Key, Place] = {}
         self._maps: dict[Key, PartitionMap] = {}
 
     async def refresh(self) -> None:
@@ -55,7 +56,8 @@ class MapReader:
     def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
         """``topic``: the *source* topic. An empty map when nothing is known of it.
 
-        ``ids``: topic ids of source and remote topic now; what was written for others is left out.
+        ``ids``: topic ids of source and remote topic now; what was written for others is left out. Without them those
+        of what was written last count.
         """
         key = (topic, partition)
         if ids == (NO_ID, NO_ID) and key in self._maps:
@@ -63,13 +65,15 @@ class MapReader:
         chunks = self._chunks.get(key)
         if chunks is None:
             return _EMPTY
-        made = PartitionMap(stretch for place, stretch in chunks.values() if _same(place, ids))
+        newest = self._newest[key]
+        now = (ids[0] if ids[0] != NO_ID else newest.source_id, ids[1] if ids[1] != NO_ID else newest.target_id)
+        made = PartitionMap(stretch for place, stretch in chunks.values() if _same(place, now))
         if ids == (NO_ID, NO_ID):
             self._maps[key] = made
         return made
 
     def partitions(self) -> Mapping[Key, PartitionMap]:
-        """By source topic and partition, whatever their topic ids."""
+        """By source topic and partition."""
         return {key: self.partition(*key) for key in self._chunks}
 
     def _take(self, answer: FetchedPartition) -> None:
@@ -93,6 +97,7 @@ class MapReader:
             return  # a later release writes something else; what it says is unknown here, and unknown is safe
         where = (topic, partition)
         self._chunks.setdefault(where, {})[begin] = (place, stretch)
+        self._newest[where] = place
         self._maps.pop(where, None)
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd, LaneReport
+from mirror.heartbeats import Heartbeats
+from mirror.lanes import LaneEnd, LaneReport, LaneSpec
+from mirror.settings import FlowSettings, MirrorMakerTopics, parse
 
+from replication.mirrormaker import HEARTBEATS, offset_syncs_topic, read_heartbeat, read_offset_sync
 from sandbox.handles import Sandbox
+from tests.translation.truth import map_topic, offset_map, raw_records
+from tests.unit.test_mirror_settings import handover
 from tests.wire.lane_runs import Flow, UntilControl, caught_up, fill, has
 
 CreateTopic = Callable[..., str]
@@ -35,6 +42,32 @@ def test_the_mirrors_principal_copies(flow: Flow, kind: str) -> None:
     report, _ = replace(flow, clients=(clients[0], clients[1])).run(batch_path)
     assert report.end is LaneEnd.STOPPED, report
     assert flow.target_content() == flow.source_content()
+
+
+def test_the_mirrors_principal_writes_maps_syncs_and_heartbeats(flow: Flow, create_topic: CreateTopic) -> None:
+    syncs = offset_syncs_topic("west")
+    map_topic(flow.target)
+    for handle, name in ((flow.source, syncs), (flow.source, HEARTBEATS), (flow.target, HEARTBEATS)):
+        create_topic(handle, name)
+    mirror = replace(flow, clients=(flow.source.client("mirror"), flow.target.client("mirror")))
+    lane = mirror.lane()
+    mirror.run(batch_path, offset_syncs=("source", syncs))
+    assert offset_map(flow).downstream(1234).offset == 1234
+    assert read_offset_sync(*raw_records(flow.source, syncs)[-1]).upstream == 2999
+    end = threading.Event()
+    Heartbeats(_settings(lane), end).start()
+    time.sleep(5)
+    end.set()
+    time.sleep(0.5)
+    assert read_heartbeat(*raw_records(flow.target, HEARTBEATS)[0]).source == "east"
+    assert read_heartbeat(*raw_records(flow.source, HEARTBEATS)[0]).source == "west"
+
+
+def _settings(lane: LaneSpec) -> FlowSettings:
+    """As the hand-over would say it."""
+    (made,) = parse(json.dumps(handover())).flows
+    asked = MirrorMakerTopics(heartbeats_ms=100)
+    return replace(made, name=lane.flow, source=lane.source, target=lane.target, mirrormaker=asked)
 
 
 def test_secrets_are_resolved_where_the_connection_is_opened(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:

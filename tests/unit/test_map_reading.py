@@ -1,0 +1,43 @@
+"""Chunks as a reader takes them: the newest version counts, and a topic made anew has a map of its own."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from replication.offset_map import Run, Stretch
+from replication.offset_map_codec import Place, encode
+from translation.reading import MapReader
+from wire.cluster import Cluster
+from wire.settings import ConnectionSettings
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+def _reader(*chunks: tuple[bytes, bytes], topics: frozenset[str] | None = None) -> MapReader:
+    made = MapReader(Cluster("west", ["west:9092"], ConnectionSettings()), "f", topics)
+    for chunk in chunks:
+        made._chunk(*chunk)
+    return made
+
+
+def _chunk(begin: int, target: int, ids: tuple[UUID, UUID] = (OLD, OLD), records: int = 10) -> tuple[bytes, bytes]:
+    stretch = Stretch(begin, begin + records, (Run(begin, target, records),))
+    return encode(Place("f", "orders", 0, *ids), stretch)
+
+
+def test_a_chunk_written_again_counts_once() -> None:
+    ours = _reader(_chunk(0, 5, records=3), _chunk(0, 5, records=30)).partition("orders", 0)
+    assert ours.downstream(29).offset == 34
+
+
+def test_a_topic_made_anew_has_a_map_anew() -> None:
+    ours = _reader(_chunk(0, 500), _chunk(100, 600), _chunk(0, 0, (OLD, NEW)), _chunk(10, 11, (OLD, NEW)))
+    found = ours.partition("orders", 0)
+    assert [stretch.begin for stretch in found.stretches] == [0, 10]
+    assert found.downstream(3).offset == 3
+    assert ours.partition("orders", 0, ids=(OLD, OLD)).downstream(103).offset == 603
+
+
+def test_other_flows_topics_and_rubbish_are_left_out() -> None:
+    assert _reader((b"f/orders/0", b"x"), (b"f/orders/0/1", b"\x07")).partitions() == {}
+    assert _reader(_chunk(0, 0), topics=frozenset({"pay"})).partitions() == {}
