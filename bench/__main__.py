@@ -40,6 +40,8 @@ def systems() -> dict[str, System]:
         "ours": Reconciler(),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
         "ours-record": Reconciler(Shape(path="record")),
+        "ours-where": Reconciler(Shape(work="where")),
+        "ours-headers": Reconciler(Shape(work="headers")),
     }
 
 

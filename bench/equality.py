@@ -24,11 +24,15 @@ class PartitionDigest:
         return f"{self.records}:{self.digest}"
 
 
+ADDED_HEADER = "copied-from"
+"""What a run with added headers adds; it does not count."""
+
+
 def _framed(message: Message) -> bytes:
     key, value = message.key(), message.value()
     parts = [b"%d" % message.timestamp()[1], b"-" if key is None else b"%d " % len(key) + key]
     parts.append(b"-" if value is None else b"%d " % len(value) + value)
-    for name, content in message.headers() or ():
+    for name, content in (header for header in message.headers() or () if header[0] != ADDED_HEADER):
         parts.append(name.encode() + b"=" + (b"-" if content is None else b"%d " % len(content) + content))
     return b"%d " % len(parts) + b";".join(parts)
 

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cpu import MARK_VARIABLE, marked
+from bench.equality import ADDED_HEADER
 from bench.figures import Run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +27,15 @@ class Shape:
     parallelism: int = 2
     lanes: int = 2
     path: str = "batch"
+    work: str = ""
+
+
+WORK: Mapping[str, Mapping[str, object]] = {
+    "": {},
+    "where": {"where": {"key": {"exists": True}}},
+    "headers": {"headers": {"add": {ADDED_HEADER: "{source_cluster}/{topic}-{partition}"}}},
+}
+"""Record work by its name: fields of the flow. Of ``where`` all records pass, so that the copy can be proved equal."""
 
 
 def environment(run: Run, shape: Shape) -> dict[str, object]:
@@ -42,6 +53,7 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
                 "replication_factor": 1,
                 "delivery": shape.delivery,
                 "lanes": shape.lanes,
+                **WORK[shape.work],
             }
         },
         "mirrors": {
@@ -64,7 +76,8 @@ class Reconciler:
     @property
     def name(self) -> str:
         path = "" if self.shape.path == "batch" else f", {self.shape.path} path"
-        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{path}"
+        work = f", {self.shape.work}" if self.shape.work else ""
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{path}{work}"
 
     @property
     def exactly_once(self) -> bool:

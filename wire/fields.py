@@ -49,6 +49,8 @@ def headers_of(tail: memoryview, at: int) -> list[HeaderBytes]:
 
 def appended(tail: memoryview, at: int, count: int, more: bytes) -> memoryview:
     """The tail with ``count`` encoded headers behind its own."""
+    if tail[at] == 0:
+        return memoryview(b"".join((tail[:at], varint(count), more)))
     had, behind = signed(tail, at)
     return memoryview(b"".join((tail[:at], varint(had + count), tail[behind:], more)))
 

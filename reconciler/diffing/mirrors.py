@@ -17,6 +17,7 @@ from reconciler.topology import Mirror, Topology
 from replication.policy import make_selector
 
 SHOWN = 5
+COST = "several times the CPU of whole batches (docs/performance.md)"
 
 
 def compare_mirrors(
@@ -68,13 +69,17 @@ def _compare(mirror: Mirror, live: LiveMirror, told: Handover, because: tuple[st
     flows = tuple(
         f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in told["flows"]
     )
-    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, flows),))
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, (*flows, *_record_work(told, {}))),))
 
 
 def _why(live: LiveMirror, told: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Which flow and field decided, and which topics each flow gains and loses."""
     if before is not None and before.get("fingerprint") == live.fingerprint:
-        return (*explain_difference(before, told), *_impact(before, told, routing))
+        return (
+            *explain_difference(before, told),
+            *_impact(before, told, routing),
+            *_record_work(told, {flow["name"]: flow for flow in before.get("flows", ())}),
+        )
     new = {flow["name"]: flow["fingerprint"] for flow in told["flows"]}
     lines = [f"flow {name}: added" for name in sorted(new.keys() - live.flows.keys())]
     lines += [f"flow {name}: removed" for name in sorted(live.flows.keys() - new.keys())]
@@ -95,6 +100,20 @@ def _impact(before: Mapping[str, Any], told: Handover, routing: Routing) -> Iter
             yield f"flow {name}: now also mirrors {_listed(gained)}"
         if lost := sorted(was - now):
             yield f"flow {name}: no longer mirrors {_listed(lost)}; what was copied stays"
+
+
+def _record_work(told: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Of flows whose batches are opened now and were not before."""
+    for flow in told["flows"]:
+        asked, was = _asked(flow), _asked(before.get(flow["name"], {}))
+        if asked and not was:
+            yield f"flow {flow['name']}: record work ({', '.join(asked)}) opens its batches: {COST}"
+        elif was and not asked:
+            yield f"flow {flow['name']}: batches travel whole again"
+
+
+def _asked(flow: Mapping[str, Any]) -> list[str]:
+    return [word for word in ("where", "headers", "provenance") if word in flow]
 
 
 def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:

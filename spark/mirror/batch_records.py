@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from crc32c import crc32c
+
 from mirror import provenance
 from mirror.lanes import LaneSpec, PartitionSpec
 from mirror.record_work import ProvenanceGround, RecordWork
@@ -16,6 +18,8 @@ from replication.additions import filled, varies
 from wire import fields
 from wire.errors import MalformedResponseError
 from wire.records import Record
+
+_BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class RecordWorker:
         self._target_topic = spec.target_topic
         self._added = len(work.headers)
         self._addition = _addition(work, spec, flow)
+        self._seed = provenance.check_of(spec.target_topic, b"")
+        self._mark = fields.encoded(provenance.NAME, provenance.value(0, (ground.source,)))[:-_BEHIND_VERSION]
 
     def apply(self, records: Sequence[Record]) -> Worked:
         """Raises MalformedResponseError for a record whose fields are cut."""
@@ -92,20 +98,23 @@ class RecordWorker:
         more = self._addition(record.offset)
         if self._provenance is None:
             return fields.appended(tail, at, self._added, more)
-        check = provenance.check_of(self._topic, tail[:at])
-        own: list[fields.HeaderBytes] | None = None
-        path: provenance.Path = ()
         if tail[at] and provenance.NAME in bytes(tail[at:]):
-            own = fields.headers_of(tail, at)
-            path = provenance.path_among(own, check)
-            if not provenance.carried(path, self._ground.source, self._ground.target, self._provenance.carry):
-                return None
-        if self._topic != self._target_topic:
-            check = provenance.check_of(self._target_topic, tail[:at])
-        mark = fields.encoded(provenance.NAME, provenance.value(check, (*path, self._ground.source)))
-        if own is not None:
-            tail = fields.with_headers(tail, at, [header for header in own if header[0] != provenance.NAME])
+            return self._marked_before(tail, at, more)
+        check: int = crc32c(tail[:at], self._seed)
+        mark = self._mark + check.to_bytes(provenance.CHECK_BYTES, "big") + self._ground.source
         return fields.appended(tail, at, self._added + 1, more + mark)
+
+    def _marked_before(self, tail: memoryview, at: int, more: bytes) -> memoryview | None:
+        """A record with a header of that name, valid or not. None: it would return."""
+        assert self._provenance is not None
+        own = fields.headers_of(tail, at)
+        path = provenance.path_among(own, provenance.check_of(self._topic, tail[:at]))
+        if not provenance.carried(path, self._ground.source, self._ground.target, self._provenance.carry):
+            return None
+        check = provenance.check_of(self._target_topic, tail[:at])
+        mark = fields.encoded(provenance.NAME, provenance.value(check, (*path, self._ground.source)))
+        kept = fields.with_headers(tail, at, [header for header in own if header[0] != provenance.NAME])
+        return fields.appended(kept, at, self._added + 1, more + mark)
 
 
 def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> Callable[[int], bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from mirror import positions, provenance
 from mirror.batch_path import batch_path
 from mirror.decoded_work import Decoded
-from mirror.lanes import Claim, CopyPath, LaneEnd, LaneProgress, LaneSpec, PartitionSpec
+from mirror.lanes import CopyPath, LaneEnd, LaneProgress, LaneSpec, PartitionSpec
 from mirror.provenance_ground import NotReadyError
 from mirror.record_path import record_path
 from mirror.record_work import FORWARD, LOCAL, Provenance, RecordWork
@@ -26,6 +27,7 @@ from replication.additions import AddedHeader
 from replication.selection import AllOf, Equals, Exists, Header, Key, Not, Where
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.wire.lane_runs import Content, Flow, UntilControl, content, endpoint, fill
+from tests.wire.raw import cluster_of
 
 CreateTopic = Callable[..., str]
 PATHS = pytest.mark.parametrize("path", [batch_path, record_path], ids=["batch", "record"])
@@ -189,7 +191,7 @@ class SameName:
         while any(len(self.values(name)) < count for name in self.clusters):
             assert time.monotonic() < end, {name: len(self.values(name)) for name in self.clusters}
             time.sleep(0.3)
-        time.sleep(2.0)
+        time.sleep(1.0)
         found = {name: Counter(self.values(name)) for name in self.clusters}
         first = next(iter(found.values()))
         assert first.total() == count
@@ -204,39 +206,44 @@ def two(plain: Sandbox, unique: str, create_topic: CreateTopic) -> SameName:
 
 @PATHS
 def test_both_ways_every_record_is_on_both_sides_once(two: SameName, path: CopyPath) -> None:
+    ways = ("east-west", "west-east")
     two.write("east", 300, "before")
-    two.write("west", 200, "before")
-    with two.running("east-west", "west-east", path=path):
+    with two.running(*ways, path=path):
+        two.write("west", 200, "live")
         two.until_all_have(500)
-        two.write("east", 100, "live")
-        two.write("west", 100, "live")
-        two.until_all_have(700)
-    with two.running("east-west", "west-east", path=path):
+    with two.running(*ways, path=path):
         two.write("west", 10, "again")
-        two.until_all_have(710)
-
-
-def test_the_header_on_the_target_names_the_source(two: SameName) -> None:
-    two.write("east", 3, "marked")
-    with two.running("east-west", "west-east"):
-        two.until_all_have(3)
+        two.until_all_have(510)
     admin = AdminClient(two.clusters["east"].super_client())
     cluster_id = admin.describe_cluster().result(20).cluster_id
+    marked = 0
     for key, value, headers, stamp in content(two.clusters["west"], two.topic, 1)[0]:
         record = Decoded(0, stamp, key, value, headers)
-        path = provenance.path_among(record.headers, record.check(two.topic))
-        assert path == (provenance.short_id(cluster_id),)
-        assert len(headers) == 1
+        found = provenance.path_among(record.headers, record.check(two.topic))
+        assert found == ((provenance.short_id(cluster_id),) if (value or b"").startswith(b"east") else ())
+        assert len(headers) == len(found)
+        marked += len(found)
+    assert marked == 300
+    metadata = asyncio.run(_metadata(two, "east-west"))
+    assert positions.decode(510, metadata.rstrip("\0")).marked == (0, 0)
+
+
+async def _metadata(two: SameName, way: str) -> str:
+    cluster = cluster_of(two.clusters[way.partition("-")[2]])
+    try:
+        found = await cluster.positions(f"mirror.{two.topic}-{way}", [(two.topic, 0)])
+        return found[two.topic, 0].metadata
+    finally:
+        cluster.close()
 
 
 @pytest.mark.parametrize(
     ("ways", "carry"),
     [
         (("east-west", "west-hub", "hub-east"), FORWARD),
-        (("east-west", "west-east", "west-hub", "hub-west"), FORWARD),
         (("east-west", "west-east", "west-hub", "hub-west", "east-hub", "hub-east"), LOCAL),
     ],
-    ids=["ring", "chain both ways", "mesh"],
+    ids=["ring", "mesh"],
 )
 def test_three_clusters(
     trio: Sandbox, unique: str, create_topic: CreateTopic, ways: tuple[str, ...], carry: str
@@ -273,32 +280,6 @@ def test_the_same_cluster_under_two_names_is_refused(two: SameName) -> None:
     twin = replace(settings, target=replace(settings.source, cluster="twin"))
     with pytest.raises(NotReadyError, match="same cluster"):
         taken(twin)
-
-
-def test_marks_survive_in_the_position(two: SameName) -> None:
-    ways = ("east-west", "west-east")
-    two.write("east", 5, "x")
-    with two.running(*ways):
-        two.until_all_have(5)
-    flow = Flow(two.clusters["east"], two.clusters["west"], two.topic)
-    committed = flow_position(flow, f"{two.topic}-east-west", two.topic)
-    assert positions.decode(5, committed.rstrip("\0")).marked == (0, 0)
-    assert positions.decode(5, committed.rstrip("\0")).claim.number == Claim(1).number
-
-
-def flow_position(flow: Flow, name: str, topic: str) -> str:
-    import asyncio
-
-    from tests.wire.raw import cluster_of
-
-    async def read() -> str:
-        cluster = cluster_of(flow.target)
-        try:
-            return (await cluster.positions(f"mirror.{name}", [(topic, 0)]))[topic, 0].metadata
-        finally:
-            cluster.close()
-
-    return asyncio.run(read())
 
 
 def _until(wanted: Callable[[], bool], seconds: float = 40) -> None:
