@@ -1,0 +1,167 @@
+"""Every SASL mechanism beside SCRAM-SHA-512, at a broker that asks for it again every few seconds (KIP-368)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from mirror.batch_path import batch_path
+from mirror.lanes import LaneEnd, LaneProgress
+
+from sandbox import guardian, ports, properties
+from sandbox.brokers import Launch, bring_up
+from sandbox.handles import ClusterHandle
+from sandbox.profiles import HOST, Broker, Profile
+from tests.wire.lane_runs import Flow, UntilControl, fill
+
+CreateTopic = Callable[..., str]
+PROFILE = Profile("sasl", 1, 1, 1, secure=False, heap="256m", jvm=("-XX:+UseSerialGC",), clusters=("east",))
+PASSWORD = "s3cret-of-ada"
+REAUTHENTICATION_MS = 2_000
+_MODULE = "org.apache.kafka.common.security"
+
+
+def _listeners(broker: Broker) -> dict[str, str]:
+    """A plain listener for the test, and one port further another that wants SASL."""
+    name = "listener.name.sasl"
+    return {
+        "listeners": f"PLAINTEXT://{HOST}:{broker.port},SASL://{HOST}:{broker.port + 5},"
+        f"CONTROLLER://{HOST}:{broker.controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "connections.max.reauth.ms": str(REAUTHENTICATION_MS),
+        f"{name}.plain.sasl.jaas.config": f'{_MODULE}.plain.PlainLoginModule required user_ada="{PASSWORD}";',
+        f"{name}.scram-sha-256.sasl.jaas.config": f"{_MODULE}.scram.ScramLoginModule required;",
+        f"{name}.oauthbearer.sasl.jaas.config": f"{_MODULE}.oauthbearer.OAuthBearerLoginModule required;",
+    }
+
+
+@pytest.fixture(scope="module")
+def east() -> Iterator[ClusterHandle]:
+    with pytest.MonkeyPatch.context() as patch, guardian.guarded_home() as home:
+        patch.setattr(properties, "_plain_listeners", _listeners)
+        base, reserved = ports.reserve_block()
+        with reserved:
+            handle = bring_up(Launch(PROFILE, home, base))["east"]
+        credential = UserScramCredentialUpsertion(
+            "ada", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()
+        )
+        admin = AdminClient(handle.super_client())
+        admin.alter_user_scram_credentials([credential])["ada"].result(60)
+        yield handle
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """An authorization server whose tokens hold for a few seconds; ``given`` counts them."""
+
+    url: str
+    given: list[float]
+
+
+def _token() -> str:
+    """Unsecured JWS (RFC 7515, alg none), which a broker without further settings takes."""
+    now = time.time()
+    parts = [{"alg": "none"}, {"sub": "ada", "iat": now, "exp": now + 30, "scope": "kafka"}]
+    return ".".join(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts) + "."
+
+
+@pytest.fixture
+def tokens() -> Iterator[Tokens]:
+    given: list[float] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the server's name
+            self.rfile.read(int(self.headers["Content-Length"]))
+            given.append(time.monotonic())
+            body = json.dumps({"access_token": _token(), "token_type": "bearer", "expires_in": 30}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Tokens(f"http://{HOST}:{server.server_port}", given)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _client(east: ClusterHandle, mechanism: str, tokens: Tokens) -> dict[str, str]:
+    port = east.brokers[0].port + 5
+    common = {
+        "bootstrap.servers": f"{HOST}:{port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+    }
+    if mechanism != "OAUTHBEARER":
+        return {**common, "sasl.username": "ada", "sasl.password": PASSWORD}
+    return {
+        **common,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "ada",
+        "sasl.oauthbearer.client.secret": PASSWORD,
+        "sasl.oauthbearer.token.endpoint.url": tokens.url,
+    }
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_copies_on_and_on_while_sessions_end(
+    east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic, mechanism: str
+) -> None:
+    """A trickle over several session lifetimes: nothing fails, nothing is missing."""
+    client = _client(east, mechanism, tokens)
+    flow = replace(Flow(east, east, unique, 1), clients=(client, client))
+    create_topic(east, flow.topic)
+    create_topic(east, flow.remote)
+    producer = Producer({**east.super_client(), "linger.ms": 0})
+    lane, reports = flow.lane(), []
+    control = UntilControl(lane.partitions, lambda _: False, 120)
+    thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+    thread.start()
+    began = time.monotonic()
+    while time.monotonic() - began < 3 * REAUTHENTICATION_MS / 1000:
+        producer.produce(flow.topic, b"%d" % int(time.monotonic() * 1000))
+        producer.flush(20)
+        time.sleep(0.02)
+    control.done = flow.at_end()
+    thread.join(60)
+    assert [report.end for report in reports] == [LaneEnd.STOPPED], reports
+    assert flow.target_content() == flow.source_content()
+    last: LaneProgress = control.reports[-1]
+    assert last.retries == 0, "a session that ends is no failure"
+    if mechanism == "OAUTHBEARER":
+        assert len(tokens.given) > 2, "each session asks for a token of its own"
+
+
+@pytest.mark.kafka
+def test_a_wrong_password_is_told_for_each_mechanism(
+    east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic
+) -> None:
+    create_topic(east, unique)
+    create_topic(east, f"east.{unique}")
+    fill(east, unique, [(b"k", b"v", (), 1)])
+    for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+        client = {**_client(east, mechanism, tokens), "sasl.password": "not the password"}
+        lane = replace(Flow(east, east, unique, 1), clients=(client, client)).lane()
+        report = batch_path(lane, UntilControl(lane.partitions, lambda _: False, 30))
+        assert report.end is LaneEnd.FAILED
+        assert mechanism in report.error
+        assert "not the password" not in report.error
