@@ -57,6 +57,8 @@ def server(profile: Profile, broker: Broker, brokers: Sequence[Broker], folder: 
             "replica.lag.time.max.ms": "10000",
             "num.network.threads": "2",
             "num.io.threads": "4",
+            # A client that tells its rack may read from a follower there (KIP-392).
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
     return settings | (_secure_listeners(broker, folder.parent) if profile.secure else _plain_listeners(broker))
 
