@@ -37,7 +37,7 @@ class Load(threading.Thread):
 
 
 class Arrivals(threading.Thread):
-    """Reads ``prefix + topic`` at the target, committed records only."""
+    """Reads ``prefix + topic`` at the target from where it ends now, committed records only."""
 
     def __init__(self, cluster: ClusterHandle, topics: dict[str, int], prefix: str) -> None:
         super().__init__(name="arrivals", daemon=True)
@@ -55,7 +55,9 @@ class Arrivals(threading.Thread):
                 "fetch.wait.max.ms": 20,
             }
         )
-        self._consumer.assign([TopicPartition(prefix + t, p, 0) for t, p in self.numbers])
+        places = [TopicPartition(prefix + topic, partition) for topic, partition in self.numbers]
+        ends = [self._consumer.get_watermark_offsets(place, 20)[1] for place in places]
+        self._consumer.assign([TopicPartition(p.topic, p.partition, end) for p, end in zip(places, ends, strict=True)])
 
     def run(self) -> None:
         while not self.over.is_set():
@@ -76,9 +78,9 @@ class Arrivals(threading.Thread):
 def flowing(
     source: ClusterHandle, target: ClusterHandle, topics: dict[str, int], rate: int = 100
 ) -> Iterator[tuple[Load, Arrivals]]:
-    load, arrivals = Load(source, topics, rate), Arrivals(target, topics, f"{source.name}.")
-    load.start()
+    arrivals, load = Arrivals(target, topics, f"{source.name}."), Load(source, topics, rate)
     arrivals.start()
+    load.start()
     try:
         yield load, arrivals
     finally:
