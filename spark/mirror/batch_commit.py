@@ -17,6 +17,7 @@ from wire.transactions import Committed
 END = "\0"
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
+PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
 
 
 class Committer:
@@ -67,7 +68,7 @@ class Committer:
         if lane.open_bytes >= tuning.transaction_bytes:
             return 0.0
         if all(partition.caught_up for partition in lane.touched):
-            return self._last + max(tuning.commit_interval, min(self._took, LONGEST_PAUSE)) - now
+            return self._last + max(tuning.commit_interval, min(self._took * PAUSE_SHARE, LONGEST_PAUSE)) - now
         return lane.opened_at + max(tuning.transaction_age, min(AMORTISED * self._took, LONGEST_AGE)) - now
 
     async def commit(self) -> None:
@@ -87,6 +88,8 @@ class Committer:
         self.transactions += 1
         self._last = time.monotonic()
         self._took = self._last - began
+        if lane.identity.version_2 and not lane.stopping:
+            await lane.identity.complete()
         lane.closing = lane.stopping
 
     def _resume(self) -> None:

@@ -36,7 +36,7 @@ class Tuning:
     requests_in_flight: int = 4
     most_in_flight: int = 96
     bytes_in_flight: int = 48 << 20
-    commit_interval: float = 0.010
+    commit_interval: float = 0.003
     transaction_age: float = 0.4
     transaction_bytes: int = 128 << 20
     idle_commit: float = 1.0

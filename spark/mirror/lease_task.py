@@ -136,6 +136,8 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
             control = controls.get((flow, lane))
             if control is not None:
                 control.rate_now = rate
+        if "seconds" in message:
+            state.deadline = time.monotonic() + message["seconds"]
         if message.get("stop"):
             state.stop.set()
         if message.get("over"):

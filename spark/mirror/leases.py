@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +18,8 @@ from mirror.settings import FlowSettings, Settings
 from replication.names import position_group, transactional_id
 
 LEASE_S = 60.0
+"""A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
+_RENEW_S = 15.0
 _LONGEST_PAUSE_S = 10.0
 _log = logs.logger("leases")
 
@@ -96,6 +97,7 @@ class Leases:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+        threading.Thread(target=self._renew, name="renew leases", daemon=True).start()
 
     def claimed(self, flow: str, claim: Claim) -> None:
         """The flow is taken over: its lanes may begin."""
@@ -180,7 +182,6 @@ class Leases:
             number += 1
             if self._lease(slot, number, mine):
                 pause = 0.5
-                self._rebalance()
                 continue
             with self._guard:
                 self._guard.wait_for(lambda: self._stopping, timeout=pause)
@@ -207,11 +208,10 @@ class Leases:
             )
             for key in mine
         )
-        seconds = LEASE_S * (random.uniform(0.5, 1.0) if number == 1 else 1.0)  # noqa: S311  # leases take turns
         spec = LeaseSpec(
             name,
             lanes,
-            seconds,
+            LEASE_S,
             (self._host, self._server.port),
             self._server.token,
             self._settings.environment,
@@ -243,6 +243,20 @@ class Leases:
                 self._left.pop(name, None)
                 self._guard.notify_all()
         return True
+
+    def _renew(self) -> None:
+        """A lease ends only to be placed anew, to stop, or when its driver is gone."""
+        balanced = time.monotonic()
+        while True:
+            with self._guard:
+                if self._guard.wait_for(lambda: self._stopping, timeout=_RENEW_S):
+                    return
+                running = list(self._running)
+            for name in running:
+                self._server.send(name, {"seconds": LEASE_S})
+            if time.monotonic() - balanced >= LEASE_S:
+                balanced = time.monotonic()
+                self._rebalance()
 
     def _rebalance(self) -> None:
         with self._guard:

@@ -111,6 +111,18 @@ def test_without_a_channel_the_lease_runs_to_its_deadline() -> None:
     assert time.monotonic() - began >= 0.6
 
 
+def test_a_lease_goes_on_while_its_driver_renews_it_and_ends_when_it_no_longer_does() -> None:
+    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    began = time.monotonic()
+    join = in_thread(lease(driver, lane(0, SPEC), seconds=1.0), copy_until_told)
+    while time.monotonic() - began < 2.5:
+        driver.server.send("0.1", {"seconds": 1.0})
+        time.sleep(0.1)
+    [report] = join()
+    assert report.end is LaneEnd.LEASE_OVER
+    assert 3.0 <= time.monotonic() - began < 15
+
+
 def test_a_wrong_token_hears_nothing() -> None:
     driver = Driver({"stop": True})
     spec = replace(lease(driver, lane(0, SPEC), seconds=0.5), token="guess")
