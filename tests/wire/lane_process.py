@@ -9,6 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
+from mirror import logs
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, LaneProgress, LaneSpec, PartitionSpec
 
@@ -46,6 +47,7 @@ class Forever:
 
 
 def main() -> None:
+    logs.configure(environment="test", mirror="lane")  # on standard error: the test reads what is on standard output
     lane = pickle.loads(Path(sys.argv[1]).read_bytes())
     if "classic" in sys.argv:
         transactions.speaks_version_2 = lambda _: False
