@@ -17,7 +17,7 @@ from reconciler.topology import Mirror, Topology
 from replication.policy import make_selector
 
 SHOWN = 5
-COST = "several times the CPU of whole batches (docs/performance.md)"
+COST = "3 to 9 times the CPU of whole batches (docs/performance.md)"
 
 
 def compare_mirrors(

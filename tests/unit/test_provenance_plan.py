@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from reconciler.changes import CreateTopic
 from reconciler.topology import Carry, Naming
+from replication.additions import AddedHeader
 from tests.builders import changed, codes, flow, topic, topology, world
 
 
@@ -39,3 +41,14 @@ def test_without_provenance_the_same_mesh_is_refused() -> None:
     here = world("a", "b", "c")
     here.clusters["b"].put("orders", 1)
     assert "remote-name-collision" in codes(here.plan(wished))
+
+
+def test_the_plan_says_that_record_work_costs() -> None:
+    wished = topology(topic("orders", "east", partitions=1), flow("east", "west", "orders", replication_factor=1))
+    here = world()
+    quiet = [line for one in here.plan(wished).changes for line in getattr(one.change, "because", ())]
+    assert not any("record work" in line for line in quiet)
+    (asking,) = wished.flows.values()
+    costly = replace(wished, flows={asking.name: replace(asking, headers=(AddedHeader("a", "b"),))})
+    told = [line for one in here.plan(costly).changes for line in getattr(one.change, "because", ())]
+    assert any("record work (headers) opens its batches" in line and "CPU" in line for line in told)

@@ -1,0 +1,90 @@
+"""``python -m bench.record_work``: what record work costs a record, in one process and without brokers.
+
+Source batches of 100 records of 1 KB, lz4, in memory; CPU seconds of the best of several turns.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from crc32c import crc32c
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spark"))
+
+from mirror.batch_partition import Partition
+from mirror.batch_pieces import pieces_of
+from mirror.batch_records import RecordWorker
+from mirror.lanes import PartitionSpec
+from mirror.record_work import LOCAL, Provenance, ProvenanceGround, RecordWork
+
+from bench.figures import CASES
+from bench.load import records
+from replication.additions import AddedHeader
+from replication.selection import Exists, Key
+from wire.batches import scan, seal, verify
+from wire.codecs import LZ4
+from wire.fetch_answers import FetchedPartition
+from wire.fields import body
+from wire.records import Record, encode
+
+BATCHES, PER_BATCH, TURNS = 40, 100, 7
+SPEC = PartitionSpec("orders", 0, "orders", "")
+WORKS = {
+    "where, everything passes": RecordWork(Key(Exists(True))),
+    "headers": RecordWork(headers=(AddedHeader("copied-from", "{source_cluster}"),)),
+    "provenance": RecordWork(provenance=Provenance(LOCAL)),
+}
+
+
+def batches() -> bytes:
+    """As a fetch brings them."""
+    found = bytearray()
+    made = records(CASES["1kb-lz4"].data, BATCHES * PER_BATCH, 1_700_000_000_000)
+    kept = [Record(0, stamp, 0, memoryview(body(key, value) + b"\0")) for _, key, value, stamp in made]
+    for number in range(BATCHES):
+        raw = encode(kept[number * PER_BATCH : (number + 1) * PER_BATCH], LZ4)
+        struct.pack_into(">q", raw, 0, number * PER_BATCH)
+        struct.pack_into(">I", raw, 17, crc32c(raw[21:]))
+        found += raw
+    return bytes(found)
+
+
+def whole(raw: bytes) -> None:
+    view = memoryview(bytearray(raw))
+    for batch in scan(view):
+        part = view[batch.start : batch.end]
+        verify(part, batch)
+        seal(part, (1, 1), 0, transactional=True)
+
+
+def worked(raw: bytes, work: RecordWork) -> None:
+    worker = RecordWorker(work, SPEC, ("flow", "east"), ProvenanceGround(b"source", b"target"))
+    partition = Partition(SPEC, committed=0, reached=0, covered=0, worker=worker)
+    view = memoryview(bytearray(raw))
+    for piece in pieces_of(partition, FetchedPartition("orders", 0, 0, 1, 1, 0, (), -1, view), None)[0]:
+        seal(piece.raw, (1, 1), 0, transactional=True)
+
+
+def best(turn: Callable[[], None]) -> float:
+    """Microseconds of CPU a record."""
+    least = float("inf")
+    for _ in range(TURNS):
+        began = time.process_time()
+        turn()
+        least = min(least, time.process_time() - began)
+    return least / (BATCHES * PER_BATCH) * 1e6
+
+
+def main() -> None:
+    raw = batches()
+    print(f"whole batches: {best(lambda: whole(raw)):.2f} microseconds of CPU a record")
+    for name, work in WORKS.items():
+        print(f"{name}: {best(lambda work=work: worked(raw, work)):.2f}")  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()
