@@ -152,6 +152,8 @@ class Partition:
     @property
     def reworked(self) -> str:
         """Why its last records were encoded anew, or empty while whole batches travel."""
+        if self.worker is not None:
+            return self.worker.reason
         return self.why if self.phase is Phase.COPYING else ""
 
     @property
