@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.edges.moving import Bounds, Committed, GroupsSeen, Side
+from reconciler.edges.moving import Bounds, Committed, GroupsSeen, Question, Side, translations
 from reconciler.errors import ClusterError, Unknown
 from reconciler.failing import least
 from reconciler.failovers import (
@@ -29,7 +29,7 @@ from reconciler.routing import selector_of
 from reconciler.topology import Flow, Isolation, Topology
 from replication.groups import GroupSelector, make_group_selector
 from replication.mirrormaker import internal_separator
-from replication.offset_map import PartitionMap
+from replication.offset_map import PartitionMap, Translation
 from replication.pauses import Pause
 from replication.policy import TopicSelector
 
@@ -49,11 +49,13 @@ class Levers:
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A leg with the offset map of its flow, by source partition, and the flow's positions, by remote partition."""
+    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and what
+    groups have committed, translated, by source partition."""
 
     leg: Leg
     maps: Mapping[Key, PartitionMap]
     positions: Mapping[Key, int]
+    found: Mapping[tuple[Key, int], Translation]
 
 
 class Survey:
@@ -151,7 +153,7 @@ class Survey:
             time.sleep(0.5)
 
     def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[GroupMove]:
-        charts = [self._chart(leg) for leg in self.move.legs]
+        charts = [self._chart(leg, here) for leg in self.move.legs]
         offers: dict[str, list[GroupOffset]] = {}
         for group, offsets in here.offsets.items():
             before = there.offsets.get(group, {})
@@ -167,9 +169,18 @@ class Survey:
             state = there.states.get(group, GroupState())
             yield GroupMove(group, here.states[group], state, least(settled))
 
-    def _chart(self, leg: Leg) -> _Chart:
-        side = self.destination if leg.forward else self.origin
-        return _Chart(leg, side.maps(leg.flow), side.positions(leg.flow))
+    def _chart(self, leg: Leg, here: GroupsSeen) -> _Chart:
+        """Translates all that the groups have committed on topics of the leg."""
+        source, target = (self.origin, self.destination) if leg.forward else (self.destination, self.origin)
+        wanted: dict[Key, set[int]] = {}
+        for offsets in here.offsets.values():
+            for (topic, partition), committed in offsets.items():
+                if (twin := self._twin(leg, topic)) is not None:
+                    wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
+        flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
+        committed_only = flow.isolation is Isolation.READ_COMMITTED
+        found = translations(source, target, Question(leg.flow, wanted, remote, not leg.forward, committed_only))
+        return _Chart(leg, target.maps(leg.flow), target.positions(leg.flow), found)
 
     def _offer(self, chart: _Chart, at: tuple[Key, Committed], before: Mapping[Key, Committed]) -> GroupOffset | None:
         (topic, partition), committed = at
@@ -202,10 +213,10 @@ class Survey:
         for leg in self.move.legs:
             if not leg.forward:
                 continue
-            flow, chart = self._flows[leg.flow], self._chart(leg)
+            flow, maps = self._flows[leg.flow], self.destination.maps(leg.flow)
             ends = {
                 twin: found
-                for (topic, number), found in chart.maps.items()
+                for (topic, number), found in maps.items()
                 for twin in [(self._selectors[leg.flow].remote_name(topic), number)]
             }
             for one in self.destination.checkpoints(flow.source, _separator(flow)).values():
@@ -240,8 +251,8 @@ def _translated(chart: _Chart, at: tuple[Key, Committed], twin: str, before: int
     """``at``: where the group is on the origin; ``twin``: the topic's name at the destination; ``before``: where the
     group is there."""
     (topic, partition), offset = at[0], at[1].offset
-    known = chart.maps.get((topic if chart.leg.forward else twin, partition), _NOTHING)
-    found = known.downstream(offset) if chart.leg.forward else known.upstream(offset)
+    key = (topic if chart.leg.forward else twin, partition)
+    known, found = chart.maps.get(key, _NOTHING), chart.found[key, offset]
     whole = False
     if not chart.leg.forward:
         # The map has all that was copied: behind its last record there are only control markers of the mirror.

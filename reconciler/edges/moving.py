@@ -6,7 +6,7 @@ As the principal ``mirror``: it has the rights for groups on both sides, as cont
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,9 +18,10 @@ from reconciler.topology import Principal
 from replication.groups import GroupSelector, unsupported
 from replication.mirrormaker import Checkpoint, checkpoints_topic
 from replication.names import position_group
-from replication.offset_map import PartitionMap
+from replication.offset_map import PartitionMap, Translation
 from translation.checkpoints import CheckpointLog
 from translation.reading import MapReader
+from translation.translating import Sides, translate
 from wire.cluster import EARLIEST, LATEST, Cluster
 from wire.errors import AuthenticationFailedError, BrokerError, ConnectionLostError, SettingError, WireError, name_of
 from wire.group_offsets import CommittedOffset
@@ -132,27 +133,68 @@ class Side:
         return None
 
     def _visit(self, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
-        async def visit() -> Answer:
-            cluster = Cluster(self.name, self._wish.bootstrap_servers, settings)
-            try:
-                async with asyncio.timeout(ANSWERS_WITHIN * 2):
-                    return await ask(cluster)
-            finally:
+        return _visited((self,), lambda opened: ask(opened[0]))
+
+    def open(self) -> Cluster:
+        """Inside a running loop. Raises SettingError, SecretError."""
+        settings = connection_settings(client_settings(self._wish, Principal.MIRROR))
+        return Cluster(self.name, self._wish.bootstrap_servers, settings)
+
+    @property
+    def servers(self) -> str:
+        return ", ".join(self._wish.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Positions of a flow to translate, by *source* topic and partition; ``reverse``: they are positions on its target.
+
+    ``committed``: the flow copies committed records only.
+    """
+
+    flow: str
+    wanted: Mapping[Key, Iterable[int]]
+    remote: Callable[[str], str]
+    reverse: bool
+    committed: bool
+
+
+def translations(source: Side, target: Side, question: Question) -> Mapping[tuple[Key, int], Translation]:
+    """By the offset map, and by counting where it has a gap. Raises ClusterError."""
+
+    async def ask(opened: Sequence[Cluster]) -> dict[tuple[Key, int], Translation]:
+        here, there = opened
+        sides = Sides(here, there, question.flow, position_group(question.flow), question.committed)
+        return await translate(sides, question.wanted, question.remote, reverse=question.reverse)
+
+    return _visited((source, target), ask) if question.wanted else {}
+
+
+def _visited(sides: Sequence[Side], ask: Callable[[Sequence[Cluster]], Awaitable[Answer]]) -> Answer:
+    """Connections opened, asked and closed. The error names the last side, which is the flow's target."""
+
+    async def visit() -> Answer:
+        opened: list[Cluster] = []
+        try:
+            opened += [side.open() for side in sides]
+            async with asyncio.timeout(ANSWERS_WITHIN * 2):
+                return await ask(opened)
+        finally:
+            for cluster in opened:
                 cluster.close()
 
-        try:
-            settings = connection_settings(client_settings(self._wish, Principal.MIRROR))
-            return asyncio.run(visit())
-        except (ConnectionLostError, TimeoutError) as error:
-            why = str(error) or f"no answer within {ANSWERS_WITHIN * 2:.0f} s"
-            what = f"cluster {self.name} ({', '.join(self._wish.bootstrap_servers)}) does not answer"
-            raise ClusterError(self.name, "unreachable", what, why) from None
-        except AuthenticationFailedError as error:
-            raise ClusterError(
-                self.name, "authentication", f"{self.name}: {error}", "", "Check the mirror principal's credentials."
-            ) from None
-        except (SettingError, WireError) as error:
-            raise ClusterError(self.name, "other", f"{self.name}: {error}") from None
+    side = sides[-1]
+    try:
+        return asyncio.run(visit())
+    except (ConnectionLostError, TimeoutError) as error:
+        why = str(error) or f"no answer within {ANSWERS_WITHIN * 2:.0f} s"
+        what = f"cluster {side.name} ({side.servers}) does not answer"
+        raise ClusterError(side.name, "unreachable", what, why) from None
+    except AuthenticationFailedError as error:
+        todo = "Check the mirror principal's credentials."
+        raise ClusterError(side.name, "authentication", f"{side.name}: {error}", "", todo) from None
+    except (SettingError, WireError) as error:
+        raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
 
 
 def _unless_missing(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
 from mirror.settings import GroupSettings
 from replication.groups import GroupSelector, Synced, Unsupported, checkpoint_due, idle, may_write, unsupported
 from replication.mirrormaker import Checkpoint
 from replication.offset_map import PartitionMap
-from wire.cluster import EARLIEST, LATEST, Cluster, Key
+from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
 from wire.group_members import ListedGroup
 from wire.group_offsets import CommittedOffset
 from wire.groups import Groups
@@ -25,8 +26,8 @@ LOOK_AT_EMPTY_EVERY = 10  # rounds
 class Maps(Protocol):
     """The offset map of the flow, as of its last refresh."""
 
-    def partition(self, topic: str, partition: int) -> PartitionMap:
-        """``topic``: the source topic."""
+    def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
+        """``topic``: the source topic; ``ids``: of source and remote topic, what was written for others is left out."""
         ...
 
 
@@ -70,10 +71,12 @@ class GroupRounds:
         self._told = {where: Synced(one.upstream, one.downstream) for where, one in told.items()}
         self._entries: dict[str, dict[Key, _Entry]] = {}
         self._empty: dict[Key, int] = {}
+        self._maps: dict[Key, tuple[PartitionMap, UUID, PartitionMap]] = {}
         self._round = 0
 
-    async def run(self, routes: Mapping[Key, str], maps: Maps) -> RoundResult:
-        """``routes``: source partition -> target topic. Raises what ``wire.groups`` raises."""
+    async def run(self, routes: Mapping[Key, str], maps: Maps, ids: Mapping[str, UUID]) -> RoundResult:
+        """``routes``: source partition -> target topic; ``ids``: source topic -> its id now. Raises what
+        ``wire.groups`` raises."""
         self._round += 1
         listed = {
             name: one
@@ -83,7 +86,7 @@ class GroupRounds:
         named = {name: found for name, one in listed.items() if (found := unsupported(one.kind, name, "", ()))}
         await self._read(listed.keys() - named.keys(), routes)
         named |= self._streams(listed)
-        unknown = self._translate(maps)
+        unknown = self._translate(maps, ids)
         await self._look_at_empty(unknown, routes)
         checkpoints = tuple(self._due(routes))
         written, active, refused = await self._write(routes)
@@ -131,7 +134,7 @@ class GroupRounds:
             if found := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
                 yield group, found
 
-    def _translate(self, maps: Maps) -> set[Key]:
+    def _translate(self, maps: Maps, ids: Mapping[str, UUID]) -> set[Key]:
         """Partitions that the map knows nothing of."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
@@ -141,7 +144,7 @@ class GroupRounds:
                     continue
                 known = current.get(key)
                 if known is None:
-                    known = current[key] = maps.partition(*key)
+                    known = current[key] = self._map(maps, key, ids.get(key[0], NO_ID))
                 if entry.map is not known:
                     entry.map = known
                     found = known.downstream(entry.committed.offset)
@@ -149,6 +152,14 @@ class GroupRounds:
                 if entry.downstream is None and known.source_end is None:
                     unknown.add(key)
         return unknown
+
+    def _map(self, maps: Maps, key: Key, topic_id: UUID) -> PartitionMap:
+        """Made anew only when the flow has written more of it: a topic that was deleted and made anew has a new map."""
+        whole = maps.partition(*key)
+        kept = self._maps.get(key)
+        if kept is None or kept[0] is not whole or kept[1] != topic_id:
+            kept = self._maps[key] = (whole, topic_id, maps.partition(*key, (topic_id, NO_ID)))
+        return kept[2]
 
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
         """A partition without a record on either side translates to where it ends at the target."""

@@ -7,12 +7,14 @@ again; copying does not wait for it.
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from mirror import logs
 from mirror.group_round import GroupRounds, RoundResult
@@ -23,8 +25,8 @@ from replication.mirrormaker import checkpoints_topic
 from replication.references import resolve
 from translation.checkpoints import CheckpointLog
 from translation.reading import MapReader
-from wire.cluster import Cluster
-from wire.errors import DENIED, SettingError, WireError, name_of
+from wire.cluster import NO_ID, Cluster
+from wire.errors import DENIED, BrokerError, SettingError, WireError, name_of
 from wire.settings import connection_settings
 
 SHARE = 0.04
@@ -70,7 +72,7 @@ class GroupSync:
             try:
                 asyncio.run(self._rounds())
             except (WireError, SettingError, LookupError) as error:
-                self._wish.tell(self._view, (_not_synced(self._wish.flow, str(error)),))
+                self._wish.tell(self._view, (_not_synced(self._wish.flow, error),))
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("defect while syncing groups; tried again", flow=self._wish.flow.name)
             pause = PAUSE_FIRST if self._view.rounds > before else min(PAUSE_LAST, pause * 2)
@@ -92,7 +94,9 @@ class GroupSync:
                 began, cpu = time.monotonic(), time.thread_time()
                 await maps.refresh()
                 read_ms = int(time.time() * 1000)
-                found = await rounds.run({(s.topic, s.partition): s.target_topic for s in self._wish.specs()}, maps)
+                specs = self._wish.specs()
+                routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}
+                found = await rounds.run(routes, maps, {spec.topic: _id(spec.topic_id) for spec in specs})
                 await checkpoints.write(found.checkpoints)
                 self._tell(found, read_ms, time.thread_time() - cpu)
                 await self._wait(began, time.thread_time() - cpu)
@@ -119,6 +123,11 @@ class GroupSync:
             cpu_seconds=round(view.cpu_seconds + cpu, 3),
         )
         self._wish.tell(self._view, tuple(_conditions(self._wish.flow, found)))
+
+
+def _id(text: str) -> UUID:
+    """A topic id as Kafka prints it; one that is not known matches every map."""
+    return UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) if text else NO_ID
 
 
 def open_cluster(endpoint: Endpoint) -> Cluster:
@@ -152,12 +161,11 @@ def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
     return Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
 
 
-def _not_synced(flow: FlowSettings, why: str) -> Condition:
-    return Condition(
-        "groups_not_synced",
-        f"group offsets of {flow.name} are not synced now: {why}",
-        "Look at the cluster named; records are copied all the same, and it is tried again by itself.",
-    )
+def _not_synced(flow: FlowSettings, error: Exception) -> Condition:
+    todo = "Look at the cluster named; records are copied all the same, and it is tried again by itself."
+    if isinstance(error, BrokerError) and error.code in DENIED:
+        todo = "Grant the mirror's principal what docs/failover.md lists; it is tried again by itself."
+    return Condition("groups_not_synced", f"group offsets of {flow.name} are not synced now: {error}", todo)
 
 
 def _some(names: set[str], separator: str) -> str:

@@ -41,7 +41,7 @@ class Running:
             [sys.executable, "-m", "reconciler", *words],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=400,
             check=False,
             cwd=ROOT,
             env={**os.environ, **self.environ},

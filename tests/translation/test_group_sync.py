@@ -59,7 +59,7 @@ class Synced:
             routes = {(self.flow.topic, p): self.flow.remote for p in range(self.flow.partitions)}
             for _ in range(count):
                 await maps.refresh()
-                found = await rounds.run(routes, maps)
+                found = await rounds.run(routes, maps, {})
                 await log.write(found.checkpoints)
             return found
 
