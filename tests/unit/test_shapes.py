@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from importlib import resources
+from typing import Any
 
+import jsonschema
 import pytest
+from mirror.settings import MirrorMakerTopics as MirrorMakerSettings
+from mirror.settings import parse
 
+from reconciler.handover import mirror_handover
 from reconciler.routing import find_routes
 from reconciler.topology import Flow, MirrorMakerTopics, Topology
 from replication.mirrormaker import HEARTBEATS, offset_syncs_topic
@@ -82,3 +89,21 @@ def test_the_separator_of_internal_names_may_stay_a_dot() -> None:
     seen.apply(topology(topic("x", "a", partitions=1), one))
     assert "mm2-offset-syncs.b.internal" in seen.clusters["a"].topics
     assert "a--heartbeats" in seen.clusters["b"].topics
+
+
+def test_the_job_is_told_only_what_is_asked_for() -> None:
+    schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text("utf-8"))
+    plain, asking = flow("a", "b", "x"), flow("a", "b", "x", mirrormaker_topics=ALL)
+    assert "mirrormaker_topics" not in _told(plain)["flows"][0]
+    told = _told(asking)
+    jsonschema.validate(told, schema)
+    (settings,) = parse(json.dumps(told)).flows
+    assert settings.mirrormaker == MirrorMakerSettings(1000, ("source", "mm2-offset-syncs.b.internal"))
+    assert settings.selector().why_not(HEARTBEATS) is None, "heartbeats travel whatever the topics say"
+    assert settings.selector().why_not("b.heartbeats") == "cycle"
+    assert settings.selector().why_not("mm2-offset-syncs.b.internal") is not None
+
+
+def _told(one: Flow) -> dict[str, Any]:
+    wished = topology(topic("x", "a", partitions=1), one)
+    return mirror_handover(wished, wished.mirrors["b"])
