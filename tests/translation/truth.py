@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -65,6 +66,23 @@ def offset_map(flow: Flow, partition: int = 0) -> PartitionMap:
             target.close()
 
     return asyncio.run(read())
+
+
+def inexact(flow: Flow, partition: int) -> int:
+    """How many positions the map alone does not translate exactly. Fails for one that is wrong, or ahead."""
+    here, there = placed(flow.source, flow.topic, partition), placed(flow.target, flow.remote, partition)
+    pairs = sorted((here[value], there[value]) for value in there)
+    sources = [source for source, _ in pairs]
+    ours, missed = offset_map(flow, partition), 0
+    for position in range(pairs[-1][0] + 1):
+        right = pairs[bisect_left(sources, position)][1]
+        found = ours.downstream(position)
+        assert found.offset is None or found.offset <= right, (position, found, right)
+        if found.exact:
+            assert found.offset == right, (position, found, right)
+        else:
+            missed += 1
+    return missed
 
 
 def raw_records(handle: ClusterHandle, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:

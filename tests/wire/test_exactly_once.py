@@ -20,6 +20,7 @@ from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 
 from sandbox.handles import ClusterHandle, Sandbox
+from tests.translation.truth import inexact, map_topic
 from tests.wire.lane_runs import Flow, UntilControl
 from tests.wire.raw import cluster_of, record, send
 from wire import producing, protocol
@@ -96,6 +97,7 @@ def _flow(sandbox: Sandbox, name: str, create_topic: CreateTopic) -> Flow:
     made = Flow(sandbox["east"], sandbox["west"], name, PARTITIONS)
     create_topic(made.source, made.topic, PARTITIONS)
     create_topic(made.target, made.remote, PARTITIONS)
+    map_topic(made.target)
     return made
 
 
@@ -133,6 +135,8 @@ def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_
     assert len(copied) == ROUNDS
     flow.run(batch_path, flow.at_end())
     _assert_once(flow, load.written)
+    for partition in range(PARTITIONS):
+        assert inexact(flow, partition) < load.written, "a kill loses a second of the map, no more"
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
