@@ -1,6 +1,6 @@
 """What a role comes to in Kafka's rules: the least that lets a client of that kind work, with nothing that is implied.
 
-An allowed READ or WRITE implies DESCRIBE, and WRITE on any topic allows an idempotent producer (KIP-679, Kafka 3.0), so
+An allowed READ or WRITE implies DESCRIBE, and WRITE on any topic allows an idempotent producer (KIP-679, Kafka 2.8), so
 neither is written out. Border: what depends on flows and live topics (role mirror) is ``access.mirrors``.
 """
 

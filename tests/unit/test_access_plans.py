@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from reconciler.access_rules import AccessRole
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.changes import CreateAcl, DeleteAcl
 from reconciler.errors import ClusterError, Unknown
@@ -255,3 +259,11 @@ def test_explain_names_the_rule_the_flow_and_what_nobody_declared() -> None:
     text = explanation_text(explain(wished, "west/east.orders", seen.look(wished)))
     assert "allow User:billing read on topic east.orders: flow f derived it from" in text
     assert "User:billing: consumer on orders, 1.yaml:4:5" in explanation_text(explain(wished, "east/orders"))
+
+
+def test_the_page_about_access_loads() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    loaded = load({"access.yaml": text}, "test")
+    assert len(loaded.access) == 10
+    assert {one.role for one in loaded.access} >= set(AccessRole)
