@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.access import access_clusters
 from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.errors import Unknown
 from reconciler.internal_topics import internal_topics, written_by
@@ -120,7 +121,7 @@ def _of_cluster(topology: Topology, one: Rights) -> Iterator[Lack]:
     needs: dict[str, str] = {}
     if one.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
-    if one.principal is Principal.APPLY and (topology.access or _factors(topology)):
+    if one.principal is Principal.APPLY and (access_clusters(topology) or _factors(topology)):
         needs["ALTER"] = "access rules could not be set, nor replicas moved"
     for operation, why in needs.items():
         if one.cluster is not None and operation not in one.cluster:
@@ -189,6 +190,9 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
             if _keeps_lock(topology, cluster) and LOCK_TOPIC in one.operations:
                 why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
                 needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
+            elif cluster in access_clusters(topology) and LOCK_TOPIC in one.operations:
+                why = "plan could not tell which access rules are ours (docs/access.md)"
+                needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
             return tuple(needs)
         case Principal.APPLY:
             wished = tuple(sorted({*one.operations, *one.denied} - {LOCK_TOPIC}))
@@ -206,6 +210,9 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
                     needs.append(Needed(operation, (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
             if _keeps_lock(topology, cluster):
                 why = "the lock of the environment is kept there; nothing could be applied"
+                needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
+            elif cluster in access_clusters(topology) and LOCK_TOPIC in one.operations:
+                why = "no access rule could be made, since it could not be written down as ours"
                 needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
             return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
@@ -244,8 +251,13 @@ def _keeps_lock(topology: Topology, cluster: str) -> bool:
     return lock_cluster(topology).name == cluster
 
 
+def _keeps_record(topology: Topology, cluster: str) -> bool:
+    """Of the lock, or of the access rules that are ours."""
+    return _keeps_lock(topology, cluster) or cluster in access_clusters(topology)
+
+
 def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
-    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_lock(topology, cluster) else set())
+    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_record(topology, cluster) else set())
