@@ -5,6 +5,7 @@ counts as not so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from reconciler.patterns import fault, pattern
 from reconciler.routing import Route, selector_of
 from reconciler.topology import Flow
 from replication.policy import EXCLUDED_TOPICS, TopicSelector
+
+_PLAIN_BEGINNING = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)*)\.\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> Carriag
 def _carries_all(flow: Flow, prefix: str) -> bool:
     """Whether every name with this beginning travels, but for names that no flow ever carries: internal ones, those of
     MirrorMaker 2's own exclusions, and those that would come back."""
-    if ".*" in flow.topics and not flow.exclude_topics:
+    if not flow.exclude_topics and any(_begins(text, prefix) for text in flow.topics):
         return True
     if any(fault(text) for text in (*flow.topics, *flow.exclude_topics)):
         return False
@@ -89,6 +92,12 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
         return shortest(left) is None
     except UndecidedError:
         return False
+
+
+def _begins(expression: str, prefix: str) -> bool:
+    """The usual case without a proof: plain characters, then anything."""
+    plain = _PLAIN_BEGINNING.fullmatch(expression)
+    return plain is not None and prefix.startswith(plain[1].replace("\\.", "."))
 
 
 def _reaches_internal(prefix: str) -> bool:
