@@ -22,6 +22,7 @@ from reconciler import (
     cli_replicas,
     cli_review,
     controller,
+    migrating,
 )
 from reconciler.cli_apply import changing
 from reconciler.edges.files import write_text
@@ -138,12 +139,27 @@ def run(
 
 
 @mirror_app.command("start")
-def mirror_start(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
+def mirror_start(
+    env: Env,
+    flow: FlowArgument = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop by itself")
+    ] = False,
+    lag_zero_for: Annotated[
+        str | None, typer.Option("--lag-zero-for", metavar="TIME", help="with it: stop after no lag for so long")
+    ] = None,
+    steal: StealOption = "",
+) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
+    if lag_zero_for is not None and not until_caught_up:
+        raise ReconcilerError("--lag-zero-for is given without --until-caught-up", "It ends that mode.", "Give both.")
+    calm_s = migrating.calm_seconds(lag_zero_for)
     with changing(env, "mirror start", steal) as execute:
         session = execute.session
         told = handovers(session.topology)
-        for name in _mirrors(session, flow):
+        if until_caught_up:
+            show(migrating.catch_up(execute, _mirrors(session, flow), flow, calm_s))
+        for name in () if until_caught_up else _mirrors(session, flow):
             execute.by_hand(f"start:{name}", partial(session.runner.start, name, told[name], say))
             show(f"mirror {name} runs")
 

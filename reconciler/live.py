@@ -146,6 +146,7 @@ class FlowStatus:
     lost: tuple[Mapping[str, object], ...] = ()
     rate_limit: int | None = None
     throttled_seconds: float | None = None
+    catch_up: Mapping[str, object] | None = None
 
 
 class JobState(StrEnum):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mirror import logs
+from mirror.catch_up import goal_of
 from mirror.driver import Driver, Exit, Outcome
 from mirror.settings import HandoverError, Settings, parse
 from mirror.status import Application, now_ms
@@ -68,7 +69,7 @@ def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: t
         place = place_of(run_dir)
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
-        driver = Driver(context, settings, who, host, place)
+        driver = Driver(context, settings, who, host, (place, goal_of(run_dir)))
         stop = run_dir / "stop"
         return driver.run(lambda: asked.is_set() or stop.exists(), partial(_write_driver_file, run_dir, who))
     finally:

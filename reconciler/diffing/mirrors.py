@@ -59,7 +59,8 @@ def _compare(mirror: Mirror, live: LiveMirror, told: Handover, because: tuple[st
         case JobState.ABSENT:
             reason = Reason("not-running", "no job of this mirror was ever seen")
         case JobState.STOPPED:
-            reason = Reason("not-running", "its job was stopped")
+            said = f": {live.detail}" if "caught up" in live.detail else ""
+            reason = Reason("not-running", f"its job was stopped{said}")
         case JobState.FAILED:
             reason = Reason("failed", f"its job failed{': ' + live.detail if live.detail else ''}")
         case JobState.STALE:

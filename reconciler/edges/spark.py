@@ -29,7 +29,7 @@ from replication import succession
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
-_LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log")
+_LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
 StatusReader = Callable[[str], LiveMirror | None]
 Progress = Callable[[str], None]
@@ -118,12 +118,15 @@ class SparkRunner:
         running = reported is not None and reported.state is JobState.RUNNING
         return running and folder.driver_pid(reported.pid if reported else None) is not None
 
-    def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = ()) -> int:
-        """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms."""
+    def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = (), goal: str = "") -> int:
+        """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
+        by itself (JSON); without one it runs until it is stopped."""
         folder.path.mkdir(parents=True, exist_ok=True)
         for leftover in _LEFTOVERS:
             (folder.path / leftover).unlink(missing_ok=True)
         (folder.path / "handover.json").write_text(handover, encoding="utf-8")
+        if goal:
+            (folder.path / "goal.json").write_text(goal, encoding="utf-8")
         succession.settle(folder.path, self.state / mirror, needs)
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(self.mirrors[mirror], folder.path))

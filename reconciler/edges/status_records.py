@@ -94,6 +94,7 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         lost=tuple(MappingProxyType(one) for one in flow.get("lost", ())),
         rate_limit=flow.get("rate_limit"),
         throttled_seconds=flow.get("throttled_seconds"),
+        catch_up=MappingProxyType(flow["catch_up"]) if "catch_up" in flow else None,
     )
 
 

@@ -89,6 +89,9 @@ class Supervisor:
             if code == SUPERSEDED:
                 self.say("superseded", exit_code=code)
                 return SUPERSEDED
+            if (self.run_dir / "goal.json").exists():
+                self.say("failed", exit_code=code)  # a job with a goal says itself why it ended; nobody repeats it
+                return 1
             if not place.is_current():
                 self.say("superseded" if was_current else "failed", exit_code=code)
                 return SUPERSEDED if was_current else 1

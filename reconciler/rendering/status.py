@@ -87,6 +87,7 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "lost": [dict(one) for one in flow.lost],
         "rate_limit": flow.rate_limit,
         "throttled_seconds": flow.throttled_seconds,
+        "catch_up": None if flow.catch_up is None else dict(flow.catch_up),
     }
 
 

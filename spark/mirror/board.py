@@ -14,7 +14,7 @@ from mirror.losses import Losses, added, since
 from mirror.packing import LaneKey
 from mirror.rate_shares import Demand, shares
 from mirror.settings import FlowSettings
-from mirror.views import FlowView, GroupsView, PartitionView, lag_of, lost_of
+from mirror.views import FlowView, GoalView, GroupsView, PartitionView, lag_of, lost_of
 from replication.pauses import Pause
 
 _RATE_S = 10.0
@@ -59,6 +59,7 @@ class _Flow:
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
+    goal: Mapping[tuple[str, int], int] | None = None
 
 
 class Board:
@@ -170,6 +171,20 @@ class Board:
                 for number, lane in flow.lanes.items()
             }
 
+    def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int]) -> None:
+        """Source offsets up to which the flow is to be copied."""
+        with self._guard:
+            self._flows[flow].goal = dict(ends)
+
+    def done(self, flow: str) -> frozenset[tuple[str, int]]:
+        """Partitions that are copied up to their goal."""
+        with self._guard:
+            return frozenset(key for key, left in _goal_left(self._flows[flow]).items() if not left)
+
+    def goal_view(self, flow: str) -> GoalView | None:
+        with self._guard:
+            return _goal_view(self._flows[flow])
+
     def rate_shares(self) -> Mapping[LaneKey, float]:
         """Bytes per second for each lane of the flows that have a limit."""
         now = time.monotonic()
@@ -199,6 +214,21 @@ def _waiting_since(before: PartitionProgress | None, now: PartitionProgress) -> 
         return now
     known = [since for since in (before.waiting_since_ms, now.waiting_since_ms) if since is not None]
     return replace(now, waiting_since_ms=min(known)) if known and now.waiting_since_ms is not None else now
+
+
+def _goal_left(flow: _Flow) -> Mapping[tuple[str, int], int | None]:
+    """Source offsets still to copy; None while the position is not known."""
+    places = {key: p.position for lane in flow.lanes.values() for key, p in lane.partitions.items()}
+    goal = flow.goal or {}
+    return {key: None if (at := places.get(key)) is None else max(0, end - at) for key, end in goal.items()}
+
+
+def _goal_view(flow: _Flow) -> GoalView | None:
+    if flow.goal is None:
+        return None
+    left = _goal_left(flow)
+    known = None if None in left.values() else sum(offsets or 0 for offsets in left.values())
+    return GoalView(len(left), sum(offsets == 0 for offsets in left.values()), known)
 
 
 def _demand(lane: _Lane, now: float) -> Demand:
@@ -251,6 +281,7 @@ def _view(flow: _Flow) -> FlowView:
         flow.groups,
         lost_of(losses for lane in lanes for losses in lane.losses.values()),
         round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
+        _goal_view(flow),
     )
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 
 from mirror import logs
 from mirror.board import Board
+from mirror.catch_up import CatchUp, Goal, Verdict
 from mirror.condition_log import ConditionLog
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.group_sync import GroupSync, GroupSyncWish
@@ -64,12 +65,20 @@ class Driver:
     """``run`` blocks until ``stop_asked`` says so or another application has taken a flow."""
 
     def __init__(
-        self, context: Any, settings: Settings, who: Application, channel_host: str, place: Place | None = None
+        self,
+        context: Any,
+        settings: Settings,
+        who: Application,
+        channel_host: str,
+        run: tuple[Place | None, Goal | None] = (None, None),
     ) -> None:
+        """``run``: whose place this application takes, and the goal at which it ends by itself."""
+        place, goal = run
         self._place = place or Place(Path())
         self._settings = settings
         self._who = who
         self._board = Board(settings.flows)
+        self._catch_up = None if goal is None else CatchUp(goal, settings, self._board)
         self._status = StatusWriter(settings.status)
         self._status_guard = threading.Lock()
         self._conditions = ConditionLog()
@@ -104,6 +113,8 @@ class Driver:
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
+            if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
+                return self._caught_up(verdict)
             settled = self._board.all_run() or time.monotonic() - began > _SETTLED_S
             now = "running" if settled else "starting"
             if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
@@ -181,6 +192,16 @@ class Driver:
         detail = "" if graceful else "some leases had to be cancelled; what they had not committed is copied next time"
         self._tell("stopped", detail)
         return Outcome("stopped", Exit.STOPPED, detail)
+
+    def _caught_up(self, verdict: Verdict) -> Outcome:
+        """Ends by itself, at its goal or because it cannot be reached."""
+        self._tell("stopping")
+        self._end.set()
+        self._leases.stop(_STOP_PATIENCE_S)
+        self._tell("stopped" if verdict.reached else "failed", verdict.detail)
+        if verdict.reached:
+            return Outcome("stopped", Exit.STOPPED, verdict.detail)
+        return Outcome("failed", Exit.FAILED, verdict.detail)
 
     def _superseded(self, why: str) -> None:
         """A later application writes the status record now; ours would hide it."""

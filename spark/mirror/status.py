@@ -80,6 +80,7 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
         **_pauses(view),
         **_limit(view),
+        **_goal(view),
         **({"lost": [_lost(one) for one in view.lost]} if view.lost else {}),
     }
 
@@ -98,6 +99,13 @@ def _limit(view: FlowView) -> Mapping[str, Any]:
     if view.settings.rate_limit is None:
         return {}
     return {"rate_limit": view.settings.rate_limit, "throttled_seconds": view.throttled_seconds}
+
+
+def _goal(view: FlowView) -> Mapping[str, Any]:
+    goal = view.goal
+    if goal is None:
+        return {}
+    return {"catch_up": {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left}}
 
 
 def _lost(one: FlowLoss) -> Mapping[str, Any]:

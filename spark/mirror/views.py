@@ -48,6 +48,15 @@ class GroupsView:
 
 
 @dataclass(frozen=True, slots=True)
+class GoalView:
+    """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known)."""
+
+    partitions: int
+    done: int
+    left: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowLoss:
     """What the partitions of a flow left behind because of one condition, together; the text is the newest of one."""
 
@@ -86,6 +95,7 @@ class FlowView:
     groups: GroupsView | None = None
     lost: tuple[FlowLoss, ...] = ()
     throttled_seconds: float = 0.0
+    goal: GoalView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,146 @@
+"""The mode that ends by itself: when it has caught up, when it gives up, and that nobody starts it again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mirror.board import Board
+from mirror.catch_up import GRACE_S, PATIENCE_S, CatchUp, Goal, Verdict, goal_of
+from mirror.discovery import Discovered
+from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec
+from mirror.settings import Settings, parse
+
+from reconciler.edges.supervisor import Supervisor
+from reconciler.errors import ReconcilerError
+from reconciler.migrating import calm_seconds
+from replication.pauses import Pause, Scope
+from tests.unit.test_mirror_settings import handover
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return parse(json.dumps(handover()))
+
+
+class World:
+    """A board with one flow of two partitions whose sources end at 100."""
+
+    def __init__(self, settings: Settings, goal: Goal) -> None:
+        self.flow = settings.flows[0]
+        self.board = Board(settings.flows)
+        specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in range(2))
+        self.board.discovered(self.flow.name, Discovered(specs, (), 1, complete=True))
+        self.board.taken_over(self.flow.name)
+        slices = {lane: self.board.specs((self.flow.name, lane)) for lane in range(self.flow.lanes)}
+        self.lanes = {spec.partition: lane for lane, mine in slices.items() for spec in mine}
+        ends = {("orders", 0): 100, ("orders", 1): 100}
+        self.board.set_goal(self.flow.name, ends)
+        self.mode = CatchUp(goal, settings, self.board, None, {self.flow.name: ends})
+
+    def at(self, *positions: int, end: int = 100, condition: Condition | None = None) -> None:
+        for lane in set(self.lanes.values()):
+            mine = [number for number, where in self.lanes.items() if where == lane]
+            parts = tuple(PartitionProgress("orders", n, positions[n], end, positions[n]) for n in mine)
+            told = (condition,) if condition is not None and condition.partition in mine else ()
+            self.board.progress(LaneProgress(self.flow.name, lane, parts, told))
+
+    def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Verdict | None:
+        self.mode.look()
+        now = time.time() + seconds
+        monkeypatch.setattr("mirror.catch_up.time.time", lambda: now)
+        return self.mode.look()
+
+
+def test_it_ends_when_every_partition_is_at_the_end_the_source_had(settings: Settings) -> None:
+    world = World(settings, Goal())
+    world.at(100, 99, end=500)
+    assert world.mode.look() is None
+    world.at(100, 100, end=500)  # the source has grown meanwhile: that does not count
+    verdict = world.mode.look()
+    assert verdict is not None
+    assert verdict.reached
+    assert "200 records" in verdict.detail
+
+
+def test_without_lag_for_a_while_ends_the_other_mode(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(settings, Goal(calm_s=30.0))
+    clock = [1000.0]
+    monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: clock[0])
+    world.at(100, 100)
+    assert world.mode.look() is None
+    clock[0] += 20
+    world.at(100, 100, end=101)
+    assert world.mode.look() is None  # a record came: the time begins anew
+    world.at(101, 101, end=101)
+    assert world.mode.look() is None
+    clock[0] += 29
+    assert world.mode.look() is None
+    clock[0] += 2
+    assert world.mode.look() is not None
+
+
+STOP = Condition("source_truncated", "text", "todo", "orders", 1, stops=True)
+
+
+def test_a_condition_that_stays_ends_it_with_what_to_do(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(settings, Goal())
+    world.at(100, 50, condition=STOP)
+    assert world.later(monkeypatch, GRACE_S - 1) is None
+    verdict = world.later(monkeypatch, 3)
+    assert verdict is not None
+    assert not verdict.reached
+    assert "source_truncated: text. todo" in verdict.detail
+
+
+def test_a_condition_of_a_partition_that_is_done_does_not_matter(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(settings, Goal())
+    world.at(50, 100, condition=STOP)
+    assert world.later(monkeypatch, GRACE_S + 1) is None
+
+
+def test_a_cluster_that_is_away_gets_more_patience(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(settings, Goal())
+    world.at(100, 50, condition=Condition("target_unavailable", "text", "todo", "orders", 1, stops=True))
+    assert world.later(monkeypatch, GRACE_S + 1) is None
+    assert world.later(monkeypatch, PATIENCE_S) is not None
+
+
+def test_what_is_paused_can_never_be_caught_up_with(settings: Settings) -> None:
+    world = World(settings, Goal())
+    world.at(100, 50)
+    world.board.set_pauses([Pause(Scope(world.flow.name, "orders", 0), 1, "ann", "")])
+    assert world.mode.look() is None
+    world.board.set_pauses([Pause(Scope(world.flow.name, "orders", 1), 1, "ann", "")])
+    verdict = world.mode.look()
+    assert verdict is not None
+    assert "is paused" in verdict.detail
+
+
+def test_the_goal_is_read_from_the_run_directory_and_absent_by_default(tmp_path: Path) -> None:
+    assert goal_of(tmp_path) is None
+    (tmp_path / "goal.json").write_text('{"flows": ["f"], "calm_s": 2}')
+    assert goal_of(tmp_path) == Goal(frozenset({"f"}), 2.0)
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "stopped"), (1, "failed"), (137, "failed")])
+def test_the_supervisor_starts_a_job_with_a_goal_once(tmp_path: Path, code: int, state: str) -> None:
+    script = f"open('runs','a').write('x'); open('driver.json','w').write('{{}}'); raise SystemExit({code})"
+    command = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); {script}"]
+    (tmp_path / "command.json").write_text(json.dumps(command))
+    (tmp_path / "goal.json").write_text("{}")
+    Supervisor(tmp_path).run()
+    assert (tmp_path / "runs").read_text() == "x"
+    assert json.loads((tmp_path / "supervisor.json").read_text())["state"] == state
+
+
+def test_a_time_without_a_unit_is_told() -> None:
+    assert calm_seconds(None) == 0.0
+    assert calm_seconds("30s") == 30.0
+    with pytest.raises(ReconcilerError, match="a duration such as"):
+        calm_seconds("30")
