@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
@@ -35,9 +35,14 @@ def _produce(
 ) -> None:
     asked = errors.Asked(f"write to topic {STATUS_TOPIC}", "Write", f"--topic {STATUS_TOPIC}")
     failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
     settings = {
         **client_settings(cluster, principal),
-        "enable.idempotence": True,
+        "acks": "all",  # a record written twice says the same; an idempotent producer would need one more right
         "message.timeout.ms": int(WRITE_SECONDS * 1000),
         "error_cb": connection.heard,
     }
@@ -45,7 +50,10 @@ def _produce(
     try:
         for key, value in values.items():
             producer.produce(
-                STATUS_TOPIC, value, key, on_delivery=lambda error, _: failures.append(error) if error else None
+                STATUS_TOPIC,
+                value,
+                key,
+                on_delivery=lambda error, _: failures.append(error) if error is not None else None,
             )
         left = producer.flush(WRITE_SECONDS + 5)
     except KafkaException as error:
