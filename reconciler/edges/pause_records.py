@@ -49,12 +49,7 @@ def _produce(
     producer = Producer(settings, logger=DebugLog())
     try:
         for key, value in values.items():
-            producer.produce(
-                STATUS_TOPIC,
-                value,
-                key,
-                on_delivery=lambda error, _: failures.append(error) if error is not None else None,
-            )
+            producer.produce(STATUS_TOPIC, value, key, on_delivery=delivered)
         left = producer.flush(WRITE_SECONDS + 5)
     except KafkaException as error:
         raise connection.error(error.args[0], asked) from None
