@@ -113,25 +113,29 @@ def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
     if one.principal is Principal.APPLY:
         what = "the lock of the environment could not be held, so nothing could be applied"
     yield from _others(one, one.transactional_ids, "Write", "--transactional-id", what)
-    yield from _of_cluster(topology, one)
+    yield from _of_cluster(topology, cluster, one)
 
 
-def _of_cluster(topology: Topology, one: Rights) -> Iterator[Lack]:
+def _of_cluster(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]:
     """Rights on the cluster itself. Brokers without an authorizer, or too old, do not tell; then nothing is missing."""
     needs: dict[str, str] = {}
     if one.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
-    if one.principal is Principal.APPLY and (access_clusters(topology) or _factors(topology)):
+    moves = _factors(topology, cluster)
+    if one.principal is Principal.APPLY and (access_clusters(topology) or moves):
         needs["ALTER"] = "access rules could not be set, nor replicas moved"
+    if one.principal is Principal.APPLY and moves:
+        needs["ALTER_CONFIGS"] = "replicas could not be moved under a throttle"
     for operation, why in needs.items():
         if one.cluster is not None and operation not in one.cluster:
             word = _WORDS[operation]
             yield f"lacks {word} on the cluster", why, command(one, word, "--cluster")
 
 
-def _factors(topology: Topology) -> bool:
-    """Whether git declares a factor of a topic, so that replicas may have to move."""
-    return any(topic.replication_factor for topic in topology.topics.values())
+def _factors(topology: Topology, cluster: str) -> bool:
+    """Whether git declares a factor of a topic there, so that replicas may have to move."""
+    flows = any(flow.replication_factor for flow in topology.flows.values() if flow.target == cluster)
+    return flows or any(one.replication_factor for one in topology.topics.values() if cluster in one.clusters)
 
 
 def _lack(one: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:

@@ -312,3 +312,10 @@ def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
     assert (bad.exit_code, good.exit_code) == (1, 0)
     schema = json.loads(resources.files("schemas").joinpath("doctor.schema.json").read_text())
     jsonschema.validate(json.loads(checkup_json(bad)), schema)
+
+
+def test_moving_replicas_needs_rights_on_the_cluster() -> None:
+    wished = topology(topic("orders", replication_factor=3))
+    told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
+    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+    assert todos == [command("apply", "Alter --cluster"), command("apply", "AlterConfigs --cluster")]
