@@ -145,7 +145,7 @@ def environment(cluster: ClusterHandle, folder: Path, throttle: int) -> Path:
     (env / "topology.yaml").write_text(
         f"clusters:\n  east:\n    bootstrap_servers: {json.dumps(cluster.bootstrap_servers.split(','))}\n"
         f"    cluster_id: {cluster.cluster_id}\n"
-        f"    reassignment: {{throttle_bytes_per_second: {throttle}B, partitions_in_flight: {PARTITIONS}}}\n"
+        f"    reassignment: {{throttle_bytes_per_second: {throttle}B}}\n"
         f"topics:\n  {TOPIC}: {{clusters: [east], replication_factor: 3}}\n",
         "utf-8",
     )
