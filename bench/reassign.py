@@ -39,7 +39,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Figures:
-    """Rates in bytes/s. ``broker_rates``: into each broker, in windows of ``WINDOW_SECONDS`` while it had enough to copy.
+    """Rates in bytes/s. ``broker_rates``: into each broker, in windows of ``WINDOW_SECONDS`` with enough left to copy.
 
     Kafka itself holds a rate over 11 s, so a shorter or interrupted window may show more.
     """
