@@ -19,6 +19,7 @@ from reconciler.reassigning.throttling import (
     clear_rates,
     journal_for,
     kept_rates,
+    release,
     set_lists,
     set_rates,
 )
@@ -65,6 +66,7 @@ class Run:
         self.owner: dict[Partition, str] = {}
         self.journal: Journal | None = None
         self.reached: set[Partition] = set()
+        self.released: set[Partition] = set()
 
     def carry_out(self, planned: Sequence[Planned]) -> None:
         changes = {one.id: one.change for one in planned if isinstance(one.change, ReassignReplicas)}
@@ -180,6 +182,7 @@ class Run:
             now = self.watch.now()
             if now - noted >= NOTE_SECONDS:
                 self.watch.note(window.words)
+                self._release()
                 noted = now
             if now - window.progress.moved_at > STALL_SECONDS:
                 raise Stopped(
@@ -191,6 +194,12 @@ class Run:
         for key, why in window.lost.items():
             if owner := self.owner.get(key):
                 self.failures.setdefault(owner, f"{key[0]}-{key[1]}: {why}\nRun plan again.")
+
+    def _release(self) -> None:
+        """While others are still on the way; so lists of ours are there as long as rates are."""
+        arrived = self.reached - self.released
+        if self.journal is not None and arrived and not self.admin.throttle(tuple(release(self.journal, arrived))):
+            self.released |= arrived
 
     def _elect(self) -> None:
         """Leaders go back to the first replica, as Kafka itself does some minutes later."""

@@ -8,7 +8,7 @@ is, a list gets our entries and loses just them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -97,6 +97,15 @@ def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdi
     for broker, key in journal.brokers:
         if rates.get(broker, {}).get(key) != str(rate):
             yield ThrottleEdit(key, "set", str(rate), broker=broker)
+
+
+def release(journal: Journal, arrived: Collection[Partition]) -> Iterator[ThrottleEdit]:
+    """Takes out partitions that need no throttle any more: a follower that is in sync but a record behind would be held
+    back with the others, and producers with acks=all would wait for it."""
+    for one in journal.lists:
+        done = [entry for entry in one.entries if (one.topic, int(entry.partition(":")[0])) in arrived]
+        if done:
+            yield ThrottleEdit(one.key, "subtract", ",".join(done), topic=one.topic)
 
 
 def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
