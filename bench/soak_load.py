@@ -108,16 +108,19 @@ class Load:
 
 
 def ends(cluster: ClusterHandle, topic: str) -> dict[int, int]:
-    """The last stable offset of each partition."""
-    consumer = Consumer({**cluster.super_client(), "group.id": "soak-ends", "log_level": 0})
-    try:
-        found = {}
-        for partition in range(PARTITIONS):
-            place = TopicPartition(topic, partition)
-            found[partition] = int(consumer.get_watermark_offsets(place, timeout=30)[1])
-        return found
-    finally:
-        consumer.close()
+    """The last stable offset of each partition. A broker that just came back leads after a moment."""
+    until = time.monotonic() + PROGRESS_SECONDS
+    while True:
+        consumer = Consumer({**cluster.super_client(), "group.id": "soak-ends", "log_level": 0})
+        try:
+            places = {partition: TopicPartition(topic, partition) for partition in range(PARTITIONS)}
+            return {one: int(consumer.get_watermark_offsets(at, timeout=10)[1]) for one, at in places.items()}
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+        finally:
+            consumer.close()
 
 
 def await_progress(cluster: ClusterHandle) -> float:
