@@ -62,12 +62,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one principal is asked on one cluster. Nothing of it changes anything there."""
+    """What one principal is asked on one cluster. Nothing of it changes anything there. ``groups``: to Read them;
+    ``described``: to Describe them."""
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     transactional_ids: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Rights:
     creates: Mapping[str, bool] | Unknown = field(default_factory=dict)
     groups: Mapping[str, bool] | Unknown = field(default_factory=dict)
     transactional_ids: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    described: Mapping[str, bool] | Unknown = field(default_factory=dict)
     cluster: frozenset[str] | None = None
 
 

@@ -85,8 +85,7 @@ def _record_work(topology: Topology, flow: Flow) -> Handover:
     if flow.headers:
         told["headers"] = {"add": [{"name": one.name, "value": one.value} for one in flow.headers]}
     if flow.provenance is not None:
-        into = (other for other in topology.flows.values() if other.target == flow.source)
-        arriving = sorted(other.name for other in into if other.provenance is not None)
+        arriving = sorted(other.name for other in topology.arriving(flow))
         told["provenance"] = {"carry": flow.provenance.value, "arriving": arriving}
     return told
 

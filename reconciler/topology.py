@@ -337,6 +337,13 @@ class Topology:
         audit = self.rules.audit
         return TopicRef(audit.cluster or min(self.clusters), audit.topic) if audit else None
 
+    def arriving(self, flow: Flow) -> tuple[Flow, ...]:
+        """Flows with provenance into the source of a flow with provenance: whose copies it must know."""
+        if flow.provenance is None:
+            return ()
+        into = (other for other in self.flows.values() if other.target == flow.source)
+        return tuple(other for other in into if other.provenance is not None)
+
     def status_cluster(self, mirror: Mirror) -> str:
         """The cluster that carries the mirror's status records: the target of its first flow by name."""
         return min(self.flows_of(mirror), key=lambda flow: flow.name).target

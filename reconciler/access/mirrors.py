@@ -41,6 +41,9 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
             yield from ((TOPIC, NamePattern(route.source.name), Operation.READ) for route in mine)
             if flow.groups.sync_offsets:
                 yield GROUP, EVERY_GROUP, Operation.DESCRIBE
+            for other in topology.arriving(flow):  # a principal that carries it, too, has Read, which implies this
+                if other not in wanted:
+                    yield GROUP, NamePattern(position_group(other.name)), Operation.DESCRIBE
         if flow.target == cluster:
             yield from _written(flow, mine)
     yield from _beside(wanted, topology, cluster)

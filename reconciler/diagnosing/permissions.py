@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.access import access_clusters
+from reconciler.acls import Operation
 from reconciler.checkups import Ask, Finding, Rights, Verdict
+from reconciler.diagnosing.groups import group_needs
 from reconciler.errors import Unknown
 from reconciler.internal_topics import internal_topics, written_by
 from reconciler.live import LiveState
@@ -15,7 +17,7 @@ from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.locks import transactional_id as lock_transactional_id
 from reconciler.routing import Route
 from reconciler.topology import Flow, Principal, Topology
-from replication.names import STATUS_TOPIC, position_group, transactional_id
+from replication.names import STATUS_TOPIC, transactional_id
 
 FEW = 3
 MIRROR = "mirror."
@@ -44,7 +46,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         exist = tuple(here.topics) if here else ()
         wished = _wished(topology, name, routes)
         missing = tuple(one for one in sorted(wished) if here is None or one not in here.topics)
-        found[name, Principal.PLAN] = Ask(exist)
+        found[name, Principal.PLAN] = Ask(exist, described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE))
         lock = (lock_transactional_id(topology.environment),) if _keeps_lock(topology, name) else ()
         found[name, Principal.APPLY] = Ask(
             tuple(sorted(wished & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock
@@ -54,12 +56,18 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
             targets = [flow for flow in flows if flow.target == name]
             found[name, Principal.MIRROR] = Ask(
                 topics=tuple(sorted({one for need in _mirror(topology, name, routes) for one in need.topics})),
-                groups=tuple(position_group(flow.name) for flow in targets),
+                groups=_groups(topology, name, Principal.MIRROR, Operation.READ),
                 transactional_ids=tuple(
                     transactional_id(flow.name, lane) for flow in targets for lane in range(flow.lanes)
                 ),
+                described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
             )
     return found
+
+
+def _groups(topology: Topology, cluster: str, principal: Principal, operation: Operation) -> tuple[str, ...]:
+    needs = group_needs(topology, cluster, principal)
+    return tuple(dict.fromkeys(need.asked for need in needs if need.operation is operation))
 
 
 def permission_findings(
@@ -84,7 +92,8 @@ def permission_findings(
         yield from (
             Finding(f"cluster {cluster}", check, Verdict.PROBLEM, text, why, (command,)) for text, why, command in lacks
         )
-        unknown = [part for part in (one.creates, one.groups, one.transactional_ids) if isinstance(part, Unknown)]
+        parts = (one.creates, one.groups, one.transactional_ids, one.described)
+        unknown = [part for part in parts if isinstance(part, Unknown)]
         for part in unknown:
             yield Finding(
                 f"cluster {cluster}", check, Verdict.UNKNOWN, part.error, f"{part.subject} was not tried", (part.todo,)
@@ -108,11 +117,11 @@ def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
         if refused:
             why = "what git declares could not be made"
             yield from _lack(one, Needed("CREATE", tuple(refused), "--topic '*'", why), refused)
-    yield from _others(one, one.groups, "Read", "--group", "the job could not commit positions with the data")
+    yield from _of_groups(topology, cluster, one)
     what = "the job could not copy exactly once"
     if one.principal is Principal.APPLY:
         what = "the lock of the environment could not be held, so nothing could be applied"
-    yield from _others(one, one.transactional_ids, "Write", "--transactional-id", what)
+    yield from _of_transactions(one, what)
     yield from _of_cluster(topology, cluster, one)
 
 
@@ -160,18 +169,27 @@ def command(one: Rights, operation: str, resource: str) -> str:
     )
 
 
-def _others(one: Rights, asked: Mapping[str, bool] | Unknown, operation: str, kind: str, what: str) -> Iterator[Lack]:
+def _of_groups(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]:
+    for need in group_needs(topology, cluster, one.principal):
+        told = one.groups if need.operation is Operation.READ else one.described
+        if isinstance(told, Mapping) and not told.get(need.asked, True):
+            word = _WORDS[need.operation.name]
+            yield f"lacks {word} on {need.words}", need.why, command(one, word, need.resource)
+
+
+def _of_transactions(one: Rights, what: str) -> Iterator[Lack]:
     """``what``: why it matters."""
+    asked, kind = one.transactional_ids, "--transactional-id"
     lacking: dict[str, list[str]] = {}
     for name, allowed in asked.items() if isinstance(asked, Mapping) else ():
         resource = f"{kind} {name}"
-        if kind == "--transactional-id" and name.startswith(MIRROR):  # one for each lane of the flow
+        if name.startswith(MIRROR):  # one for each lane of the flow
             resource = f"{kind} {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
         if not allowed:
             lacking.setdefault(resource, []).append(name)
     for resource, names in lacking.items():
         shown = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
-        yield f"lacks {operation} on {kind.removeprefix('--')} {shown}", what, command(one, operation, resource)
+        yield f"lacks Write on transactional-id {shown}", what, command(one, "Write", resource)
 
 
 def _may(one: Rights, topic: str, operation: str) -> bool:

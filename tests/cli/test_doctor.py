@@ -66,7 +66,8 @@ def env(write: Write, secure: Sandbox, monkeypatch: pytest.MonkeyPatch, create_t
             for who in ("plan", "apply", "mirror")
         ]
     lines += [f"topics: {{{unique}-new: {{clusters: [east], partitions: 1}}}}"]
-    lines += [f"flows: {{{unique}: {{source: east, target: west, topics: [{unique}-orders]}}}}"]
+    flow = f"source: east, target: west, topics: [{unique}-orders], groups: {{sync_offsets: true}}"
+    lines += [f"flows: {{{unique}: {{{flow}}}}}"]
     create_topic(secure["east"], f"{unique}-orders")
     create_topic(secure["west"], f"east.{unique}-orders")
     return write("\n".join(lines) + "\n")
@@ -115,12 +116,15 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
         (topic, "*", LITERAL, "plan", AclOperation.DESCRIBE_CONFIGS),
         (topic, "*", LITERAL, "apply", AclOperation.CREATE),
         (topic, "*", LITERAL, "mirror", AclOperation.READ),
+        (group, "*", LITERAL, "plan", AclOperation.DESCRIBE),
+        (group, "*", LITERAL, "mirror", AclOperation.DESCRIBE),
+        (group, "*", LITERAL, "mirror", AclOperation.READ),
         (topic, "__reconciler", LITERAL, "plan", AclOperation.READ),
         (transactional_id, "reconciler.", PREFIXED, "apply", AclOperation.WRITE),
     ]
     on_west = [
         (topic, "east.", PREFIXED, "mirror", AclOperation.WRITE),
-        (group, "mirror.", PREFIXED, "mirror", AclOperation.READ),
+        (group, "*", LITERAL, "mirror", AclOperation.READ),
         (transactional_id, "mirror.", PREFIXED, "mirror", AclOperation.WRITE),
     ]
     with without(east, *on_east), without(west, *on_west):
@@ -132,10 +136,13 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
     assert acl(east, "mirror", f"Read --topic {unique}-orders") in told
     assert acl(east, "apply", f"Write --transactional-id reconciler.{env.name}") in told
     assert acl(west, "mirror", "Write --topic east. --resource-pattern-type prefixed") in told
+    assert acl(east, "plan", "Describe --group '*'") in told
+    assert acl(east, "mirror", "Describe --group '*'") in told
     assert acl(west, "mirror", f"Read --group mirror.{unique}") in told
+    assert acl(west, "mirror", "Read --group '*'") in told
     assert acl(west, "mirror", f"Write --transactional-id mirror.{unique}. --resource-pattern-type prefixed") in told
     # the topic of the lock is there only once something was applied; before, nobody can be told to lack it
-    assert len(told) - told.count(acl(east, "plan", "Read --topic __reconciler")) == 7, told
+    assert len(told) - told.count(acl(east, "plan", "Read --topic __reconciler")) == 10, told
 
 
 def test_a_wrong_password_and_a_silent_address_are_told_apart(

@@ -262,6 +262,27 @@ access:
     applied(seen, wished)
 
 
+def test_a_mirror_may_describe_the_groups_it_syncs_and_the_positions_of_flows_whose_copies_it_meets() -> None:
+    access = """
+access:
+  - {role: mirror, principal: "User:one", flows: [east-to-west]}
+  - {role: mirror, principal: "User:both"}
+"""
+    same = "{source: %s, target: %s, topics: [orders], naming: {policy: identity}, provenance: local%s}\n"
+    flows = "flows:\n  east-to-west: " + same % ("east", "west", ", groups: {sync_offsets: true}")
+    flows += "  west-to-east: " + same % ("west", "east", "")
+    seen = world()
+    seen.clusters["east"].put("orders")
+    planned = seen.plan(env(flows, access))
+    groups = {acl for acl in made(planned, "east") if acl.resource is ResourceType.GROUP}
+    assert groups == rules(
+        "allow User:one describe group *",
+        "allow User:one describe group mirror.west-to-east",
+        "allow User:both describe group *",
+        "allow User:both read group mirror.west-to-east",
+    )
+
+
 def test_syncing_access_does_not_restart_the_mirror() -> None:
     seen = world()
     seen.clusters["east"].put("orders")

@@ -17,7 +17,7 @@ from reconciler.errors import Unknown
 from reconciler.live import LiveState
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
-from reconciler.topology import Principal, Topology
+from reconciler.topology import Carry, Groups, Naming, Principal, Topology
 from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.builders import cluster, flow, topic, topology
 from tests.fakes import FakeCluster
@@ -150,7 +150,7 @@ def command(principal: str, rest: str) -> str:
 
 def test_what_is_asked_is_what_each_principal_needs() -> None:
     asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
-    assert asked["east", Principal.PLAN] == Ask(("orders", "other"))
+    assert asked["east", Principal.PLAN] == Ask(("orders", "other"), described=("reconciler-doctor",))
     assert asked["east", Principal.APPLY] == Ask(("orders",), ("__reconciler", "new"), (), ("reconciler.test",))
     assert asked["east", Principal.MIRROR] == Ask(("orders",))
     assert asked["west", Principal.MIRROR] == Ask(
@@ -244,6 +244,38 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
 )
 def test_what_is_missing_is_printed_as_the_exact_command(on: str, given: Rights, commands: list[str]) -> None:
     assert lacking(on, given) == commands
+
+
+MARKED: dict[str, Any] = {"provenance": Carry.LOCAL, "naming": Naming("identity")}
+CHOSEN = Groups(include=("billing", "ship-.*", "team-[ab]"), sync_offsets=True)
+SYNCED = topology(
+    flow("east", "west", "orders", name="f", groups=CHOSEN, **MARKED),
+    flow("west", "east", "orders", name="b", **MARKED),
+    cluster("east"),
+    cluster("west"),
+)
+
+
+def test_groups_that_a_broker_would_hide_are_asked_for_by_name() -> None:
+    asked = asks(SYNCED, live(), ())
+    east, west = asked["east", Principal.MIRROR], asked["west", Principal.MIRROR]
+    assert (east.groups, east.described) == (("mirror.b",), ("mirror.b", "billing", "ship-reconciler-doctor"))
+    assert (west.groups, west.described) == (("mirror.f", "billing", "ship-reconciler-doctor"), ("mirror.f",))
+
+
+def test_a_right_on_groups_that_is_missing_is_printed_as_the_exact_command() -> None:
+    east = rights(
+        Principal.MIRROR, {}, described={"mirror.b": False, "billing": False, "ship-reconciler-doctor": False}
+    )
+    assert lacking("east", east, SYNCED) == [
+        command("mirror", "Describe --group mirror.b"),
+        command("mirror", "Describe --group billing"),
+        command("mirror", "Describe --group ship- --resource-pattern-type prefixed"),
+    ]
+    west = rights(Principal.MIRROR, {}, groups={"mirror.f": True, "billing": True, "ship-reconciler-doctor": False})
+    assert lacking("west", west, SYNCED) == [command("mirror", "Read --group ship- --resource-pattern-type prefixed")]
+    plan = rights(Principal.PLAN, {"orders": VIEW}, described={"reconciler-doctor": False})
+    assert lacking("east", plan) == [command("plan", "Describe --group '*'")]
 
 
 def test_a_login_that_failed_says_so_and_nothing_of_permissions() -> None:

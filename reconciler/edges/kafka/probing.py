@@ -2,7 +2,7 @@
 
 Topics: the operations brokers themselves say are allowed (KIP-430). Creates: validate-only requests. Groups and
 transactional ids: requests that are authorized first and then refused, because nobody has the member or producer id
-they name: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id.
+they name: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs Describe.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         return Rights(principal, speaker, server, failed)
     groups: Mapping[str, bool] | Unknown = {}
     transactional_ids: Mapping[str, bool] | Unknown = {}
+    described: Mapping[str, bool] | Unknown = {}
+    if ask.described:
+        described = _tried(cluster, principal, "groups", lambda wire: _described(wire, ask.described))
     if ask.groups or ask.transactional_ids:
         groups = _tried(cluster, principal, "groups", lambda wire: _groups(wire, ask.groups))
         transactional_ids = _tried(
@@ -60,6 +63,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         creates=creates,
         groups=groups,
         transactional_ids=transactional_ids,
+        described=described,
         cluster=frozenset(operation.name for operation in allowed) if allowed else None,
     )
 
@@ -107,6 +111,10 @@ def _tried(cluster: Cluster, principal: Principal, what: str, ask: Callable[[Wir
 
 def _groups(wire: Wire, names: Iterable[str]) -> dict[str, bool]:
     return {name: wire.heartbeat(name) != GROUP_DENIED for name in names}
+
+
+def _described(wire: Wire, names: Iterable[str]) -> dict[str, bool]:
+    return {name: wire.describe_group(name) != GROUP_DENIED for name in names}
 
 
 def _transactional_ids(wire: Wire, names: Iterable[str]) -> dict[str, bool]:

@@ -1,5 +1,5 @@
 """Requests that librdkafka has no call for, by kafka-python's protocol: features, the controller's clock, quotas, and
-two requests that only ask whether they would be authorized. Nothing here changes a cluster.
+requests that only ask whether they would be authorized. Nothing here changes a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import HeartbeatRequest
 from kafka.protocol.producer.transaction import EndTxnRequest
 
@@ -73,6 +74,11 @@ class Wire:
         """The error code for a member that does not exist: 30 without Read on the group."""
         request = HeartbeatRequest(group_id=group, generation_id=-1, member_id="reconciler-doctor")
         return int(self._send("Heartbeat", request).error_code)
+
+    def describe_group(self, group: str) -> int:
+        """The error code for a group, which need not exist: 30 without Describe on it."""
+        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+        return int(self._send("DescribeGroups", request).groups[0].error_code)
 
     def end_transaction(self, transactional_id: str) -> int:
         """The error code for a producer id that nobody has: 53 without Write on the transactional id."""
