@@ -15,13 +15,15 @@ from sandbox.errors import SandboxError
 _BATCH = 5_000
 _SILENCE_S = 30.0
 
-# What a topic made a moment ago answers until its leaders are known everywhere.
+# What a topic answers whose leader is not known everywhere: it was made or moved a moment ago.
 _SETTLING_S = 3.0
 _SETTLING = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError._TRANSPORT,
 )
 
 
@@ -116,7 +118,7 @@ def _until_ends(consumer: Consumer, open_spans: dict[tuple[str, int], int]) -> I
     heard = time.monotonic()
     while open_spans:
         messages = consumer.consume(_BATCH, timeout=0.2)
-        if messages:
+        if any(message.error() is None or message.error().code() not in _SETTLING for message in messages):
             heard = time.monotonic()
         elif time.monotonic() - heard > _SILENCE_S:
             left = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(open_spans))
@@ -124,6 +126,8 @@ def _until_ends(consumer: Consumer, open_spans: dict[tuple[str, int], int]) -> I
         for message in messages:
             place = (message.topic(), message.partition())
             error = message.error()
+            if error is not None and error.code() in _SETTLING:
+                continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             end = open_spans.get(place)

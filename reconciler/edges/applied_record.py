@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.applied import Applied, applied_key, loads
-from reconciler.edges.lock_log import LockLog
+from reconciler.edges.kafka.lock_log import LockLog
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC
 from reconciler.topology import Cluster, Principal

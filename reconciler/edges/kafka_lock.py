@@ -11,7 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
-from reconciler.edges.lock_log import FencedError, LockLog
+from reconciler.edges.kafka.lock_log import FencedError, LockLog
 from reconciler.edges.processes import command_line
 from reconciler.errors import ClusterError, LockHeld
 from reconciler.locks import LEASE_MS, LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads, lock_key, transactional_id

@@ -10,21 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.topology import Cluster, Principal
 
 TAIL_RECORDS = 500
 """Offsets before the end of each partition that are read first."""
 READ_SECONDS = 30.0
-
-_MOVING = (
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +85,12 @@ class Tail:
 
     def _bounds(self, partition: int) -> tuple[int, int]:
         """First offset and end. A partition that was just made or moved has no leader for a moment."""
-        until = time.monotonic() + CONNECT_SECONDS
-        while True:
-            try:
-                found = self.consumer.get_watermark_offsets(TopicPartition(self.topic, partition), CONNECT_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() > until:
-                    raise self.connection.error(error.args[0], self._asked) from None
-                time.sleep(0.1)
-            else:
-                return int(found[0]), int(found[1])
+        place = TopicPartition(self.topic, partition)
+        try:
+            found = patiently(lambda: self.consumer.get_watermark_offsets(place, CONNECT_SECONDS), CONNECT_SECONDS)
+        except KafkaException as error:
+            raise self.connection.error(error.args[0], self._asked) from None
+        return int(found[0]), int(found[1])
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Every record from start to end (not included) of each partition."""
@@ -133,6 +120,6 @@ class Tail:
             return int(message.offset()) + 1
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
-        if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or not reads_on(error):
             raise self.connection.error(error, self._asked)
-        return -1  # the client goes on by itself; no permission on the group is needed
+        return -1

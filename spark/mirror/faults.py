@@ -91,6 +91,11 @@ def is_passing(error: KafkaError) -> bool:
     return error.code() in _PASSING
 
 
+def is_moving(error: KafkaError) -> bool:
+    """Passing, and not because a topic is gone."""
+    return error.code() in _PASSING - _GONE
+
+
 def error_of(error: KafkaException) -> KafkaError:
     return error.args[0]
 

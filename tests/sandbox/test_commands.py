@@ -75,7 +75,7 @@ def test_an_unknown_profile_names_those_there_are() -> None:
     with pytest.raises(SandboxError) as refused:
         commands.up("palin")
     assert "palin" in str(refused.value)
-    assert "plain, ha, secure" in str(refused.value)
+    assert "plain, ha, trio, secure" in str(refused.value)
 
 
 def test_no_cluster_id_looks_like_an_option() -> None:

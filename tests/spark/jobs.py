@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from reconciler.edges.submission import bundle
 from sandbox.handles import ClusterHandle
 
 ROOT = Path(__file__).parents[2]
@@ -70,13 +70,10 @@ class Job:
     def start(self) -> Job:
         self.folder.mkdir(parents=True)
         (self.folder / "handover.json").write_text(json.dumps(self.content))
-        bundle = self.folder / "bundle.zip"
-        with zipfile.ZipFile(bundle, "w") as archive:
-            for package in (ROOT / "spark" / "mirror", ROOT / "replication"):
-                for source in package.rglob("*.py"):
-                    archive.write(source, source.relative_to(package.parent))
+        code = self.folder / "bundle.zip"
+        bundle(code)
         command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
-        command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", bundle]
+        command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", code]
         command += [ROOT / "spark" / "mirror_job.py", "--handover", self.folder / "handover.json"]
         with (self.folder / "job.log").open("wb") as log:
             self.process = subprocess.Popen(

@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection
-from reconciler.edges.lock_log import FencedError, LockLog
+from reconciler.edges.kafka.lock_log import FencedError, LockLog
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC
 from reconciler.replicas import Journal, ListEntries

@@ -27,6 +27,7 @@ from reconciler.edges.kafka.connection import (
     secrets_in,
     speaker_of,
 )
+from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.errors import ClusterError
 from reconciler.live import Made
 from reconciler.locks import LOCK_TOPIC, LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
@@ -129,7 +130,7 @@ class OwnershipRecord:
                 return MappingProxyType({})
             raise KafkaException(topic.error)
         part = TopicPartition(LOCK_TOPIC, 0)
-        first, end = consumer.get_watermark_offsets(part, CONNECT_SECONDS)
+        first, end = patiently(lambda: consumer.get_watermark_offsets(part, CONNECT_SECONDS), CONNECT_SECONDS)
         consumer.assign([TopicPartition(LOCK_TOPIC, 0, first)])
         values: dict[bytes, bytes] = {}
         for key, value in self._records(consumer, first, end):
@@ -156,7 +157,7 @@ class OwnershipRecord:
                         yield key, message.value()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = max(at, message.offset())
-                else:
+                elif not reads_on(error):
                     raise KafkaException(error)
 
     def _ensure_topic(self) -> None:

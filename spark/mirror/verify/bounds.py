@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror import clients, positions
 from mirror.discovery import Discovered, LiveCluster, discover
+from mirror.faults import error_of, is_moving
 from mirror.lanes import Condition, Endpoint, PartitionSpec
 from mirror.positions import Position
 from mirror.provenance_ground import ids_of
@@ -29,6 +30,7 @@ from replication.names import position_group
 COMMITTED, WRITTEN = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 _AT_ONCE = 500
 _ANSWER_S = 20.0
+_MOVING_S = 10.0  # how long a leader may be unknown
 _DECIDED_S = 75.0  # a transaction of the mirror lives 60 s at most
 
 
@@ -92,18 +94,36 @@ class OffsetReader:
         self.failed: dict[tuple[str, Place], str] = {}
 
     def read(self, places: Iterable[Place], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+        """A leader that moves is asked again for a while."""
         found: dict[Place, int] = {}
-        for some in _portions(list(places)):
+        until = time.monotonic() + _MOVING_S
+        refused = self._ask(list(places), spec, isolation, found)
+        while (moving := [place for place, error in refused.items() if is_moving(error)]) and time.monotonic() < until:
+            time.sleep(0.1)
+            refused = {
+                **{place: error for place, error in refused.items() if place not in moving},
+                **self._ask(moving, spec, isolation, found),
+            }
+        for place, error in refused.items():
+            name = f"{place[0]}-{place[1]} at {self._endpoint.cluster}"
+            self.failed[self._endpoint.cluster, place] = f"the offsets of {name} cannot be read: {error.str()}"
+        return found
+
+    def _ask(
+        self, places: Sequence[Place], spec: OffsetSpec, isolation: IsolationLevel, found: dict[Place, int]
+    ) -> dict[Place, KafkaError]:
+        """Fills ``found``. What was refused, and why."""
+        refused: dict[Place, KafkaError] = {}
+        for some in _portions(places):
             asked = {TopicPartition(*place): spec for place in some}
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_ANSWER_S)
-            for place, answer in answers.items():
+            for partition, answer in answers.items():
+                place = (partition.topic, partition.partition)
                 try:
-                    found[place.topic, place.partition] = answer.result(_ANSWER_S).offset
+                    found[place] = answer.result(_ANSWER_S).offset
                 except KafkaException as error:
-                    name = f"{place.topic}-{place.partition} at {self._endpoint.cluster}"
-                    why = f"the offsets of {name} cannot be read: {error.args[0].str()}"
-                    self.failed[self._endpoint.cluster, (place.topic, place.partition)] = why
-        return found
+                    refused[place] = error_of(error)
+        return refused
 
     def undecided(self, ends: Offsets, patience_s: float = _DECIDED_S) -> frozenset[Place]:
         """Partitions with a transaction that began below their end and is neither committed nor aborted in time."""

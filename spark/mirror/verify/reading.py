@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import clients
+from mirror.faults import error_of, is_moving
 from mirror.verify.ranges import Span
 from mirror.verify.records import Record
 
 _AT_ONCE = 2_000
 _SILENCE_S = 60.0
 _WATERMARKS_S = 20.0
+_MOVING_S = 10.0
+"""How long a leader may be unknown."""
 
 
 class UnreadableError(Exception):
@@ -53,12 +56,23 @@ def log_start(span: Span) -> int:
     """Where the log begins now. Raises UnreadableError."""
     consumer = _consumer(span)
     try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(span.topic, span.partition), timeout=_WATERMARKS_S)
+        return _low(consumer, span)
     except KafkaException as error:
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
     finally:
         consumer.close()
-    return int(low)
+
+
+def _low(consumer: Consumer, span: Span) -> int:
+    place = TopicPartition(span.topic, span.partition)
+    until = time.monotonic() + _MOVING_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)[0])
+        except KafkaException as error:
+            if not is_moving(error_of(error)) or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
 
 
 def _consumer(span: Span) -> Consumer:
@@ -71,15 +85,14 @@ def _consumer(span: Span) -> Consumer:
 
 
 def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[int, Message]]:
-    place = TopicPartition(span.topic, span.partition)
-    low, _ = consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)
+    low = _low(consumer, span)
     if low > span.start:
         raise _unreadable(span, f"it begins at {low} now", KafkaError.OFFSET_OUT_OF_RANGE)
     consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
     heard = time.monotonic()
     while True:
         found = consumer.consume(_AT_ONCE, 0.5)
-        if found:
+        if any(message.error() is None or not is_moving(message.error()) for message in found):
             heard = time.monotonic()
         elif time.monotonic() - heard > _SILENCE_S:
             raise UnreadableError(
@@ -88,6 +101,8 @@ def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[in
             )
         for message in found:
             error = message.error()
+            if error is not None and is_moving(error):
+                continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             if message.offset() >= span.end and not to_end:  # also the end of the partition, behind the last marker

@@ -21,6 +21,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.errors import BlockedError, ClusterError
 from reconciler.locks import LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
@@ -28,14 +29,6 @@ from reconciler.topology import Cluster, Principal
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)  # 90: PRODUCER_FENCED
-_MOVING = (
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._NOENT,
-)
 
 
 class FencedError(Exception):
@@ -186,20 +179,20 @@ class LockLog:
     def _end(self) -> int:
         """The end of the log for everybody, beyond which nothing was written yet."""
         connection, part = self._connected(), TopicPartition(self.topic, 0)
-        until = time.monotonic() + CONNECT_SECONDS
-        while True:
+
+        def ask() -> int:
             asked = connection.admin.list_offsets(
                 {part: OffsetSpec.latest()},
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=CONNECT_SECONDS,
             )
             connection.settle(asked.values())
-            try:
-                return int(asked[part].result().offset)
-            except KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() > until:
-                    raise self._error(error, errors.read_topic(self.topic)) from None
-                time.sleep(0.1)  # a topic that was just made has no leader for a moment
+            return int(asked[part].result().offset)
+
+        try:
+            return patiently(ask, CONNECT_SECONDS)  # a topic that was just made has no leader for a moment
+        except KafkaException as error:
+            raise self._error(error, errors.read_topic(self.topic)) from None
 
     def _newest(self, consumer: Consumer, end: int) -> bytes | None:
         value: bytes | None = None
@@ -218,7 +211,7 @@ class LockLog:
                 value = message.value() if message.key() == self.key else value
             elif error.code() == KafkaError._PARTITION_EOF:
                 at = max(at, message.offset())
-            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            elif not reads_on(error):
                 raise self._error(KafkaException(error), errors.read_topic(self.topic))
         return value
 

@@ -1,0 +1,188 @@
+"""A leader that moves while a log is read ends no reader; an error that does not pass is told at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message
+from mirror.lanes import Endpoint
+from mirror.verify import reading as verify_reading
+from mirror.verify.ranges import Span
+
+from reconciler.edges.kafka import errors, lock_log, ownership, patience
+from reconciler.edges.kafka.lock_log import LockLog
+from reconciler.edges.status_tail import Tail
+from reconciler.errors import ClusterError
+from reconciler.topology import Cluster, Principal
+from sandbox import reading as sandbox_reading
+from sandbox.errors import SandboxError
+
+PASSING = [
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TRANSPORT,
+]
+TOLD = [
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+]
+EAST = Cluster(name="east", bootstrap_servers=("east.example:9092",))
+
+
+class ScriptedConsumer:
+    """Says what it was given, in that order, and then nothing."""
+
+    def __init__(self, said: Sequence[Message]) -> None:
+        self.said = list(said)
+
+    def poll(self, _seconds: float) -> Message | None:
+        return self.said.pop(0) if self.said else None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        said, self.said = self.said[:1], self.said[1:]
+        return said
+
+    def get_watermark_offsets(self, _place: object, timeout: float = 0, **_named: object) -> tuple[int, int]:
+        return 0, 3
+
+    def assign(self, _places: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Told:
+    """Stands where a Connection would."""
+
+    speaker = errors.Speaker("east", ("east.example:9092",), "apply", "User:apply")
+
+    def error(self, error: KafkaError, asked: errors.Asked) -> ClusterError:
+        return errors.translate(self.speaker, error, asked)
+
+
+def record(offset: int) -> Message:
+    return Message(topic="log", partition=0, offset=offset, key=b"key", value=b"%d" % offset, timestamp=(1, offset))
+
+
+def failed(code: int) -> Message:
+    return Message(topic="log", partition=0, offset=-1001, error=KafkaError(code))
+
+
+def end(offset: int) -> Message:
+    return Message(topic="log", partition=0, offset=offset, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def said(code: int) -> list[Message]:
+    """Three records with the error before, between and behind them."""
+    return [failed(code), record(0), record(1), failed(code), record(2), failed(code), end(3)]
+
+
+def _lock(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+    log = LockLog(EAST, "log", "key", "")
+    _patch.setattr(log, "_connected", Told)
+    return log._newest(consumer, 3)
+
+
+def _status(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+    connection: Any = Told()
+    tail = Tail(connection, consumer, "log", [0])
+    assert tail.advance()
+    return tail.newest["key"].value
+
+
+def _ownership(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+    kept = ownership.OwnershipRecord(EAST, Principal.APPLY, "x")
+    renamed = [_under(message, b"access/x/1") for message in consumer.said]
+    return dict(kept._records(_scripted(renamed), 0, 3))[b"access/x/1"]
+
+
+def _under(message: Message, key: bytes) -> Message:
+    if message.error() is None:
+        message.set_key(key)
+    return message
+
+
+def _scripted(messages: Sequence[Message]) -> Any:
+    return ScriptedConsumer(messages)
+
+
+def _sandbox(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+    return list(sandbox_reading._until_ends(consumer, {("log", 0): 3}))[-1].value()
+
+
+def _verify(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
+    endpoint = Endpoint("east", ("east.example:9092",))
+    span = Span(endpoint, "log", 0, "read_committed", 0, 3)
+    return list(verify_reading._messages(consumer, span, to_end=False))[-1][1].value()
+
+
+READERS = [_lock, _status, _ownership, _sandbox, _verify]
+Reader = Callable[[Any, pytest.MonkeyPatch], bytes | None]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("code", PASSING)
+def test_what_passes_ends_no_reader(read: Reader, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(ScriptedConsumer(said(code)), monkeypatch) == b"2"
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("code", TOLD)
+def test_what_does_not_pass_is_told_at_once(read: Reader, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises((ClusterError, SandboxError, KafkaException)):
+        read(ScriptedConsumer(said(code)), monkeypatch)
+
+
+@pytest.mark.parametrize("read", [_lock, _status, _ownership])
+def test_a_log_that_was_cleaned_while_it_was_read_is_read_on(read: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(ScriptedConsumer([failed(KafkaError.OFFSET_OUT_OF_RANGE), record(2), end(3)]), monkeypatch) == b"2"
+
+
+def test_an_error_that_stays_is_told_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_log, "READ_SECONDS", 0.2)
+    with pytest.raises(ClusterError, match=r"east.*cannot be reached|could not be read|does not answer"):
+        _lock(ScriptedConsumer([failed(KafkaError.UNKNOWN_LEADER_EPOCH)]), monkeypatch)
+
+
+class Answers:
+    """Fails with each code in turn, then answers; counts how often it was asked."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.asked = 0
+
+    def __call__(self) -> str:
+        self.asked += 1
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return "answer"
+
+
+def test_a_request_is_asked_again_until_the_leader_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    answers = Answers(*PASSING)
+    assert patience.patiently(answers, 5.0) == "answer"
+    assert answers.asked == len(PASSING) + 1
+
+
+@pytest.mark.parametrize("code", TOLD)
+def test_a_refusal_is_not_asked_again(code: int) -> None:
+    answers = Answers(code)
+    with pytest.raises(KafkaException):
+        patience.patiently(answers, 5.0)
+    assert answers.asked == 1
+
+
+def test_patience_has_an_end() -> None:
+    began = time.monotonic()
+    with pytest.raises(KafkaException) as raised:
+        patience.patiently(Answers(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 10_000), 0.3)
+    assert raised.value.args[0].code() == KafkaError.UNKNOWN_LEADER_EPOCH
+    assert 0.3 <= time.monotonic() - began < 3.0
