@@ -115,7 +115,7 @@ class Committer:
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, Committed]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written = (
-            (p, positions.Position(offset, p.spec.topic_id, p.leader_epoch, claim, hour, p.marked))
+            (p, positions.Position(offset, p.spec.topic_id, p.epoch_at(offset), claim, hour, p.marked))
             for p, offset in moved
         )
         return {p.target: Committed(at.offset, at.leader_epoch, positions.encode(at) + END) for p, at in written}

@@ -123,6 +123,7 @@ class Lane:
         """Moves ``reached`` over skipped batches once nothing before them is open."""
         if partition.idle and partition.reached < partition.covered:
             partition.reached = partition.covered
+            partition.leader_epoch = partition.epoch_at(partition.covered)
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:

@@ -88,7 +88,8 @@ class Partition:
     those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
     oldest record that it leaves at the source, as far as known, else when that record was first seen. ``checking``:
     checksums are looked at before anything is queued, to leave out corrupt batches. ``whole_again``: ``largest`` as it
-    was before a refused record was looked for.
+    was before a refused record was looked for. ``leader_epoch``: the largest of what was acknowledged,
+    ``covered_epoch``: of what was fetched.
     """
 
     spec: PartitionSpec
@@ -100,6 +101,7 @@ class Partition:
     covered: int = -1
     end: int = -1
     leader_epoch: int = -1
+    covered_epoch: int = -1
     validated_epoch: int = -1
     queue: deque[Piece] = field(default_factory=deque)
     unacked: deque[Piece] = field(default_factory=deque)
@@ -164,6 +166,16 @@ class Partition:
         """The position once all that was sent is acknowledged."""
         return self.covered if not self.queue else self._sent()
 
+    def epoch_at(self, position: int) -> int:
+        """The largest leader epoch before ``position``, which was reached, planned or covered (KIP-320).
+
+        An epoch that is too small would make the position look like one that the source has lost.
+        """
+        if position >= self.covered:
+            return max(self.leader_epoch, self.covered_epoch)
+        sent = (piece.leader_epoch for piece in self.unacked if piece.next_offset <= position)
+        return max((self.leader_epoch, *sent))
+
     def drop_unsent(self) -> int:
         """Forgets what was fetched and not sent; returns its bytes. The fetch position falls back accordingly."""
         dropped = 0
@@ -172,6 +184,7 @@ class Partition:
             piece.drop()
         self.queue.clear()
         self.queued_bytes -= dropped
+        self.covered_epoch = self.epoch_at(self._sent()) if dropped else self.covered_epoch
         self.covered = self._sent()
         self.passed.forget_beyond(self.covered)
         self.lost.forget_beyond(self.covered)

@@ -30,6 +30,7 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
         if keep.delivers(batch) and batch.next_offset > covered:
             wanted.append(batch)
         covered = max(covered, batch.next_offset)
+        partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
     if not wanted:
         return [], covered
     _choose(partition, wanted)

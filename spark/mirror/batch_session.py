@@ -276,7 +276,7 @@ class Session:
                 continue
             self.forget(partition)
             partition.committed = partition.reached = partition.covered = -1
-            partition.leader_epoch = partition.validated_epoch = -1
+            partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
             self._starter.add(partition)
 
     # what it tells

@@ -147,7 +147,7 @@ class Starter:
 
     def _begin(self, partition: Partition, known: positions.Position) -> None:
         partition.committed = partition.reached = partition.covered = known.offset
-        partition.leader_epoch = known.leader_epoch
+        partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
         partition.marked = known.marked if self._lane.spec.work.provenance else None
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
@@ -212,11 +212,11 @@ class Starter:
         suspects = {
             p.source: p
             for p in there
-            if p.leader_epoch >= 0 and (leader := source.leader(*p.source)) and leader.epoch != p.validated_epoch
+            if p.epoch_at(p.covered) >= 0 and (leader := source.leader(*p.source)) and leader.epoch != p.validated_epoch
         }
         found: dict[Partition, int] = {}
         if suspects:
-            ends = await source.epoch_ends({key: p.leader_epoch for key, p in suspects.items()})
+            ends = await source.epoch_ends({key: p.epoch_at(p.covered) for key, p in suspects.items()})
             for key, answer in ends.items():
                 if isinstance(answer, BrokerError):
                     if answer.retriable:
@@ -263,7 +263,7 @@ class Starter:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return
         found = low if partition.covered < low else high
-        partition.leader_epoch = partition.validated_epoch = -1
+        partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
         lane.move_on(partition, found, Loss(condition.code, abs(found - partition.covered), text=condition.text))
         self.add(partition)
 

@@ -374,7 +374,9 @@ class RecordLane:
         moved = []
         for track in self.dirty:
             if track.last is not None:
-                track.leader_epoch = _epoch(track.last)
+                # Beyond the last record lie markers, whose epoch nobody tells; one that is too small would look
+                # like a log that was truncated.
+                track.leader_epoch = _epoch(track.last) if track.position == track.last.offset() + 1 else -1
             now = Position(track.position, track.spec.topic_id, track.leader_epoch, self.lane.claim, hour, track.marked)
             moved.append(positions.as_topic_partition(track.spec.target_topic, track.spec.partition, now))
         self.delivery.commit(moved, self._still_waiting)
