@@ -64,7 +64,7 @@ def bundle(target: Path) -> None:
     """A zip of ``mirror`` and what it imports of ours, for --py-files, so that any executor finds them."""
     draft = target.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in ("mirror", "replication", "wire"):
+        for package in ("mirror", "replication", "translation", "wire"):
             root = package_folder(package)
             for source in sorted(root.rglob("*.py")):
                 archive.write(source, f"{package}/{source.relative_to(root)}")

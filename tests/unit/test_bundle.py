@@ -9,9 +9,8 @@ from pathlib import Path
 from reconciler.edges.submission import bundle
 
 ROOT = Path(__file__).parents[2]
-OURS = {
-    folder.name for place in (ROOT, ROOT / "spark") for folder in place.iterdir() if (folder / "__init__.py").exists()
-}
+PLACES = (ROOT, ROOT / "spark")
+OURS = {one.name for place in PLACES for one in place.iterdir() if (one / "__init__.py").exists()}
 
 
 def _imported(text: str) -> set[str]:
