@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-second="tests/wire tests/conformance tests/runner tests/sandbox"
+second="tests/wire tests/conformance tests/runner tests/sandbox tests/translation tests/interop tests/authorizing"
 first=
 for folder in tests/*/; do # a new folder of tests is never forgotten
     folder=${folder%/}
@@ -11,11 +11,11 @@ for folder in tests/*/; do # a new folder of tests is never forgotten
 done
 
 log=$(mktemp)
-$python -m pytest $second >"$log" 2>&1 &
+$python -m pytest --durations=25 $second >"$log" 2>&1 &
 half=$!
 trap 'kill $half 2>/dev/null; rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
-$python -m pytest $first
+$python -m pytest --durations=25 $first
 failed=$?
 wait $half || failed=1
 cat "$log"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from reconciler.edges import status_records
+from reconciler.edges import status_tail
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.status_records import StatusRecords
 from reconciler.errors import ClusterError, Unknown
@@ -124,7 +124,7 @@ def test_a_reader_that_stays_open_sees_what_is_new(topic: StatusTopic, records: 
 def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     job.tell("quiet", application_id="once")
-    for number in range(4 * 3 * status_records.TAIL_RECORDS):
+    for number in range(4 * 3 * status_tail.TAIL_RECORDS):
         job.tell(f"busy-{number % 12}", application_id=f"local-{number}")
     job.flush()
     began = time.monotonic()
@@ -132,7 +132,7 @@ def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusT
     tail = time.monotonic() - began
     assert known(records.read("quiet", NOW)).application_id == "once"
     assert set(records.read_all(NOW)) == {"quiet", *(f"busy-{number}" for number in range(12))}
-    last = 4 * 3 * status_records.TAIL_RECORDS - 1
+    last = 4 * 3 * status_tail.TAIL_RECORDS - 1
     assert known(records.read(f"busy-{last % 12}", NOW)).application_id == f"local-{last}"
     assert tail < 5
 

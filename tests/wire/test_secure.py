@@ -9,6 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from mirror.batch_path import batch_path
 from mirror.heartbeats import Heartbeats
 from mirror.lanes import LaneEnd, LaneReport, LaneSpec
@@ -128,6 +136,17 @@ def test_a_topic_it_may_not_write_is_a_condition(secure: Sandbox, unique: str, c
 
 
 def test_a_group_it_may_not_use_fails_the_lane(flow: Flow) -> None:
+    denied = AclBinding(
+        ResourceType.GROUP,
+        "somebody-elses",
+        ResourcePatternType.LITERAL,
+        "User:mirror",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+    admin = AdminClient(flow.target.super_client())
+    admin.create_acls([denied])[denied].result(20)
     clients = (flow.source.client("mirror"), flow.target.client("mirror"))
     lane = replace(flow, clients=clients).lane(group="somebody-elses")
     report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
