@@ -31,7 +31,7 @@ from replication.groups import GroupSelector, make_group_selector
 from replication.mirrormaker import internal_separator
 from replication.offset_map import PartitionMap, Translation
 from replication.pauses import Pause
-from replication.policy import TopicSelector
+from replication.policy import TopicSelector, is_heartbeats
 
 MAP_WITHIN = 6.0
 """Seconds a lane may take to write what it has committed into the offset map."""
@@ -115,7 +115,10 @@ class Survey:
         )
 
     def partitions(self) -> tuple[PartitionState, ...] | Unknown:
-        """Positions and ends of the drained flow; empty when the origin is lost."""
+        """Positions and ends of the drained flow; empty when the origin is lost.
+
+        Without heartbeats: they never end, and no consumer loses by one that stays behind.
+        """
         name = self.move.drained
         if self.lost is not None:
             return ()
@@ -124,7 +127,7 @@ class Survey:
             positions = self.destination.positions(name)
             topics = self.origin.partitions()
             sources = [
-                (topic, n) for topic, count in topics.items() if selector.why_not(topic) is None for n in range(count)
+                (topic, n) for topic, count in topics.items() if _waited_for(selector, topic) for n in range(count)
             ]
             bounds = self.origin.bounds(sources)
         except ClusterError as error:
@@ -229,6 +232,11 @@ class Survey:
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
+
+
+def _waited_for(selector: TopicSelector, topic: str) -> bool:
+    beats = selector.heartbeats and is_heartbeats(selector.policy, topic)
+    return selector.why_not(topic) is None and not beats
 
 
 def _separator(flow: Flow) -> str:

@@ -108,13 +108,23 @@ class Running:
         return found
 
 
-def on_sandbox(name: str, place: Path, clusters: Mapping[str, ClusterHandle], environ: dict[str, str]) -> Running:
-    """``clusters``: the environment's aliases -> running clusters. Topics and flows stay as they are written."""
+def on_sandbox(
+    name: str,
+    place: Path,
+    clusters: Mapping[str, ClusterHandle],
+    environ: dict[str, str],
+    flows: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Running:
+    """``clusters``: the environment's aliases -> running clusters. Topics and flows stay as they are written, but for
+    what ``flows`` adds to some."""
     folder = place / name
     folder.mkdir()
     for file in sorted((ROOT / "environments" / name).glob("*.yaml")):
         content = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
         _adapt(content, clusters)
+        for flow, more in (flows or {}).items():
+            if flow in content.get("flows", {}):
+                content["flows"][flow] |= more
         text = StringIO()
         plain = YAML(typ="safe", pure=True)
         plain.default_flow_style = False

@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.handles import Sandbox
+from replication.mirrormaker import (
+    Checkpoint,
+    OffsetSync,
+    checkpoints_topic,
+    offset_syncs_topic,
+    read_checkpoint,
+    read_heartbeat,
+    read_offset_sync,
+)
+from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.environments import Running, exactly, on_sandbox
 from tests.spark.jobs import ROOT
+from tests.translation.truth import placed, raw_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -29,6 +39,28 @@ def moved_exactly(report: dict[str, object]) -> None:
     for one in groups:
         assert (one["read_again"], one["missed"], one["exact"], one["note"]) == (0, 0, True, ""), one
     assert report["left_on_origin"] == 0
+
+
+def told_to_mirrormaker(
+    oslo: ClusterHandle, hub: ClusterHandle
+) -> tuple[dict[str, set[tuple[str, str]]], list[OffsetSync], list[Checkpoint]]:
+    """What MirrorMaker 2's readers find: sources and targets of the heartbeats on the hub, of its own and of those that
+    travelled; offset syncs of orders; checkpoints."""
+    beats = {
+        topic: {(one.source, one.target) for each in raw_records(hub, topic) for one in [read_heartbeat(*each)]}
+        for topic in ("heartbeats", "oslo.heartbeats")
+    }
+    syncs = [read_offset_sync(*one) for one in raw_records(oslo, offset_syncs_topic("hub"))]
+    return (
+        beats,
+        [one for one in syncs if one.topic == "orders"],
+        [read_checkpoint(*one) for one in raw_records(hub, checkpoints_topic("oslo"))],
+    )
+
+
+def in_order(cluster: ClusterHandle, topic: str) -> list[dict[int, bytes]]:
+    """By partition: offset -> value of every committed record."""
+    return [{offset: value for value, offset in placed(cluster, topic, p).items()} for p in range(3)]
 
 
 @pytest.fixture
@@ -95,7 +127,8 @@ def test_active_passive(plain: Sandbox, tmp_path: Path, unique: str) -> None:
 def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
     """A consumer of one region goes on at the hub; another one there reads both regions."""
     aliases = {"oslo": trio["east"], "rome": trio["west"], "hub": trio["hub"]}
-    running = on_sandbox("fan-in", tmp_path, aliases, {})
+    asked = {"heartbeats": True, "heartbeats_interval": "500ms", "offset_syncs": True}
+    running = on_sandbox("fan-in", tmp_path, aliases, {}, {"oslo-to-hub": {"mirrormaker_topics": asked}})
     try:
         running.apply()
         oslo, rome = running.write("oslo", "orders", 300), running.write("rome", "orders", 200)
@@ -103,6 +136,16 @@ def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
         moved_exactly(running.command("reconciler failover environments/fan-in oslo-to-hub --yes"))
         read.append(running.read("hub", "fraud", r"oslo\.orders", 10_000))
         assert exactly(read, oslo)
+        beats, syncs, checkpoints = told_to_mirrormaker(aliases["oslo"], aliases["hub"])
+        assert beats == {"heartbeats": {("oslo", "hub")}, "oslo.heartbeats": {("hub", "oslo")}}
+        on_oslo, on_hub = in_order(aliases["oslo"], "orders"), in_order(aliases["hub"], "oslo.orders")
+        assert syncs
+        for sync in syncs:
+            assert on_oslo[sync.partition][sync.upstream] == on_hub[sync.partition][sync.downstream]
+        assert {one.group for one in checkpoints} == {"fraud"}
+        for one in checkpoints:
+            after = [value for offset, value in on_oslo[one.partition].items() if offset >= one.upstream]
+            assert [v for offset, v in on_hub[one.partition].items() if offset >= one.downstream] == after
         assert exactly([running.read("hub", "everything", r"(oslo|rome)\.orders", 10_000)], [*oslo, *rome])
     finally:
         running.stop()
