@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from reconciler.changes import (
+    AclChange,
     AddPartitions,
     AlterConfigs,
     CreateAcl,
@@ -59,7 +60,10 @@ def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> 
 
 
 def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
-    """``reasons``: id of a change -> why it is held back. What needs a held change is held with it."""
+    """``reasons``: id of a change -> why it is held back. What needs a held change is held with it.
+
+    Who gains and loses access is told no longer where only a part of the rules changes.
+    """
     held: dict[str, str] = {}
     kept: list[Planned] = []
     for planned in plan.changes:
@@ -69,7 +73,10 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
             held[planned.id] = why
         else:
             kept.append(planned)
-    return Narrowed(replace(plan, changes=tuple(kept)), tuple(Held(name, why) for name, why in held.items()))
+    parted = {cluster_of(one.change) for one in plan.changes if one.id in held and isinstance(one.change, AclChange)}
+    shifts = tuple(one for one in plan.shifts if one.cluster not in parted)
+    narrowed = replace(plan, changes=tuple(kept), shifts=shifts)
+    return Narrowed(narrowed, tuple(Held(name, why) for name, why in held.items()))
 
 
 def known_part(plan: Plan) -> Narrowed:

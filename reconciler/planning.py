@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reconciler.authorizing.outlook import judged, outlook
 from reconciler.changes import (
     Reason,
     ReassignReplicas,
@@ -49,17 +50,19 @@ def plan(
         clusters=_seen(topology, live),
         observed=observe_again(subjects(ordered, routing.routes), live),
     )
+    access = outlook(topology, live, routing.routes, ordered)
     return Plan(
         basis=basis,
-        changes=tuple(planned(ordered, later, routing, topology, live)),
-        refused=found.refused,
+        changes=tuple(judged(planned(ordered, later, routing, topology, live), access)),
+        refused=(*found.refused, *access.refused),
         unknown=found.unknown,
         unmanaged=found.unmanaged,
         unmanaged_acls=found.unmanaged_acls,
         ignored=found.ignored,
-        notes=(*found.notes, *_undisturbed(topology, found, routing)),
+        notes=(*found.notes, *_undisturbed(topology, found, routing), *access.notes),
         unchanged=_unchanged(found),
         loads=loads_of(ordered, live),
+        shifts=access.shifts,
     )
 
 

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
 from reconciler.replicas import BrokerLoad
-from reconciler.stakes import Stakes
+from reconciler.stakes import AccessShift, Stakes
 
 FORMAT_VERSION = 1
 
@@ -84,7 +84,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move."""
+    """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move.
+
+    ``shifts``: who gains and who loses access by all of it together.
+    """
 
     basis: Basis
     changes: tuple[Planned, ...] = ()
@@ -96,6 +99,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     unchanged: int = 0
     loads: tuple[BrokerLoad, ...] = ()
+    shifts: tuple[AccessShift, ...] = ()
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.acls import Operation, ResourceType
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -28,6 +30,27 @@ class Stakes:
     expiring: int | None = None
     readers: tuple[Reader, ...] | None = None
     flows: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessShift:
+    """What a plan gives (``gained``) to a principal, or takes from it, by all rules together.
+
+    ``names`` are there today, ``more`` of them left out; ``patterns`` (``pay.*``): and whatever comes that begins so.
+    ``readers``: groups with members that this takes a topic from, as far as they can be those of the principal.
+    """
+
+    cluster: str
+    principal: str
+    gained: bool
+    resource: ResourceType
+    operations: tuple[Operation, ...]
+    names: tuple[str, ...]
+    patterns: tuple[str, ...]
+    more: int
+    host: str
+    readers: tuple[Reader, ...] = ()
     unknown: tuple[str, ...] = ()
 
 

@@ -33,6 +33,15 @@ def questions(plan: Plan, live: LiveState) -> dict[str, tuple[Question, ...]]:
     return {cluster: tuple(dict.fromkeys(some)) for cluster, some in found.items()}
 
 
+def together(*several: Mapping[str, tuple[Question, ...]]) -> dict[str, tuple[Question, ...]]:
+    """One question a topic; the first one counts."""
+    found: dict[str, dict[str, Question]] = {}
+    for asked in several:
+        for cluster, some in asked.items():
+            found[cluster] = {one.topic: one for one in some} | found.get(cluster, {})
+    return {cluster: tuple(some.values()) for cluster, some in found.items()}
+
+
 def weighed(plan: Plan, topology: Topology, told: Mapping[TopicRef, Stakes]) -> Plan:
     """``plan`` with the answers, and the flows that carry each topic."""
     dangerous = _dangerous(plan)

@@ -15,6 +15,7 @@ from typing import Any
 
 from reconciler.access import access_clusters
 from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
+from reconciler.authorizing.readers import reading_questions, with_readers
 from reconciler.changes import TopicChange
 from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
@@ -43,7 +44,7 @@ from reconciler.replicas import ReplicaFacts
 from reconciler.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.verification import Verification, VerifyWish
 from reconciler.verifying import answered, request
-from reconciler.weighing import described, questions, weighed
+from reconciler.weighing import described, questions, together, weighed
 
 NOTHING_AGREED = Consent()
 GUARDS = Consent(first_contact=True, shrink=True)
@@ -143,7 +144,7 @@ class Session:
 
     def _weighed(self, made: Plan, live: LiveState) -> Plan:
         """With what its dangerous changes put at stake; all clusters are asked at once."""
-        asked = questions(made, live)
+        asked = together(questions(made, live), reading_questions(made, live))
         if not asked:
             return weighed(made, self.topology, {})
         with ThreadPoolExecutor(len(asked)) as pool:
@@ -152,7 +153,7 @@ class Session:
                 for name, some in asked.items()
             }
             told = {TopicRef(name, topic): one for name, a in answers.items() for topic, one in a.result().items()}
-        return weighed(made, self.topology, told)
+        return with_readers(weighed(made, self.topology, told), live, told)
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

@@ -10,7 +10,7 @@ from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType
 
 _Key = tuple[ResourceType, str]
 
-_IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
+IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
     {
         Operation.DESCRIBE: frozenset(
             {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
@@ -108,4 +108,4 @@ def _applies(rule: AclBinding, request: Request) -> bool:
         return False
     if rule.operation in (Operation.ALL, request.operation):
         return True
-    return rule.permission is Permission.ALLOW and rule.operation in _IMPLIES.get(request.operation, ())
+    return rule.permission is Permission.ALLOW and rule.operation in IMPLIES.get(request.operation, ())

@@ -5,18 +5,22 @@ Names are taken together by the rules that match them, so that ten thousand topi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, ResourceType
-from reconciler.authorizing.deciding import Request, Rulebook
+from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.authorizing.deciding import IMPLIES, Request, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]
 """The names that exist: topics and groups of the cluster. Others count only as names that may come."""
 
-FUTURE = "(names to come)"
 SOMEBODY_ELSE = "User:(anybody else)"
+_NOBODYS = "\0"
+_LAST = "\U0010ffff"
+_Whose = tuple[str, bool, ResourceType, str]
+"""Principal, whether it gains, the kind of resource, its host."""
 
 OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
@@ -56,7 +60,7 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
 class Shift:
     """``principal`` may (``gained``) or may no longer do ``operations`` on each of ``names``.
 
-    ``names`` may end with FUTURE: names that do not exist yet and match ``patterns``.
+    ``patterns`` (``pay.*``): of names that do not exist yet, those that begin so.
     """
 
     principal: str
@@ -64,6 +68,7 @@ class Shift:
     resource: ResourceType
     operations: tuple[Operation, ...]
     names: tuple[str, ...]
+    patterns: tuple[str, ...] = ()
     host: str = WILDCARD
 
 
@@ -83,13 +88,21 @@ class LockedOut:
 
 def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names) -> tuple[Shift, ...]:
     """What changes for whom when ``touched`` rules come or go. Sorted by principal, losses first."""
-    found: dict[tuple[str, bool, ResourceType, str, str], set[Operation]] = defaultdict(set)
+    classes = _Classes(before, after, {resource: sorted(some) for resource, some in names.items()})
+    found: dict[_Whose, dict[str, set[Operation]]] = defaultdict(lambda: defaultdict(set))
     for rule in touched:
-        for principal in _principals(rule, before, after):
-            for request, name in _requests(rule, principal, before, after, names):
-                was, now = before.allows(request), after.allows(request)
-                if was != now:
-                    found[principal, now, rule.resource, name, _host(rule)].add(request.operation)
+        host = {} if rule.host == WILDCARD else {"host": rule.host}
+        principals = tuple(_principals(rule, before, after))
+        operations = tuple(_decided(rule, before))
+        for members in classes.under(rule):
+            for principal in principals:
+                for operation in operations:
+                    request = Request(principal, operation, rule.resource, members[0], **host)
+                    was, now = before.allows(request), after.allows(request)
+                    if was != now:
+                        reach = found[principal, now, rule.resource, rule.host]
+                        for name in members:
+                            reach[name].add(operation)
     return tuple(_merged(found))
 
 
@@ -110,6 +123,14 @@ def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]
     return tuple(found[request] for request in sorted(found))
 
 
+def _decided(rule: AclBinding, book: Rulebook) -> Iterator[Operation]:
+    """What the rule may decide. Where everybody is allowed without rules, it decides all by being there."""
+    for operation in OPERATIONS[rule.resource]:
+        implied = rule.permission is Permission.ALLOW and rule.operation in IMPLIES.get(operation, ())
+        if book.allow_everyone or implied or rule.operation in (Operation.ALL, operation):
+            yield operation
+
+
 def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
     if rule.principal != ANYONE:
         yield rule.principal
@@ -120,53 +141,53 @@ def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
     yield SOMEBODY_ELSE
 
 
-def _requests(
-    rule: AclBinding, principal: str, before: Rulebook, after: Rulebook, names: Names
-) -> Iterator[tuple[Request, str]]:
-    """One request for each operation and class of names, told for every name of the class."""
-    classes: dict[object, list[str]] = defaultdict(list)
-    for name in _covered(rule, names):
-        classes[_rules_on(before, rule, name), _rules_on(after, rule, name)].append(name)
-    operations = OPERATIONS[rule.resource]
-    host = {} if rule.host == WILDCARD else {"host": rule.host}
-    for members in classes.values():
-        asked = _to_come(rule) if members[0] == FUTURE else members[0]
-        for operation in operations:
-            request = Request(principal, operation, rule.resource, asked, **host)
-            for name in members:
-                yield request, name
+class _Classes:
+    """Names that the same rules match, before and after, are of one class: whatever is decided holds for all."""
 
+    def __init__(self, before: Rulebook, after: Rulebook, names: Mapping[ResourceType, Sequence[str]]) -> None:
+        self.books = before, after
+        self.names = names
+        self.numbers: dict[tuple[tuple[AclBinding, ...], ...], int] = {}
+        self.known: dict[tuple[ResourceType, str], int] = {}
 
-def _covered(rule: AclBinding, names: Names) -> Iterator[str]:
-    yield from (name for name in sorted(names.get(rule.resource, ())) if rule.covers_name(name))
-    literal = rule.pattern is PatternType.LITERAL and not rule.wildcard
-    if literal and rule.name not in names.get(rule.resource, ()):
-        yield rule.name
-    if not literal:
-        yield FUTURE
+    def under(self, rule: AclBinding) -> Iterable[list[str]]:
+        """Of the names that ``rule`` covers; ``_to_come`` stands for those that nobody has yet."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for name in self._covered(rule):
+            found[self._number(rule.resource, name)].append(name)
+        return found.values()
 
+    def _number(self, resource: ResourceType, name: str) -> int:
+        key = resource, name
+        if key not in self.known:
+            rules = tuple(tuple(book.on(resource, name)) for book in self.books)
+            self.known[key] = self.numbers.setdefault(rules, len(self.numbers))
+        return self.known[key]
 
-def _rules_on(book: Rulebook, rule: AclBinding, name: str) -> tuple[AclBinding, ...]:
-    return tuple(book.on(rule.resource, _to_come(rule) if name == FUTURE else name))
+    def _covered(self, rule: AclBinding) -> Iterator[str]:
+        there = self.names.get(rule.resource, ())
+        if rule.wildcard:
+            yield from there
+        elif rule.pattern is PatternType.LITERAL:
+            yield rule.name
+            return
+        else:
+            yield from there[bisect_left(there, rule.name) : bisect_left(there, f"{rule.name}{_LAST}")]
+        yield _to_come(rule)
 
 
 def _to_come(rule: AclBinding) -> str:
     """A name that matches the pattern and that nobody has: NUL is in no name."""
-    return f"{'' if rule.wildcard else rule.name}\0"
+    return f"{'' if rule.wildcard else rule.name}{_NOBODYS}"
 
 
-def _host(rule: AclBinding) -> str:
-    return rule.host
-
-
-def _merged(found: Mapping[tuple[str, bool, ResourceType, str, str], set[Operation]]) -> Iterator[Shift]:
+def _merged(found: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[Shift]:
     """Names with the same operations are told together."""
-    together: dict[tuple[str, bool, ResourceType, tuple[Operation, ...], str], list[str]] = defaultdict(list)
-    for (principal, gained, resource, name, host), operations in found.items():
-        together[principal, gained, resource, tuple(sorted(operations)), host].append(name)
-    for (principal, gained, resource, shared, host), names in sorted(together.items()):
-        yield Shift(principal, gained, resource, shared, tuple(sorted(names, key=_future_last)), host)
-
-
-def _future_last(name: str) -> tuple[bool, str]:
-    return name == FUTURE, name
+    for (principal, gained, resource, host), reach in sorted(found.items()):
+        together: dict[tuple[Operation, ...], list[str]] = defaultdict(list)
+        for name, operations in reach.items():
+            together[tuple(sorted(operations))].append(name)
+        for shared, names in sorted(together.items()):
+            to_come = tuple(sorted(f"{name[:-1]}*" for name in names if name.endswith(_NOBODYS)))
+            there = tuple(sorted(name for name in names if not name.endswith(_NOBODYS)))
+            yield Shift(principal, gained, resource, shared, there, to_come, host)

@@ -19,6 +19,7 @@ from reconciler.rendering.html_style import CSS, SCRIPT
 from reconciler.rendering.markdown import Handoff
 from reconciler.rendering.outline import Entry, Place, Step, Value, ground, outline, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
+from reconciler.rendering.shifts import shift_sections
 from reconciler.summary import applied_verdict, counted, verdict
 
 _KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
@@ -28,7 +29,7 @@ _OPEN = 40
 def plan_html(plan: Plan, handoff: Handoff | None = None, before: Sequence[Section] = ()) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means."""
     goes_on = handoff or Handoff()
-    steps, left = outline(plan), (*load_sections(plan), *left_sections(plan))
+    steps, left = outline(plan), (*load_sections(plan), *shift_sections(plan), *left_sections(plan))
     ready = plan.changes and not plan.refused and not plan.unknown
     body = [
         *_top(plan, verdict(plan), _links(steps, (*before, *left))),

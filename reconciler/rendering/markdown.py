@@ -18,6 +18,7 @@ from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import code, fence, markdown
 from reconciler.rendering.outline import Entry, Step, ground, outline, risk_words, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
+from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import SHOWN
 from reconciler.summary import applied_verdict, counted, verdict
 
@@ -73,7 +74,7 @@ def plan_markdown(
         yield from _told(before, detail)
         for step in outline(plan):
             yield from _step(step, detail)
-        yield from _told(load_sections(plan), detail)
+        yield from _told((*load_sections(plan), *shift_sections(plan)), detail)
         yield from _told([one for one in sections if not one.urgent], detail)
         yield from _next(plan, goes_on)
 

@@ -10,6 +10,7 @@ from reconciler.plans import Plan
 from reconciler.rendering.lists import cut, left_lists
 from reconciler.rendering.outline import Entry, ground, outline, risk_words, seen
 from reconciler.rendering.sections import load_sections
+from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import Style
 from reconciler.summary import verdict
 
@@ -26,6 +27,9 @@ def plan_text(plan: Plan, style: Style | None = None) -> str:
                 lines += _entry(entry, chosen, "    " if place.cluster else "  ")
     for section in load_sections(plan):
         lines += ["", section.heading, *(f"  {item.text}" for item in section.items)]
+    for section in shift_sections(plan):
+        told = [f"  {item.sign} {item.text}{''.join(f'; {one}' for one in item.more)}" for item in section.items]
+        lines += ["", section.heading, *cut(told, chosen)]
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
 
 

@@ -1,0 +1,154 @@
+"""Whether a plan takes from the reconciler itself, or from the jobs of its flows, a right they work with.
+
+Border: only what the topology needs today; a narrower right than a role would give is nobody's mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.access.mirrors import clusters_of, flows_of, mirror_rights
+from reconciler.access.roles import bindings, expand_stable
+from reconciler.access_rules import AccessRole, AccessRule
+from reconciler.acls import ANYONE, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.authorizing.deciding import Rulebook
+from reconciler.authorizing.effects import LockedOut, locked_out
+from reconciler.changes import AclChange, DeleteAcl, Reason, Refused
+from reconciler.internal_topics import internal_topics
+from reconciler.locks import LOCK_TOPIC, lock_cluster, transactional_id
+from reconciler.routing import Route
+from reconciler.topology import Flow, Principal, Topology
+from replication.names import transactional_id as lane_id
+
+LOCKED_OUT = "locks-itself-out"
+SHOWN = 5
+_SELDOM = (
+    (ResourceType.TOPIC, Operation.DELETE),
+    (ResourceType.CLUSTER, Operation.ALTER_CONFIGS),
+    (ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS),
+)
+"""Rights of the roles that only tombstones and throttles need: taking them away locks nobody out."""
+ANONYMOUS = "User:ANONYMOUS"
+_ROLES = {
+    Principal.PLAN: AccessRole.RECONCILER_PLAN,
+    Principal.APPLY: AccessRole.RECONCILER_APPLY,
+    Principal.MIRROR: AccessRole.MIRROR,
+}
+Books = tuple[Rulebook, Rulebook]
+"""Before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Names of one cluster that stand for what a wildcard or prefix of a role is there for."""
+
+    topics: frozenset[str]
+    transactional_ids: tuple[str, ...]
+
+
+def takes_away(change: AclChange) -> bool:
+    return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
+
+
+def own_lock_outs(
+    topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
+) -> tuple[tuple[Refused, ...], tuple[str, ...]]:
+    """Refusals with their proof, and notes on principals whose names the topology does not tell."""
+    taking = [change.acl for change in changes if takes_away(change)]
+    refused: list[Refused] = []
+    notes: list[str] = []
+    for kind in Principal if taking else ():
+        if kind is Principal.MIRROR and not _carried(topology, cluster):
+            continue
+        found = _names_of(kind, topology, cluster)
+        if not found:
+            text = f"not checked whether the {kind} principal keeps its rights on {cluster}: its settings do not name"
+            notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
+        known = _known(kind, topology, cluster, routes)
+        for name, flows in found.items():
+            mine = [acl for acl in taking if acl.principal in (name, ANYONE)]
+            if not mine:
+                continue
+            rights = _needed(kind, topology, flows, routes, cluster)
+            asked = (replace(one, principal=name) for acl in rights for one in _asked(acl, known, mine))
+            if lost := locked_out(*books, dict.fromkeys(asked)):
+                refused.append(_refusal(kind, name, cluster, lost))
+    return tuple(refused), tuple(notes)
+
+
+def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]) -> Refused:
+    proofs = [_proof(one) for one in lost[:SHOWN]]
+    more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+    who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
+    what = f"this plan would lock {who}, {name}, out of {cluster}: {'; '.join(proofs)}{more}"
+    todo = "Keep the right, or give it by another rule in the same plan"
+    super_user = f"brokers do not tell super users: where {name} is one, take the rule away with kafka-acls.sh"
+    return Refused(f"access {cluster}", Reason(LOCKED_OUT, what), f"{todo}; {super_user}")
+
+
+def _proof(one: LockedOut) -> str:
+    where = "cluster" if one.request.resource is ResourceType.CLUSTER else f"{one.request.resource} {one.request.name}"
+    because = f"'{one.by}' denies it" if one.by else f"'{one.today}' goes and no rule that is left allows it"
+    return f"{one.request.operation} on {where}: {because}"
+
+
+def _names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
+    """Name -> flows it carries. As the client settings log in; where they do not tell, as entries of its role say."""
+    flows = _carried(topology, cluster)
+    client = topology.clusters[cluster].client_for(kind)
+    protocol = client.get("security.protocol", "PLAINTEXT").upper()
+    login = client.get("sasl.username", "")
+    if protocol == "PLAINTEXT":
+        return {ANONYMOUS: flows}
+    if protocol.startswith("SASL_") and login and "${" not in login:
+        return {f"User:{login}": flows}
+    entries = [rule for rule in topology.access if _is_for(rule, kind, topology, cluster)]
+    return {rule.principal: tuple(flow for flow in flows if flow in flows_of(rule, topology)) for rule in entries}
+
+
+def _is_for(rule: AccessRule, kind: Principal, topology: Topology, cluster: str) -> bool:
+    where = clusters_of(rule, topology) if rule.role is AccessRole.MIRROR else rule.clusters
+    return rule.role is _ROLES[kind] and not rule.absent and cluster in where
+
+
+def _carried(topology: Topology, cluster: str) -> tuple[Flow, ...]:
+    names = {name for mirror in topology.mirrors.values() for name in mirror.flows}
+    flows = topology.flows.values()
+    return tuple(flow for flow in flows if flow.name in names and cluster in (flow.source, flow.target))
+
+
+def _needed(
+    kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
+) -> Iterator[AclBinding]:
+    role = AccessRule(0, "", (cluster,), _ROLES[kind])
+    if kind is Principal.MIRROR:
+        yield from bindings(role, mirror_rights(flows, topology, routes, cluster))
+        return
+    for acl in expand_stable(role):
+        if (acl.resource, acl.operation) not in _SELDOM:
+            yield acl
+
+
+def _known(kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]) -> _Known:
+    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
+    if kind is Principal.MIRROR:
+        targets = [flow for flow in topology.flows.values() if flow.target == cluster]
+        lanes = tuple(lane_id(flow.name, lane) for flow in targets for lane in range(flow.lanes))
+        return _Known(frozenset(remote), lanes)
+    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
+    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
+    lock = (transactional_id(topology.environment),) if lock_cluster(topology).name == cluster else ()
+    return _Known(frozenset(remote | declared | internal | {LOCK_TOPIC}), lock)
+
+
+def _asked(acl: AclBinding, known: _Known, taking: Sequence[AclBinding]) -> Iterator[AclBinding]:
+    """``acl`` name by name, where a rule that takes something away reaches. Of a pattern on groups no name is known."""
+    if acl.pattern is PatternType.LITERAL and not acl.wildcard:
+        yield acl
+        return
+    names = {ResourceType.TOPIC: known.topics, ResourceType.TRANSACTIONAL_ID: known.transactional_ids}
+    reaching = [one for one in taking if one.resource is acl.resource]
+    for name in names.get(acl.resource, ()):
+        if acl.covers_name(name) and any(one.covers_name(name) for one in reaching):
+            yield replace(acl, name=name, pattern=PatternType.LITERAL)
