@@ -8,15 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from reconciler.changes import (
     AclChange,
-    AddPartitions,
-    AlterConfigs,
     CreateAcl,
-    CreateTopic,
-    DeleteTopic,
     ReplicaChange,
     RestartMirror,
     StartMirror,
@@ -25,12 +21,11 @@ from reconciler.changes import (
     cluster_of,
 )
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
-from reconciler.live import LiveCluster
+from reconciler.landing import landed
 from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin, MirrorRunner
 from reconciler.reassigning import reassign
 from reconciler.reassigning.window import Watch
-from reconciler.topic_configs import same
 
 CUT_SHORT = "interrupted before it was done"
 INTERRUPTED = "not begun: the run was interrupted"
@@ -313,21 +308,3 @@ class _Run:
         if outcome.id not in self.outcomes:
             self.outcomes[outcome.id] = outcome
             self.progress.outcome(outcome)
-
-
-def landed(change: TopicChange, cluster: LiveCluster) -> bool:
-    """Whether the cluster already is as the change wants it."""
-    topic = cluster.topics.get(change.ref.name)
-    if isinstance(change, DeleteTopic):
-        return topic is None or topic.topic_id != change.topic_id
-    if topic is None:
-        return False
-    match change:
-        case CreateTopic():
-            return change.partitions in (-1, len(topic.partitions))
-        case AddPartitions():
-            return topic.topic_id == change.topic_id and len(topic.partitions) >= change.after
-        case AlterConfigs():
-            return all(same(one.key, topic.overrides.get(one.key), one.after) for one in change.configs)
-        case _:
-            assert_never(change)

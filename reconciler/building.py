@@ -11,6 +11,7 @@ from datetime import date
 from types import MappingProxyType
 
 from reconciler.copying import read_on_condition, read_rate_limit, read_start
+from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
 from reconciler.places import locate
 from reconciler.reading import Reading
 from reconciler.replicas import Pace
@@ -18,16 +19,12 @@ from reconciler.selecting import additions, selection
 from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
 from reconciler.sizes import duration_ms, size_bytes
 from reconciler.topology import (
-    AccessSync,
     Carry,
     Cluster,
-    ConfigSync,
     Delivery,
     Flow,
-    Groups,
     Isolation,
     Mirror,
-    MirrorMakerTopics,
     Naming,
     Principal,
     Tombstone,

@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Start, Topology
+from reconciler.flow_syncs import MirrorMakerTopics
+from reconciler.topology import Cluster, Flow, Mirror, Principal, Start, Topology
 from replication import names, selection
 from replication.mirrormaker import internal_separator, offset_syncs_topic
 

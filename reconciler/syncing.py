@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
+from reconciler.flow_syncs import ConfigSync
 from reconciler.layers import Layers
 from reconciler.live import ConfigValue, Source
 from reconciler.prospects import BrokerConfigs, Prospect, Wanted, overlaid, wanted_configs
 from reconciler.topic_configs import THROTTLES
-from reconciler.topology import ConfigSync, TopicRef
+from reconciler.topology import TopicRef
 
 
 @dataclass(frozen=True, slots=True)

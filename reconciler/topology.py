@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
+from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
 from reconciler.replicas import Pace
 from replication.additions import AddedHeader
-from replication.groups import EXCLUDED_GROUPS
 from replication.selection import Where as Selection
 
 
@@ -128,75 +128,12 @@ class Start:
     otherwise: str | None = None
 
 
-# MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
-MM2_CONFIG_EXCLUDE = (
-    r"follower\.replication\.throttled\.replicas",
-    r"leader\.replication\.throttled\.replicas",
-    r"message\.timestamp\.difference\.max\.ms",
-    r"message\.timestamp\.type",
-    r"unclean\.leader\.election\.enable",
-    r"min\.insync\.replicas",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSync:
-    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894)."""
-
-    enabled: bool = True
-    exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
-    use_defaults_from: str = "target"
-
-
-GROUPS_INTERVAL_MS = 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Which consumer groups travel with a flow. ``exclude`` is MirrorMaker 2's unless written.
-
-    ``follow_rewinds``: a group that goes back at the source goes back at the target, too.
-    """
-
-    include: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = EXCLUDED_GROUPS
-    sync_offsets: bool = False
-    interval_ms: int = GROUPS_INTERVAL_MS
-    follow_rewinds: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorMakerTopics:
-    """MirrorMaker 2's own internal topics, for tools built for it; checkpoints come with synced groups, the others only
-    when asked for.
-
-    ``heartbeats``: interval in ms, or None. ``offset_syncs``: ``source`` or ``target``, where they lie, or None.
-    ``internal_separator``: KIP-949, names before 3.1 when False.
-    """
-
-    heartbeats: int | None = None
-    offset_syncs: str | None = None
-    internal_separator: bool = True
-
-
 class Carry(StrEnum):
     """Which records a flow with provenance carries. LOCAL: those written at its source. FORWARD: also those that came
     there from other clusters, unless they have been at the target."""
 
     LOCAL = "local"
     FORWARD = "forward"
-
-
-@dataclass(frozen=True, slots=True)
-class AccessSync:
-    """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
-
-    ``principals``: a principal's name on the source -> its name on the target, where it differs.
-    """
-
-    enabled: bool = False
-    groups: bool = False
-    principals: Mapping[str, str] = field(default_factory=_no_configs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +158,10 @@ class Flow:
     lanes: int = 2
     rate_limit: int | None = None
     on_condition: Mapping[str, str] = field(default_factory=_no_configs)
-    configs: ConfigSync = ConfigSync()
-    groups: Groups = Groups()
-    access: AccessSync = AccessSync()
-    mirrormaker_topics: MirrorMakerTopics = MirrorMakerTopics()
+    configs: ConfigSync = field(default_factory=ConfigSync)
+    groups: Groups = field(default_factory=Groups)
+    access: AccessSync = field(default_factory=AccessSync)
+    mirrormaker_topics: MirrorMakerTopics = field(default_factory=MirrorMakerTopics)
     selection: Selection | None = None
     headers: tuple[AddedHeader, ...] = ()
     provenance: Carry | None = None

@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from reconciler.flow_syncs import ConfigSync
 from reconciler.live import Source
-from reconciler.topology import ConfigSync, Naming, TopicDefaults, Topology
+from reconciler.topology import Naming, TopicDefaults, Topology
 from tests.builders import World, cluster, flow, topic, topology
 from tests.fakes import FakeCluster
 

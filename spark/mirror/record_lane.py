@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from mirror import clients, logs, positions, starts
-from mirror.decoded_work import Decoded, Left, worker_of
+from mirror import logs, positions
+from mirror.decoded_work import Decoded, Left
 from mirror.delivery import Delivery, NoAnswerError
 from mirror.faults import (
     SupersededError,
     is_passing,
-    position_lost,
     source_refuses,
-    start_out_of_range,
     target_silent,
-    timestamp_zero,
     topic_recreated,
 )
 from mirror.lanes import Condition, Control, LaneSpec, PartitionSpec
 from mirror.losses import Loss, added
-from mirror.positions import Position
-from mirror.throttle import BURST_S, Throttle
+from mirror.record_losses import at_gap, at_refusal
+from mirror.record_offsets import end_of, ends_of, high_watermark, moved_by, out_of_range, starts_of, track_of
+from mirror.record_pace import READ_AT_ONCE, RecordPace
+from mirror.throttle import Throttle
 from mirror.tracks import Stopped, Tally, Track
 
-_READ_AT_ONCE = 5_000
 _COMMIT_BYTES = 64 << 20
 _COMMIT_S = 2.0
 _SETTLE_S = 0.02  # a read that found nothing for this long ends a transaction
@@ -61,9 +59,8 @@ class RecordLane:
         self.reported_at = 0.0
         self.paused: frozenset[tuple[str, int]] = frozenset()
         self.looked_at = 0.0
-        self.throttle = tally.throttle or Throttle(control.rate)
-        tally.throttle = self.throttle
-        self.record_bytes = 1024.0
+        self.throttle = tally.throttle = tally.throttle or Throttle(control.rate)
+        self.pace = RecordPace(self.throttle)
 
     def run(self) -> None:
         while not (self.control.stopping() or self.control.lease_over()):
@@ -81,8 +78,6 @@ class RecordLane:
                 self._report()
         self._commit()
         self._report()
-
-    # partitions that come and go
 
     def _take(self, specs: Sequence[PartitionSpec]) -> None:
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
@@ -123,8 +118,7 @@ class RecordLane:
             return
         self.looked_at = now
         with contextlib.suppress(KafkaException):  # a source that does not answer is told by the others
-            admin = clients.admin(self.lane.source)
-            ends = starts.resolve(admin, [track.spec for track in paused], "latest", None, self.lane.isolation)
+            ends = ends_of(self.lane, paused)
             for track in paused:
                 track.end = ends[track.spec]
                 behind = track.end > track.position
@@ -136,9 +130,9 @@ class RecordLane:
         if any(position.claim > self.lane.claim for position in found.values()):
             raise SupersededError("another application has taken the flow")
         fresh = [spec for spec in new if (spec.target_topic, spec.partition) not in found]
-        begin = self._starts(fresh)
+        begin = starts_of(self.lane, fresh)
         assignment: list[TopicPartition] = []
-        lost = self._out_of_range(begin)
+        lost = out_of_range(self.lane, begin)
         for spec in new:
             if spec in lost:
                 self._stop(spec, lost[spec])
@@ -147,7 +141,9 @@ class RecordLane:
             if position is not None and position.topic_id not in ("", spec.topic_id):
                 self._stop(spec, topic_recreated(spec, position.topic_id))
                 continue
-            track = self._track(spec, position, begin)
+            track, to_write = track_of(self.lane, spec, position, begin)
+            if to_write:
+                self._touch(track)
             self.tracks[spec.topic, spec.partition] = track
             track.limit = self.tally.limit((spec.topic, spec.partition), track.position)
             track.paused = (spec.topic, spec.partition) in self.paused
@@ -159,40 +155,6 @@ class RecordLane:
         if assignment:
             self.source.incremental_assign(assignment)
 
-    def _starts(self, fresh: Sequence[PartitionSpec]) -> Mapping[PartitionSpec, int]:
-        lane, given = self.lane, self.lane.start_offsets
-        admin = clients.admin(lane.source)
-        others = [spec for spec in fresh if (spec.topic, spec.partition) not in given]
-        found = starts.resolve(admin, others, lane.start_kind, lane.start_timestamp_ms, lane.isolation)
-        explicit = {spec: given[spec.topic, spec.partition] for spec in fresh if spec not in found}
-        return {**found, **explicit}
-
-    def _out_of_range(self, begin: Mapping[PartitionSpec, int]) -> Mapping[PartitionSpec, Condition]:
-        """Explicit starts that the source does not have."""
-        lane = self.lane
-        given = [spec for spec in begin if (spec.topic, spec.partition) in lane.start_offsets]
-        admin = clients.admin(lane.source)
-        lows = starts.resolve(admin, given, "earliest", None, lane.isolation)
-        ends = starts.resolve(admin, given, "latest", None, lane.isolation)
-        return {
-            spec: start_out_of_range(spec, begin[spec], lows[spec], ends[spec])
-            for spec in given
-            if not lows[spec] <= begin[spec] <= ends[spec]
-        }
-
-    def _track(self, spec: PartitionSpec, position: Position | None, begin: Mapping[PartitionSpec, int]) -> Track:
-        work = self.lane.work
-        if position is None:
-            track = Track.of(spec, self.lane.claim.ground.not_before((spec.topic, spec.partition), begin[spec]), None)
-            track.marked, track.worker = work.first_mark(track.position), worker_of(self.lane, spec)
-            self._touch(track)
-            return track
-        track = Track.of(spec, position.offset, position.offset, position.leader_epoch)
-        track.marked, track.worker = position.marked if work.provenance else None, worker_of(self.lane, spec)
-        if position.claim != self.lane.claim or positions.hour_now() - position.hour >= positions.RENEW_AFTER_HOURS:
-            self._touch(track)
-        return track
-
     def _stop(self, spec: PartitionSpec, condition: Condition) -> None:
         """The partition is not read any more; what it has in the open transaction is still committed."""
         key = (spec.topic, spec.partition)
@@ -200,28 +162,25 @@ class RecordLane:
         if track is None:
             self.tally.stopped[key] = Stopped(spec, condition)
             return
-        self.tally.stopped[key] = Stopped(spec, condition, track.position, self._end(track))
+        self.tally.stopped[key] = Stopped(spec, condition, track.position, end_of(self.source, track))
         self._forget(key)
 
     def _refuse(self, track: Track, offset: int) -> None:
         """The record at ``offset`` cannot be written."""
-        key = (track.spec.topic, track.spec.partition)
-        limit = self.tally.limits.get(key)
-        if "record_refused" not in self.lane.continue_on:
-            self._stop(track.spec, timestamp_zero(track.spec, offset) if limit is None else limit[1])
+        found = at_refusal(self.lane, self.tally, track, offset)
+        if isinstance(found, Condition):
+            self._stop(track.spec, found)
             return
-        condition = self.tally.refused.get(key, {}).get(offset) or timestamp_zero(track.spec, offset)
-        track.limit = self.tally.limit(key, offset + 1)
-        self._go_on(track, offset + 1, Loss("record_refused", 1, 1, text=condition.text))
+        track.limit = self.tally.limit((track.spec.topic, track.spec.partition), offset + 1)
+        self._go_on(track, offset + 1, found)
 
     def _lost(self, track: Track, low: int, high: int) -> None:
         """The source does not have the next record: it begins at ``low`` and ends at ``high``."""
-        condition = position_lost(track.spec, track.position, low, high)
-        if condition.code not in self.lane.continue_on:
-            self._stop(track.spec, condition)
+        gap = at_gap(self.lane, track, low, high)
+        if isinstance(gap, Condition):
+            self._stop(track.spec, gap)
             return
-        found = low if track.position < low else high
-        loss = Loss(condition.code, abs(found - track.position), text=condition.text)
+        found, loss = gap
         self.source.incremental_unassign([track.source])
         self.source.incremental_assign([TopicPartition(track.spec.topic, track.spec.partition, found)])
         track.leader_epoch = -1
@@ -232,8 +191,6 @@ class RecordLane:
         track.position = position
         track.lost = added(track.lost, [loss])
 
-    # the loop
-
     def _step(self) -> None:
         if not self._may_read():
             return
@@ -241,17 +198,17 @@ class RecordLane:
         if first is None:
             self._commit()
             return
-        messages = [first, *self.source.consume(self._most() - 1, 0)]
+        messages = [first, *self.source.consume(self.pace.most() - 1, 0)]
         before = sum(track.bytes for track in self.dirty)
         try:
             self._carry(messages)
         except KafkaException as error:
             self.delivery.give_up(error)
-        self._throttled(len(messages), sum(track.bytes for track in self.dirty) - before)
+        self.pace.took(len(messages), sum(track.bytes for track in self.dirty) - before)
         if self.opened_at is None:
             return
         if (
-            (len(messages) < _READ_AT_ONCE and self._caught_up())
+            (len(messages) < READ_AT_ONCE and self._caught_up())
             or time.monotonic() - self.opened_at >= _COMMIT_S
             or sum(track.bytes for track in self.dirty) >= _COMMIT_BYTES
         ):
@@ -267,17 +224,6 @@ class RecordLane:
         self.throttle.hold()
         time.sleep(min(delay, _IDLE_S))
         return False
-
-    def _most(self) -> int:
-        """Records to read at once: under a rate limit, what it lets through in a moment."""
-        if not self.throttle.limited:
-            return _READ_AT_ONCE
-        return max(1, min(_READ_AT_ONCE, int(self.throttle.rate * BURST_S / max(1.0, self.record_bytes))))
-
-    def _throttled(self, messages: int, size: int) -> None:
-        if self.throttle.limited:
-            self.throttle.take(size)
-            self.record_bytes += 0.2 * (size / messages - self.record_bytes)
 
     def _carry(self, messages: Sequence[Message]) -> None:
         produce, failures = self.delivery.producer.produce, self.delivery.failures
@@ -348,8 +294,6 @@ class RecordLane:
             case _:
                 self._stop(spec, source_refuses(spec, track.position, error))
 
-    # transactions
-
     def _touch(self, track: Track) -> None:
         """The track has something to commit; the first one opens the transaction."""
         if self.opened_at is None:
@@ -360,26 +304,12 @@ class RecordLane:
             self.dirty.append(track)
 
     def _caught_up(self) -> bool:
-        return all(track.position >= self._source_end(track) for track in self.dirty)
-
-    def _source_end(self, track: Track) -> int:
-        """The high watermark of the last fetch; -1001 before the first."""
-        high: int = self.source.get_watermark_offsets(track.source, cached=True)[1]
-        return high
+        return all(track.position >= high_watermark(self.source, track) for track in self.dirty)
 
     def _commit(self) -> None:
         if self.opened_at is None:
             return
-        hour = positions.hour_now()
-        moved = []
-        for track in self.dirty:
-            if track.last is not None:
-                # Beyond the last record lie markers, whose epoch nobody tells; one that is too small would look
-                # like a log that was truncated.
-                track.leader_epoch = _epoch(track.last) if track.position == track.last.offset() + 1 else -1
-            now = Position(track.position, track.spec.topic_id, track.leader_epoch, self.lane.claim, hour, track.marked)
-            moved.append(positions.as_topic_partition(track.spec.target_topic, track.spec.partition, now))
-        self.delivery.commit(moved, self._still_waiting)
+        self.delivery.commit(moved_by(self.dirty, self.lane.claim), self._still_waiting)
         self.tally.transactions += 1
         for track in self.dirty:
             self.tally.committed(track)
@@ -394,23 +324,7 @@ class RecordLane:
         self.leaving_since = self.leaving_since or time.monotonic()
         return time.monotonic() - self.leaving_since < _LEAVE_S
 
-    # what it tells
-
     def _report(self, *more: Condition) -> None:
-        tracks = ((track, self._end(track)) for track in self.tracks.values())
+        tracks = ((track, end_of(self.source, track)) for track in self.tracks.values())
         self.control.report(self.tally.snapshot(tracks, more))
         self.reported_at = time.monotonic()
-
-    def _end(self, track: Track) -> int | None:
-        """Where the source ends for us: exact (last stable offset) once we have been there, else the high watermark."""
-        if track.paused:
-            return track.end
-        if track.end is not None and track.end >= track.position:
-            return track.end
-        high = self._source_end(track)
-        return max(high, track.position) if high >= 0 else None
-
-
-def _epoch(message: Message) -> int:
-    epoch = message.leader_epoch()
-    return -1 if epoch is None else epoch

@@ -20,6 +20,7 @@ import pytest
 from reconciler import planfile
 from reconciler.applied import Applied, Consent
 from reconciler.errors import RunnerError, Where
+from reconciler.flow_syncs import Groups
 from reconciler.guarding import guarded
 from reconciler.loading import load
 from reconciler.planning import plan
@@ -34,7 +35,7 @@ from reconciler.rendering import (
     plan_text,
 )
 from reconciler.stakes import Nature, Reader, Stakes
-from reconciler.topology import Groups, Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
+from reconciler.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
 from reconciler.weighing import described, weighed
 from tests.builders import World, cluster, flow, topic, topology, world
 from tests.fakes import unreachable

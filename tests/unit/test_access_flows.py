@@ -10,11 +10,12 @@ from reconciler.access.carriage import Carriage, carriage_of
 from reconciler.access.derived import derive
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.changes import CreateTopic, Stage
+from reconciler.flow_syncs import AccessSync, Groups
 from reconciler.live import LiveState
 from reconciler.plans import ExitCode
 from reconciler.rendering import plan_text
 from reconciler.routing import find_routes
-from reconciler.topology import AccessSync, Flow, Groups, Naming
+from reconciler.topology import Flow, Naming
 from tests.builders import flow, topic, topology, world
 from tests.unit.test_access_plans import applied, env, gone, made, rule, rules
 

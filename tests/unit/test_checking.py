@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.checking import check
 from reconciler.errors import Problem, TopologyError
+from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.loading import load
-from reconciler.topology import Cluster, ConfigSync, Groups, Mirror, Naming, TopicDefaults, Topology
+from reconciler.topology import Cluster, Mirror, Naming, TopicDefaults, Topology
 from tests.builders import cluster, flow, topic, topology
 
 IDENTITY = Naming("identity")

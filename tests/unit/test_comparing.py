@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from reconciler.changes import Risk
 from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison, Fate, FieldChange, Sign
+from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.handover import mirror_handover
 from reconciler.plans import ExitCode
 from reconciler.rendering import Handoff
 from reconciler.rendering.comparison import comparison_sections, comparison_verdict
 from reconciler.rendering.review import Review, format_of, lasting, render
 from reconciler.rendering.style import Format, Style
-from reconciler.topology import ConfigSync, Groups, Mirror, Topology
+from reconciler.topology import Mirror, Topology
 from tests.builders import cluster, flow, topic, topology, world
 from tests.worlds import topologies
 

@@ -14,10 +14,11 @@ import pytest
 from reconciler.checkups import Address, Ask, Certificate, Checkup, ClusterFacts, Finding, Machine, Rights, Verdict
 from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine_findings, permission_findings
 from reconciler.errors import Unknown
+from reconciler.flow_syncs import Groups
 from reconciler.live import LiveState
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
-from reconciler.topology import Carry, Groups, Naming, Principal, Topology
+from reconciler.topology import Carry, Naming, Principal, Topology
 from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.builders import cluster, flow, topic, topology
 from tests.fakes import FakeCluster

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reconciler.changes import AddPartitions, CreateTopic
+from reconciler.flow_syncs import ConfigSync
 from reconciler.live import Source
-from reconciler.topology import ConfigSync, Naming
+from reconciler.topology import Naming
 from tests.builders import altered, changed, codes, flow, ids, rules, topic, topology, world
 
 

@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import Where
+from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.handover import explain_difference, flow_handover, handovers, mirror_handover
 from reconciler.topology import (
     Cluster,
-    ConfigSync,
     Delivery,
     Flow,
-    Groups,
     Isolation,
     Mirror,
     Naming,

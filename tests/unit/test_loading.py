@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import Problem, TopologyError
+from reconciler.flow_syncs import MM2_CONFIG_EXCLUDE, ConfigSync, Groups
 from reconciler.loading import load
-from reconciler.topology import (
-    MM2_CONFIG_EXCLUDE,
-    ConfigSync,
-    Delivery,
-    Groups,
-    Isolation,
-    Naming,
-    Principal,
-    Start,
-    TopicDefaults,
-    Topology,
-)
+from reconciler.topology import Delivery, Isolation, Naming, Principal, Start, TopicDefaults, Topology
 
 CLUSTERS = """
 clusters:

@@ -9,11 +9,12 @@ from typing import Any
 import jsonschema
 
 from reconciler.errors import Unknown
+from reconciler.flow_syncs import ConfigSync
 from reconciler.live import LiveState
 from reconciler.parity import Disparity, parity
 from reconciler.rendering.parity import parity_json, parity_text
 from reconciler.routing import find_routes
-from reconciler.topology import ConfigSync, Topology
+from reconciler.topology import Topology
 from tests.builders import flow, topic, topology
 from tests.fakes import FakeCluster
 

@@ -12,9 +12,10 @@ import pytest
 from mirror.settings import MirrorMakerTopics as MirrorMakerSettings
 from mirror.settings import parse
 
+from reconciler.flow_syncs import MirrorMakerTopics
 from reconciler.handover import mirror_handover
 from reconciler.routing import find_routes
-from reconciler.topology import Flow, MirrorMakerTopics, Topology
+from reconciler.topology import Flow, Topology
 from replication.mirrormaker import HEARTBEATS, offset_syncs_topic
 from replication.names import OFFSETS_TOPIC
 from tests.builders import flow, topic, topology, world

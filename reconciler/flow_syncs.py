@@ -1,0 +1,77 @@
+"""What travels with a flow beside its records, frozen: topic configs, consumer groups, access rules, and
+MirrorMaker 2's own topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from replication.groups import EXCLUDED_GROUPS
+
+
+def _no_principals() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+# MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
+MM2_CONFIG_EXCLUDE = (
+    r"follower\.replication\.throttled\.replicas",
+    r"leader\.replication\.throttled\.replicas",
+    r"message\.timestamp\.difference\.max\.ms",
+    r"message\.timestamp\.type",
+    r"unclean\.leader\.election\.enable",
+    r"min\.insync\.replicas",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSync:
+    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894)."""
+
+    enabled: bool = True
+    exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
+    use_defaults_from: str = "target"
+
+
+GROUPS_INTERVAL_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which consumer groups travel with a flow. ``exclude`` is MirrorMaker 2's unless written.
+
+    ``follow_rewinds``: a group that goes back at the source goes back at the target, too.
+    """
+
+    include: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = EXCLUDED_GROUPS
+    sync_offsets: bool = False
+    interval_ms: int = GROUPS_INTERVAL_MS
+    follow_rewinds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorMakerTopics:
+    """MirrorMaker 2's own internal topics, for tools built for it; checkpoints come with synced groups, the others only
+    when asked for.
+
+    ``heartbeats``: interval in ms, or None. ``offset_syncs``: ``source`` or ``target``, where they lie, or None.
+    ``internal_separator``: KIP-949, names before 3.1 when False.
+    """
+
+    heartbeats: int | None = None
+    offset_syncs: str | None = None
+    internal_separator: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSync:
+    """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
+
+    ``principals``: a principal's name on the source -> its name on the target, where it differs.
+    """
+
+    enabled: bool = False
+    groups: bool = False
+    principals: Mapping[str, str] = field(default_factory=_no_principals)
