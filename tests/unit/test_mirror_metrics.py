@@ -174,10 +174,21 @@ def test_every_metric_of_the_dashboard_and_of_the_alerts_is_exported() -> None:
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bmirror_\w+", "\n".join((*expressions, alerts)))}
     assert named <= exported().keys()
     titles = " ".join(panel["title"].lower() for panel in board["panels"])
-    for subject in ("lag", "records a second", "latency", "conditions", "transactions"):
+    subjects = ("lag", "records a second", "latency", "conditions", "transactions", "paused", "rate limit", "throttled")
+    for subject in (*subjects, "lost", "filtered", "returning"):
         assert subject in titles
     assert [panel["title"] for panel in board["panels"] if panel["type"] == "heatmap"] == ["Replication latency"]
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_every_legend_of_the_dashboard_uses_labels_its_metric_has() -> None:
+    board = json.loads((DOCS / "grafana" / "mirror.json").read_text("utf-8"))
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            names = {name.removesuffix("_bucket") for name in re.findall(r"\bmirror_\w+", target["expr"])}
+            held = [set(getattr(exported()[name], "_labelnames", ())) | {"job"} for name in names]
+            used = set(re.findall(r"\{\{\s*(\w+)\s*\}\}", target.get("legendFormat", "")))
+            assert used - {"job", "instance", "le"} <= set.intersection(*held), (panel["title"], target["expr"])
 
 
 def test_dashboard_panels_do_not_cover_each_other() -> None:
