@@ -34,11 +34,11 @@ def without(cluster: ClusterHandle, *rules: Rule) -> Iterator[None]:
     """The cluster while it lacks these rules, each of which must have been there."""
     admin = AdminClient({**cluster.super_client(), "log_level": "0"})
     allow = AclPermissionType.ALLOW
-    for kind, name, pattern, user, operation in rules:
-        wanted = AclBindingFilter(kind, name, pattern, f"User:{user}", "*", operation, allow)
-        [future] = admin.delete_acls([wanted]).values()
-        assert len(future.result(20)) == 1
     try:
+        for kind, name, pattern, user, operation in rules:
+            wanted = AclBindingFilter(kind, name, pattern, f"User:{user}", "*", operation, allow)
+            [future] = admin.delete_acls([wanted]).values()
+            assert len(future.result(20)) == 1, "it was not there; others of this run would miss what was taken before"
         yield
     finally:
         bindings = [AclBinding(k, n, p, f"User:{user}", "*", operation, allow) for k, n, p, user, operation in rules]
