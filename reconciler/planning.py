@@ -42,15 +42,16 @@ def plan(
     found, routing = diff(topology, live, previous, prune)
     later = after_replicas(found.changes)
     ordered = sorted(found.changes, key=lambda change: place_of(change, later))
+    access = outlook(topology, live, routing.routes, ordered)
+    rests_on = sorted({*subjects(ordered, routing.routes), *access.rests_on})
     basis = Basis(
         environment=topology.environment,
         topology_digest=topology_digest(topology),
         revision=revision,
         dirty=dirty,
         clusters=_seen(topology, live),
-        observed=observe_again(subjects(ordered, routing.routes), live),
+        observed=observe_again(rests_on, live),
     )
-    access = outlook(topology, live, routing.routes, ordered)
     return Plan(
         basis=basis,
         changes=tuple(judged(planned(ordered, later, routing, topology, live), access)),

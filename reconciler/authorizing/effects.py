@@ -112,15 +112,24 @@ def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]
     A prefix stands for one name that may come: whoever needs the prefix needs that name too.
     """
     found: dict[Request, LockedOut] = {}
+    for request in _wanted(required):
+        today, then = before.decide(request), after.decide(request)
+        if today.allowed and not then.allowed:
+            found.setdefault(request, LockedOut(request, today.by, then.by))
+    return tuple(found[request] for request in sorted(found))
+
+
+def upheld_by(after: Rulebook, required: Iterable[AclBinding]) -> frozenset[AclBinding]:
+    """Rules without which something of what ``required`` rules would allow might be denied."""
+    decisions = map(after.decide, _wanted(required))
+    return frozenset(one.by for one in decisions if one.allowed and one.by is not None)
+
+
+def _wanted(required: Iterable[AclBinding]) -> Iterator[Request]:
     for rule in required:
         name = rule.name if rule.pattern is PatternType.LITERAL and not rule.wildcard else _to_come(rule)
         operations = OPERATIONS[rule.resource] if rule.operation is Operation.ALL else (rule.operation,)
-        for operation in operations:
-            request = Request(rule.principal, operation, rule.resource, name)
-            today, then = before.decide(request), after.decide(request)
-            if today.allowed and not then.allowed:
-                found.setdefault(request, LockedOut(request, today.by, then.by))
-    return tuple(found[request] for request in sorted(found))
+        yield from (Request(rule.principal, operation, rule.resource, name) for operation in operations)
 
 
 def _decided(rule: AclBinding, book: Rulebook) -> Iterator[Operation]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from reconciler.acls import ANYONE, AclBinding, PatternType, ResourceType
 from reconciler.authorizing.deciding import Rulebook
 from reconciler.authorizing.effects import Shift, shifts
-from reconciler.authorizing.standing import own_lock_outs, takes_away
+from reconciler.authorizing.standing import own_standing, takes_away
 from reconciler.changes import AclChange, Change, CreateAcl, CreateTopic, DeleteAcl, Refused, Risk
 from reconciler.live import LiveCluster, LiveState
 from reconciler.plans import Planned
@@ -26,12 +26,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``harmless``: changes that take a right away in words and from nobody in fact, as (cluster, rule)."""
+    """``harmless``: changes that take a right away in words and from nobody in fact, as (cluster, rule).
+    ``rests_on``: subjects (see ``observations``) that must stay as they are, or somebody might be locked out.
+    """
 
     shifts: tuple[AccessShift, ...] = ()
     refused: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
     harmless: frozenset[tuple[str, AclBinding]] = frozenset()
+    rests_on: tuple[str, ...] = ()
 
 
 def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], changes: Iterable[Change]) -> Outlook:
@@ -53,6 +56,7 @@ def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], change
         tuple(one for part in parts for one in part.refused),
         tuple(one for part in parts for one in part.notes),
         frozenset().union(*(part.harmless for part in parts)),
+        tuple(one for part in parts for one in part.rests_on),
     )
 
 
@@ -81,14 +85,15 @@ def _of_cluster(
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
     names = {ResourceType.TOPIC: cluster.topics.keys() | fresh}
     told = shifts(before, after, [change.acl for change in changes], names)
-    refused, notes = own_lock_outs(topology, cluster.name, routes, (before, after), changes)
+    ours = own_standing(topology, cluster.name, routes, (before, after), changes)
     losses = [one for one in told if not one.gained]
     harmless = [one for one in changes if takes_away(one) and not any(_by(one.acl, loss) for loss in losses)]
     return Outlook(
         tuple(_shift(cluster.name, one) for one in told),
-        refused,
-        (*notes, *_first_rules(cluster, before, changes)),
+        ours.refused,
+        (*ours.notes, *_first_rules(cluster, before, changes)),
         frozenset((one.cluster, one.acl) for one in harmless),
+        tuple(f"acl {cluster.name}/{acl}" for acl in sorted(ours.rests_on)),
     )
 
 

@@ -13,7 +13,7 @@ from reconciler.access.roles import bindings, expand_stable
 from reconciler.access_rules import AccessRole, AccessRule
 from reconciler.acls import ANYONE, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.authorizing.deciding import Rulebook
-from reconciler.authorizing.effects import LockedOut, locked_out
+from reconciler.authorizing.effects import LockedOut, locked_out, upheld_by
 from reconciler.changes import AclChange, DeleteAcl, Reason, Refused
 from reconciler.internal_topics import internal_topics
 from reconciler.locks import LOCK_TOPIC, lock_cluster, transactional_id
@@ -47,17 +47,27 @@ class _Known:
     transactional_ids: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """``refused`` with their proof; ``notes`` on principals whose names the topology does not tell; ``rests_on``: the
+    rules that leave us what we need, so that a plan is stale once one of them is gone."""
+
+    refused: tuple[Refused, ...]
+    notes: tuple[str, ...]
+    rests_on: frozenset[AclBinding]
+
+
 def takes_away(change: AclChange) -> bool:
     return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
 
 
-def own_lock_outs(
+def own_standing(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
-) -> tuple[tuple[Refused, ...], tuple[str, ...]]:
-    """Refusals with their proof, and notes on principals whose names the topology does not tell."""
+) -> Standing:
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
+    rests_on: set[AclBinding] = set()
     for kind in Principal if taking else ():
         if kind is Principal.MIRROR and not _carried(topology, cluster):
             continue
@@ -71,10 +81,11 @@ def own_lock_outs(
             if not mine:
                 continue
             rights = _needed(kind, topology, flows, routes, cluster)
-            asked = (replace(one, principal=name) for acl in rights for one in _asked(acl, known, mine))
-            if lost := locked_out(*books, dict.fromkeys(asked)):
+            asked = [replace(one, principal=name) for acl in rights for one in _asked(acl, known, mine)]
+            rests_on |= upheld_by(books[1], asked)
+            if lost := locked_out(*books, asked):
                 refused.append(_refusal(kind, name, cluster, lost))
-    return tuple(refused), tuple(notes)
+    return Standing(tuple(refused), tuple(notes), frozenset(rests_on))
 
 
 def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]) -> Refused:
@@ -82,9 +93,15 @@ def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]
     more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
     who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
     what = f"this plan would lock {who}, {name}, out of {cluster}: {'; '.join(proofs)}{more}"
-    todo = "Keep the right, or give it by another rule in the same plan"
-    super_user = f"brokers do not tell super users: where {name} is one, take the rule away with kafka-acls.sh"
-    return Refused(f"access {cluster}", Reason(LOCKED_OUT, what), f"{todo}; {super_user}")
+    denied = any(one.by for one in lost)
+    todo = "Leave the denial out or narrow it" if denied else "Keep the rule, or give the right by another one"
+    by_hand = (
+        f"make the rule with kafka-acls.sh where {name} is"
+        if denied
+        else f"delete it with kafka-acls.sh where {name} is"
+    )
+    text = f"{todo}; brokers do not tell who is a super user: {by_hand} one"
+    return Refused(f"access {cluster}", Reason(LOCKED_OUT, what), text)
 
 
 def _proof(one: LockedOut) -> str:

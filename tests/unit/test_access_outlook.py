@@ -13,6 +13,7 @@ from reconciler.changes import CreateAcl, DeleteAcl, Risk
 from reconciler.live import LiveState
 from reconciler.loading import load
 from reconciler.planfile import dumps, loads
+from reconciler.planning import basis_now, still_true
 from reconciler.plans import ExitCode, Plan
 from reconciler.rendering import plan_text
 from reconciler.rendering.markdown import plan_markdown
@@ -229,6 +230,25 @@ def test_the_same_right_by_another_rule_is_no_lock_out() -> None:
     planned = seen.plan(secured(roles="\n".join(ROLES.splitlines()[:-1]) + "\n"))
     assert any(isinstance(one.change, DeleteAcl) for one in planned.changes)
     assert lock_outs(planned) == []
+
+
+def test_a_plan_is_stale_once_the_rule_is_gone_that_keeps_us_in() -> None:
+    seen = ran(secured())
+    spare = rules("allow User:apply all cluster kafka-cluster")
+    seen.clusters["east"].acls |= spare
+    gone = '  - {principal: "User:apply", clusters: [east], resource: cluster, operations: [alter], absent: true}\n'
+    roles = ROLES.replace(
+        '{role: reconciler-apply, principal: "User:apply", clusters: [east, west]}',
+        '{role: reconciler-apply, principal: "User:apply", clusters: [west]}',
+    )
+    wished = secured(roles=roles.rstrip() + "\n" + gone)
+    saved = seen.plan(wished)
+    needed = [one for one in lock_outs(saved) if "on cluster" in one]
+    assert needed == []
+    assert still_true(saved, basis_now(saved, wished, seen.look(wished))) == ()
+    seen.clusters["east"].acls -= spare
+    (moved,) = still_true(saved, basis_now(saved, wished, seen.look(wished)))
+    assert moved.subject == "acl east/allow User:apply all on cluster"
 
 
 def test_another_principal_may_lose_what_it_likes() -> None:
