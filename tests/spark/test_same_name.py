@@ -1,4 +1,6 @@
-"""environments/active-active-same-name as a user runs it: applied, written to on both sides, proved, stopped."""
+"""environments/active-active-same-name as a user runs it: applied, written to on both sides, proved, failed over,
+stopped. Its topics get names of this run, because the clusters are shared.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +11,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.records import producer
 from tests.spark.verify_runs import ROOT, reconciler, until
+from tests.translation.truth import placed
 from tests.wire.lane_runs import content
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 NAME = "active-active-same-name"
-TOPICS = {"orders": 4, "orders.returned": 2}
+GROUPS = {"clerk": 0.5, "late": 0.9, "done": 1.0}
+"""Group -> how much of each partition it has read on one side."""
 
 
 @pytest.fixture
-def env(plain: Sandbox, tmp_path: Path) -> Iterator[Path]:
+def topics(unique: str) -> dict[str, int]:
+    return {f"{unique}orders": 4, f"{unique}orders.returned": 2}
+
+
+@pytest.fixture
+def env(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Path]:
     """The example with the addresses of this run's clusters."""
     text = (ROOT / "environments" / NAME / "topology.yaml").read_text(encoding="utf-8")
     for name, address in (("east", "127.0.0.1:19092"), ("west", "127.0.0.1:29092")):
         text = text.replace(address, plain[name].bootstrap_servers)
+    text = text.replace("orders", f"{unique}orders")
     folder = tmp_path / NAME
     folder.mkdir()
     (folder / "topology.yaml").write_text(text, encoding="utf-8")
@@ -34,37 +45,39 @@ def env(plain: Sandbox, tmp_path: Path) -> Iterator[Path]:
     reconciler("mirror", "stop", folder)
 
 
-def write(cluster: ClusterHandle, first: int, count: int) -> None:
+def write(cluster: ClusterHandle, topics: dict[str, int], first: int, count: int) -> None:
     made = producer(cluster)
     for number in range(first, first + count):
-        for topic, partitions in TOPICS.items():
+        for topic, partitions in topics.items():
             made.produce(topic, f"{cluster.name} {number}".encode(), b"k%d" % (number % 13), number % partitions)
     assert made.flush(60) == 0
 
 
-def values(cluster: ClusterHandle) -> dict[str, Counter[bytes]]:
+def values(cluster: ClusterHandle, topics: dict[str, int]) -> dict[str, Counter[bytes]]:
     return {
         topic: Counter(value or b"" for found in content(cluster, topic, count).values() for _, value, _, _ in found)
-        for topic, count in TOPICS.items()
+        for topic, count in topics.items()
     }
 
 
-def test_both_sides_hold_every_record_once_and_nothing_goes_round(env: Path, plain: Sandbox) -> None:
+def test_both_sides_hold_every_record_once_and_nothing_goes_round(
+    env: Path, plain: Sandbox, topics: dict[str, int]
+) -> None:
     applied = reconciler("apply", env, "--yes")
     assert applied.code == 0, applied
     east, west = plain["east"], plain["west"]
-    write(east, 0, 400)
-    write(west, 0, 300)
+    write(east, topics, 0, 400)
+    write(west, topics, 0, 300)
 
     def all_have(count: int) -> bool:
-        return all(found.total() >= count for side in (east, west) for found in values(side).values())
+        return all(found.total() >= count for side in (east, west) for found in values(side, topics).values())
 
     until("every record on both sides", lambda: all_have(700), 240)
-    write(west, 1000, 50)
+    write(west, topics, 1000, 50)
     until("what was written meanwhile", lambda: all_have(750), 120)
     time.sleep(3)
-    assert values(east) == values(west)
-    assert all(found.total() == 750 and set(found.values()) == {1} for found in values(east).values())
+    assert values(east, topics) == values(west, topics)
+    assert all(found.total() == 750 and set(found.values()) == {1} for found in values(east, topics).values())
     assert reconciler("plan", env).code == 0
     status = json.loads(reconciler("status", env, "--format", "json").out)
     flows = {name: flow for mirror in status["mirrors"].values() for name, flow in mirror["flows"].items()}
@@ -74,3 +87,36 @@ def test_both_sides_hold_every_record_once_and_nothing_goes_round(env: Path, pla
         assert flow["records_returning"] > 0
     verified = reconciler("verify", env)
     assert verified.code == 0, verified
+    moves_and_misses_nothing(env, "failover", (east, west), topics)
+
+
+def moves_and_misses_nothing(
+    env: Path, way: str, move: tuple[ClusterHandle, ClusterHandle], topics: dict[str, int]
+) -> None:
+    """Groups go on no later than at the first record, of whichever side, that they have not read where they leave."""
+    origin, destination = move
+    unread: dict[tuple[str, str, int], set[bytes]] = {}
+    for topic, count in topics.items():
+        for partition in range(count):
+            here = list(placed(origin, topic, partition).items())
+            for group, part in GROUPS.items():
+                read = int(part * len(here))
+                offset = here[read][1] if read < len(here) else here[-1][1] + 1
+                commit(origin, f"{way}-{group}", TopicPartition(topic, partition, offset))
+                unread[f"{way}-{group}", topic, partition] = {value for value, _ in here[read:]}
+    moved = reconciler(way, env, "east-to-west", "--yes", "--format", "json")
+    assert moved.code == 0, moved
+    told = json.loads(moved.out)
+    assert {group for group, _, _ in unread} <= {one["group"] for one in told["groups"]}
+    for (group, topic, partition), wanted in unread.items():
+        consumer = Consumer({**destination.client(), "group.id": group})
+        (at,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
+        consumer.close()
+        there = placed(destination, topic, partition)
+        assert not [value for value in wanted if there[value] < at.offset], "missed"
+
+
+def commit(cluster: ClusterHandle, group: str, at: TopicPartition) -> None:
+    consumer = Consumer({**cluster.client(), "group.id": group})
+    consumer.commit(offsets=[at], asynchronous=False)
+    consumer.close()
