@@ -12,6 +12,7 @@ from reconciler.authorizing.readers import MOST, reading_questions, with_readers
 from reconciler.changes import CreateAcl, DeleteAcl, Risk
 from reconciler.live import LiveState
 from reconciler.loading import load
+from reconciler.narrowing import without
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
 from reconciler.plans import ExitCode, Plan
@@ -309,3 +310,10 @@ access: [{principal: "User:b", clusters: [east], resource: topic, names: ["*"], 
     assert Operation.WRITE in gained.operations
     assert gained.resource is ResourceType.TOPIC
     assert "User:b gains every operation on topic * (none there yet)" in plan_text(planned)
+
+
+def test_where_only_a_part_of_the_rules_is_carried_out_nothing_is_told_of_the_whole() -> None:
+    planned = taken_from_a_reader()[0]
+    (change,) = planned.changes
+    assert without(planned, {}).plan.shifts == planned.shifts
+    assert without(planned, {change.id: "held"}).plan.shifts == ()
