@@ -81,7 +81,8 @@ def verdict(plan: Plan) -> str:
         checked = counted(found.unchanged, one, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
-    what = ", ".join(_kinds(found))
+    unfinished = sum(isinstance(planned.change, FinishReassignment) for planned in plan.changes)
+    what = ", ".join(_kinds(found, unfinished))
     parts = [f"{counted(found.changes, 'change')}{where}{': ' if what else ''}{what}"]
     if found.high_risk:
         parts.append(f"{found.high_risk} HIGH risk")
@@ -124,7 +125,7 @@ def action(change: Change) -> Action:
             assert_never(change)
 
 
-def _kinds(found: Summary) -> list[str]:
+def _kinds(found: Summary, unfinished: int) -> list[str]:
     kinds: list[str] = []
     if found.created:
         kinds.append(f"+{counted(found.created, 'topic')}")
@@ -136,6 +137,8 @@ def _kinds(found: Summary) -> list[str]:
         kinds.append(f"+{counted(found.granted, 'access rule')}")
     if found.replicated:
         kinds.append(f"~{counted(found.replicated, 'replication factor')}")
+    if unfinished:
+        kinds.append(f"{Action.STOP.value}{counted(unfinished, 'reassignment')} to finish")
     for mark, word, names in (
         ("+", "start", found.starts),
         ("!", "restart", found.restarts),

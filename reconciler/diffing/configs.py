@@ -65,7 +65,9 @@ def _held(wish: TopicWish, key: str, wanted: Wanted) -> Refused:
 
 
 def throttle(subject: str, key: str) -> Ignored:
-    return Ignored(f"{subject} {key}", "throttle", "replication throttles belong to whoever moves the replicas")
+    return Ignored(
+        f"{subject} {key}", "throttle", "set and cleared by whoever moves replicas, also by our own reassignments"
+    )
 
 
 def unknown_key_refused(wish: TopicWish, key: str) -> tuple[Refused, ...]:

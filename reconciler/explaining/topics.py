@@ -108,8 +108,11 @@ def _factor_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, s
     flow = _maker(ground, ref)
     if flow and flow.replication_factor and not (topic and topic.replication_factor):
         return f"flow {flow.name}", _place(flow.where)
-    undecided = BROKERS if wish.role is not Role.INTERNAL else "at most 3, as many as there are brokers"
-    return _layer_from(ground, ref, "replication_factor") or (undecided, "")
+    if wish.role is Role.INTERNAL:  # the mirror's own topics follow a default also later
+        found = next(given(_layers(ground, ref), "replication_factor"), None)
+        undecided = ("at most 3, as many as there are brokers", "")
+        return undecided if found is None else (found.layer.name, _place(found.layer.where))
+    return _layer_from(ground, ref, "replication_factor") or (BROKERS, "")
 
 
 def _maker(ground: Ground, ref: TopicRef) -> Flow | None:

@@ -82,7 +82,9 @@ class Transactional:
             self.give_up(error)
 
     def give_up(self, error: KafkaException) -> NoReturn:
-        if error_of(error).txn_requires_abort():
+        # Once a transaction has failed in the background, produce says no more than "erroneous state": aborting brings
+        # the delivery report that says why.
+        if error_of(error).txn_requires_abort() or error_of(error).code() == KafkaError._STATE:
             self.producer.abort_transaction(30.0)
         self.failures.raise_refusal()
         raise error

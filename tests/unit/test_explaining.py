@@ -65,6 +65,21 @@ def test_a_remote_topic_names_its_source_and_flow() -> None:
     assert told["retention.ms"].where == "topics.yaml:5"
 
 
+def test_a_default_holds_for_a_new_topic_but_always_for_the_topics_of_the_mirror() -> None:
+    wished = topology(
+        cluster("east"),
+        cluster("west", defaults=TopicDefaults(replication_factor=2), where=CLUSTERS),
+        topic("orders", "east", partitions=6),
+        topic("pay", "west", partitions=1),
+        flow("east", "west", "orders"),
+    )
+    assert (
+        values(answer("west/pay", wished))["replication_factor"].because == "default of cluster west, for a new topic"
+    )
+    internal = values(answer("west/__mirror_status", wished))["replication_factor"]
+    assert (internal.wished, internal.because, internal.where) == ("2", "default of cluster west", "clusters.yaml:2")
+
+
 def test_nobody_decides_where_nobody_does() -> None:
     told = values(answer("west/plain", topology(cluster("west"), topic("plain", "west"))))
     assert told["partitions"].because == told["replication_factor"].because == "the brokers decide"

@@ -14,6 +14,7 @@ from reconciler.plans import Outcome, Plan, Result
 from reconciler.reassigning import cancel
 from reconciler.reassigning.window import Watch
 from reconciler.replicas import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, Pace
+from reconciler.summary import verdict
 from reconciler.topology import Topology
 from tests.builders import World, changed, cluster, codes, flow, ids, topic, topology, world
 from tests.fakes import FakeCluster
@@ -182,6 +183,7 @@ def test_a_topic_that_left_git_is_finished_and_cleared() -> None:
     gone = topology(cluster("east", reassignment=SLOW), topic("other", partitions=1))
     plan = seen.plan(gone)
     (found,) = [one.change for one in plan.changes if isinstance(one.change, FinishReassignment)]
+    assert "-1 reassignment to finish" in verdict(plan)
     assert found.in_flight
     seen.apply(gone, plan)
     assert nothing_left(seen.clusters["east"])
