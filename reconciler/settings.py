@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from reconciler.places import distance, nearest
 from reconciler.sizes import duration_ms, looks_like_duration, looks_like_size, size_bytes
+from reconciler.topic_configs import THROTTLES
 from reconciler.yaml_nodes import Node, Scalar
 from reconciler.yaml_nodes import Sequence as YamlSequence
 
@@ -26,7 +27,6 @@ TOPIC_CONFIGS = frozenset({
     "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
     "unclean.leader.election.enable",
 })  # fmt: skip
-THROTTLES = frozenset({"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"})
 
 # Set by the reconciler and the mirror job themselves; a value from outside would break exactly-once or the lanes
 RESERVED_SETTINGS = {
