@@ -1,5 +1,5 @@
-"""environments/active-active-same-name as a user runs it: applied, written to on both sides, proved, failed over,
-stopped. Its topics get names of this run, because the clusters are shared.
+"""environments/active-active-same-name as a user runs it: applied, written to on both sides, proved, failed over and
+back, stopped. Its topics get names of this run, because the clusters are shared.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.records import producer
@@ -88,6 +89,7 @@ def test_both_sides_hold_every_record_once_and_nothing_goes_round(
     verified = reconciler("verify", env)
     assert verified.code == 0, verified
     moves_and_misses_nothing(env, "failover", (east, west), topics)
+    moves_and_misses_nothing(env, "failback", (west, east), topics)
 
 
 def moves_and_misses_nothing(
@@ -114,6 +116,10 @@ def moves_and_misses_nothing(
         consumer.close()
         there = placed(destination, topic, partition)
         assert not [value for value in wanted if there[value] < at.offset], "missed"
+    for cluster in move:  # the next move is of its own groups alone
+        admin = AdminClient(cluster.client())
+        for future in admin.delete_consumer_groups(sorted({group for group, _, _ in unread})).values():
+            future.result(20)
 
 
 def commit(cluster: ClusterHandle, group: str, at: TopicPartition) -> None:
