@@ -14,6 +14,7 @@ from itertools import groupby
 from reconciler.access.adopting import NO_ACCESS, AdoptedAccess, adopt_access
 from reconciler.changes import Ignored
 from reconciler.errors import Unknown
+from reconciler.limiting.adopting import NO_QUOTAS, AdoptedQuotas, adopt_quotas
 from reconciler.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.settings import Wrong, topic_config
 from reconciler.topic_configs import THROTTLES, canonical, human, number, same
@@ -45,6 +46,7 @@ class Adoption:
     left_out: tuple[Ignored, ...]
     notes: tuple[str, ...] = ()
     access: AdoptedAccess = NO_ACCESS
+    quotas: AdoptedQuotas = NO_QUOTAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
             topics.append(_adopted(cluster.name, found))
         else:
             left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
-    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), _access(cluster.name, live.access))
+    quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
+    access = _access(cluster.name, live.access)
+    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), access, quotas)
 
 
 def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
@@ -85,6 +89,8 @@ def _notes(live: LiveCluster) -> Iterator[str]:
                 yield f"no access rule is declared: {unread.error}. {unread.todo}"
                 break
         yield from (f"access rule not understood, left alone: {one}" for one in live.access.not_understood)
+    if isinstance(live.quotas, Unknown):
+        yield f"no quota is declared: {live.quotas.error}. {live.quotas.todo}"
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
     if silent:
         yield f"the configs of {len(silent)} topics could not be read, so none is declared for them"

@@ -13,11 +13,12 @@ from pathlib import Path
 from reconciler.adopting import Adoption, Taking, adopt, counts
 from reconciler.edges.files import read_environment, write_folder
 from reconciler.edges.kafka import KafkaCluster
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.live import LiveCluster, LiveState
 from reconciler.loading import load
 from reconciler.planning import plan
 from reconciler.plans import Plan
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.rendering import plan_text
 from reconciler.settings import Wrong, client_setting
 from reconciler.summary import counted
@@ -128,7 +129,15 @@ def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
 
 def _read(cluster: Cluster, environment: str) -> LiveCluster:
     with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
-        return replace(reader.read(), access=reader.read_access())
+        return replace(reader.read(), access=reader.read_access(), quotas=_quotas(reader))
+
+
+def _quotas(reader: KafkaCluster) -> Mapping[QuotaEntity, Limits] | Unknown:
+    """Quotas that may not be read keep nothing else from being adopted."""
+    try:
+        return reader.read_quotas()
+    except ClusterError as error:
+        return Unknown(f"quotas of {reader.name}", f"{error.what}. {error.why}", error.todo)
 
 
 def _adopted(wish: AdoptWish, live: LiveCluster, known: Topology | None) -> Adoption:
@@ -153,6 +162,7 @@ def _alone(topology: Topology, cluster: str) -> Topology:
         mirrors={},
         deletions=(),
         access=tuple(replace(rule, clusters=(cluster,)) for rule in topology.access if cluster in rule.clusters),
+        quotas=tuple(replace(quota, clusters=(cluster,)) for quota in topology.quotas if cluster in quota.clusters),
     )
 
 
@@ -181,6 +191,7 @@ def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, .
     """What was taken, what was not and why, and where to go from here."""
     cluster = adoption.cluster
     rules = f" and {counted(adoption.access.count, 'access rule')}" if adoption.access.rules else ""
+    rules += f" and {counted(len(adoption.quotas.quotas), 'quota')}" if adoption.quotas.quotas else ""
     lines = [
         f"Adopted {counted(len(adoption.topics), 'topic')}{rules} of cluster {cluster.name} (id {cluster.cluster_id})"
         f" into {counted(files, 'file')}; a plan of them is empty"
@@ -194,6 +205,7 @@ def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, .
         lines += [f"    {one.topic.name}: {comment}" for one in partly[:8] for comment in one.comments]
         lines += [f"    and {len(partly) - 8} more"] if len(partly) > 8 else []
     lines += [f"  access rule left out: {one}" for one in adoption.access.left_out]
+    lines += [f"  quota left out: {one}" for one in adoption.quotas.left_out]
     lines += [f"  note: {note}" for note in adoption.notes]
     if others:
         lines.append(f"  the other clusters of the environment were not looked at: {', '.join(others)}")

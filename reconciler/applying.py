@@ -12,6 +12,7 @@ from typing import Protocol
 
 from reconciler.changes import (
     AclChange,
+    AlterQuota,
     CreateAcl,
     ReplicaChange,
     RestartMirror,
@@ -120,7 +121,7 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
 
     def together(planned: Planned) -> tuple[str, str, str]:
         change = planned.change
-        if isinstance(change, AclChange):
+        if isinstance(change, AclChange | AlterQuota):
             return planned.stage, change.cluster, type(change).__name__
         if isinstance(change, TopicChange):
             return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
@@ -161,7 +162,7 @@ class _Run:
         changes = [planned.change for planned in ready]
         if ready and isinstance(changes[0], TopicChange):
             self._on_cluster(changes[0].ref.cluster, ready)
-        elif ready and isinstance(changes[0], AclChange):
+        elif ready and isinstance(changes[0], AclChange | AlterQuota):
             self._on_cluster(changes[0].cluster, ready)
         elif ready and isinstance(changes[0], ReplicaChange):
             self._replicas(cluster_of(changes[0]), ready)
@@ -282,9 +283,13 @@ class _Run:
         unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
         if isinstance(change, ReplicaChange):
             return Outcome(planned.id, Result.FAILED, LEFT_MOVING)
-        if not isinstance(change, TopicChange | AclChange):
+        if not isinstance(change, TopicChange | AclChange | AlterQuota):
             return Outcome(planned.id, Result.FAILED, unsure)
         try:
+            if isinstance(change, AlterQuota):
+                limits = self.admins[change.cluster].read_quotas().get(change.entity, {})
+                made = all(limits.get(one.key) == one.after for one in change.limits)
+                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
             if isinstance(change, AclChange):
                 shown = self.admins[change.cluster].read_access().acls
                 if not isinstance(shown, frozenset):

@@ -14,6 +14,7 @@ from reconciler.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     ConfigChange,
     CreateAcl,
@@ -84,6 +85,10 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
     if isinstance(planned.change, AclChange):
         return _access(planned.change)
+    if isinstance(planned.change, AlterQuota) and last is not None:
+        return Told(
+            Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then, or new in git"
+        )
     if isinstance(planned.change, AddPartitions | CreateTopic) and last is not None:
         gone = "the topic is gone or was made anew" if isinstance(planned.change, CreateTopic) else "it has fewer again"
         return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")

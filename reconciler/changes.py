@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from reconciler.acls import AclBinding
+from reconciler.quotas import QuotaEntity
 from reconciler.replicas import Pace, Placement
 from reconciler.topology import TopicRef
 
@@ -39,6 +40,7 @@ class Stage(StrEnum):
     DENIALS = "denials"
     TARGET_TOPICS = "target topics"
     ACCESS = "access"
+    QUOTAS = "quotas"
     SOURCE_TOPICS = "source topics"
     MIRROR = "mirror"
     REPLICAS = "replicas"
@@ -217,11 +219,30 @@ class DeleteAcl:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class LimitChange:
+    """One key of a quota. ``before`` None: not set; ``after`` None: removed."""
+
+    key: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuota:
+    """The keys of one entity that differ; its other keys stay as they are."""
+
+    cluster: str
+    entity: QuotaEntity
+    limits: tuple[LimitChange, ...]
+    reason: Reason
+
+
 TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
 MirrorChange = StartMirror | RestartMirror | StopMirror
 AclChange = CreateAcl | DeleteAcl
 ReplicaChange = ReassignReplicas | FinishReassignment
-Change = TopicChange | AclChange | MirrorChange | ReplicaChange
+Change = TopicChange | AclChange | AlterQuota | MirrorChange | ReplicaChange
 
 
 def cluster_of(change: Change) -> str:
@@ -229,7 +250,7 @@ def cluster_of(change: Change) -> str:
     match change:
         case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return change.ref.cluster
-        case CreateAcl() | DeleteAcl() | FinishReassignment():
+        case CreateAcl() | DeleteAcl() | AlterQuota() | FinishReassignment():
             return change.cluster
         case StartMirror() | RestartMirror() | StopMirror():
             return ""
@@ -244,6 +265,8 @@ def touched(change: Change) -> str:
             return str(change.ref)
         case CreateAcl() | DeleteAcl():
             return f"access {change.cluster}"
+        case AlterQuota():
+            return f"quota {change.cluster}: {change.entity}"
         case FinishReassignment():
             return f"reassignment of {change.cluster}"
         case StartMirror() | RestartMirror() | StopMirror():

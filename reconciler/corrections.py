@@ -13,6 +13,7 @@ from typing import TypeAlias, assert_never
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
@@ -50,6 +51,8 @@ def fields_of(planned: Planned) -> tuple[Field, ...]:
             return tuple(f"{planned.id} {one.key} = {one.after}" for one in change.configs)
         case AddPartitions():
             return (f"{planned.id} = {change.after}",)
+        case AlterQuota():
+            return tuple(f"{planned.id} {one.key} = {one.after}" for one in change.limits)
         case StartMirror() | RestartMirror():
             return (f"{planned.id} = {change.fingerprint}",)
         case ReassignReplicas():

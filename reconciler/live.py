@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from reconciler.acls import AclBinding, Unsupported
 from reconciler.errors import Unknown
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
 
 
@@ -98,7 +99,7 @@ class LiveCluster:
 
     ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
     ``replicas`` None: nobody had a reason to look closer.
-    ``access`` None: nobody asked, because nothing that is declared rests on it.
+    ``access``, ``quotas`` None: nobody asked, because nothing that is declared rests on it.
     """
 
     name: str
@@ -108,6 +109,7 @@ class LiveCluster:
     sees_all: bool = True
     replicas: ReplicaFacts | Unknown | None = None
     access: LiveAccess | None = None
+    quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
 
     @property
     def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:

@@ -29,6 +29,8 @@ from reconciler.building_rules import build_audit, build_class, build_protection
 from reconciler.checking import check
 from reconciler.checking_rules import check_rules
 from reconciler.errors import Problem, TopologyError, Where
+from reconciler.limiting.building import build_quota
+from reconciler.limiting.checking import check_quotas
 from reconciler.places import Place, Places
 from reconciler.reading import Reading
 from reconciler.shape import SECTIONS, check_shape
@@ -39,6 +41,7 @@ from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
 Noun = TypeVar("Noun")
+NUMBERED = ("access", "quotas")
 
 
 def load(texts: Mapping[str, str], environment: str, today: date | None = None) -> Topology:
@@ -89,10 +92,12 @@ def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
         tuple(builder.build("access", build_access)),
         any(isinstance(one.root, YamlMapping) and "access" in one.root.entries for one in documents),
         rules=_rules(builder),
+        quotas=tuple(builder.build("quotas", build_quota)),
     )
     problems += check(topology, places)
     problems += check_rules(topology, places)
     problems += check_access(topology, places)
+    problems += check_quotas(topology, places)
     problems += check_tombstones(topology, places, today)
     if problems:
         raise TopologyError(tuple(problems))
@@ -127,7 +132,7 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
     entries: dict[tuple[str, str], Place] = {}
     problems: list[Problem] = []
     complete = True
-    rules = count(1)
+    numbers = {section: count(1) for section in NUMBERED}
     for document in documents:
         if not isinstance(document.root, YamlMapping):
             complete = False
@@ -135,8 +140,8 @@ def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
         for section, (word, read_as) in _READ_AS.items():
             part = document.root.entries.get(section)
             for name, entry in read_as(part) if part else ():
-                if section == "access":
-                    name = str(next(rules))
+                if section in numbers:
+                    name = str(next(numbers[section]))
                 place = Place(document, entry)
                 first = entries.setdefault((section, name), place)
                 if first is not place:
@@ -172,7 +177,7 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
 
 
 def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules, which have no names: they are counted over all files."""
+    """Access rules and quotas, which have no names: they are counted over all files."""
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             yield "", Entry("", item, item.line, item.column)
@@ -193,6 +198,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     **{section: (word, _named) for section, word in SECTIONS.items()},
     "deletions": ("the deletion of", _listed),
     "access": ("access rule", _numbered),
+    "quotas": ("quota", _numbered),
     "classes": ("class", _named),
     "defaults": ("", _single),
     "shrink_limit": ("", _single),

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     CreateAcl,
     CreateTopic,
@@ -24,6 +25,7 @@ from reconciler.errors import Unknown
 from reconciler.handover import canonical_json
 from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveTopic
 from reconciler.plans import Observation
+from reconciler.quotas import limits_text
 from reconciler.routing import Route
 from reconciler.topology import TopicRef, Topology
 
@@ -43,6 +45,8 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
                 found |= {f"acl {change.cluster}/{change.acl}", f"cluster {change.cluster}"}
                 if isinstance(change, CreateAcl) and change.rests_on:
                     found.add(f"acl {change.rests_on}")
+            case AlterQuota():
+                found |= {f"quota {change.cluster}/{change.entity}", f"cluster {change.cluster}"}
             case ReassignReplicas():
                 kinds = ("topic", "replicas")
                 found |= {f"{kind} {change.ref}" for kind in kinds} | {f"cluster {change.ref.cluster}"}
@@ -73,7 +77,7 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
             found.setdefault(cluster, []).append(topic)
         elif kind == "cluster":
             found.setdefault(name, [])
-        elif kind == "acl":
+        elif kind in ("acl", "quota"):
             found.setdefault(name.partition("/")[0], [])
     return {cluster: tuple(names) for cluster, names in found.items()}
 
@@ -81,6 +85,11 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def access_to_read(wanted: Iterable[str]) -> frozenset[str]:
     """Clusters whose access rules are needed to check these subjects."""
     return frozenset(subject[4:].partition("/")[0] for subject in wanted if subject.startswith("acl "))
+
+
+def quotas_to_read(wanted: Iterable[str]) -> frozenset[str]:
+    """Clusters whose quotas are needed to check these subjects."""
+    return frozenset(subject[6:].partition("/")[0] for subject in wanted if subject.startswith("quota "))
 
 
 def topology_digest(topology: Topology) -> str:
@@ -107,6 +116,8 @@ def _text(subject: str, live: LiveState) -> str:
     kind, _, name = subject.partition(" ")
     if kind == "mirror":
         return _mirror(live.mirrors.get(name))
+    if kind == "quota":
+        return _quota(live.known(name.partition("/")[0]), name.partition("/")[2])
     ref = TopicRef(name, "") if kind == "cluster" else TopicRef(*name.split("/", 1))
     cluster = live.clusters.get(ref.cluster)
     if cluster is None or isinstance(cluster, Unknown):
@@ -116,6 +127,12 @@ def _text(subject: str, live: LiveState) -> str:
     if kind == "replicas":
         return _replicas(cluster.topics.get(ref.name))
     return _topic(cluster.topics.get(ref.name))
+
+
+def _quota(cluster: LiveCluster | None, whom: str) -> str:
+    if cluster is None or cluster.quotas is None or isinstance(cluster.quotas, Unknown):
+        return "unknown"
+    return next((limits_text(limits) for entity, limits in cluster.quotas.items() if str(entity) == whom), ABSENT)
 
 
 def _topic(topic: LiveTopic | None) -> str:

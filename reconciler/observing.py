@@ -14,10 +14,12 @@ from typing import TypeVar
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.ports import ClusterReader, MirrorRunner
+from reconciler.quotas import Limits, QuotaEntity
 
 THREADS = 16
 
 Answer = TypeVar("Answer")
+Quotas = Mapping[QuotaEntity, Limits] | Unknown
 
 
 def observe(
@@ -25,22 +27,30 @@ def observe(
     runner: MirrorRunner | None = None,
     mirrors: Iterable[str] = (),
     access: Collection[str] = (),
+    quotas: Collection[str] = (),
 ) -> LiveState:
     """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
 
-    ``access``: the clusters whose access rules are read too, beside everything else.
+    ``access``, ``quotas``: the clusters whose access rules or quotas are read too, beside everything else.
 
     Never raises for a cluster or a mirror that cannot be read. Without a runner no mirror is looked at.
     """
     names = tuple(mirrors) if runner is not None else ()
     asked = [name for name in readers if name in access]
-    with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + len(asked)))) as pool:
+    limited = [name for name in readers if name in quotas]
+    with ThreadPoolExecutor(
+        max_workers=max(1, min(THREADS, len(readers) + len(names) + len(asked) + len(limited)))
+    ) as pool:
         clusters = {name: pool.submit(_cluster, name, reader) for name, reader in readers.items()}
         rules = {name: pool.submit(_access, name, readers[name]) for name in asked}
+        limits = {name: pool.submit(_quotas, name, readers[name]) for name in limited}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
             clusters=MappingProxyType(
-                {name: _with_access(future.result(), rules.get(name)) for name, future in clusters.items()}
+                {
+                    name: _with_quotas(_with_access(future.result(), rules.get(name)), limits.get(name))
+                    for name, future in clusters.items()
+                }
             ),
             mirrors=MappingProxyType({name: future.result() for name, future in jobs.items()}),
         )
@@ -59,6 +69,16 @@ def _with_access(cluster: LiveCluster | Unknown, rules: Future[LiveAccess] | Non
     if rules is None or isinstance(cluster, Unknown):
         return cluster
     return replace(cluster, access=rules.result())
+
+
+def _quotas(name: str, reader: ClusterReader) -> Quotas:
+    return _told(f"quotas of {name}", reader.read_quotas)
+
+
+def _with_quotas(cluster: LiveCluster | Unknown, quotas: Future[Quotas] | None) -> LiveCluster | Unknown:
+    if quotas is None or isinstance(cluster, Unknown):
+        return cluster
+    return replace(cluster, quotas=quotas.result())
 
 
 def _mirror(name: str, runner: MirrorRunner) -> LiveMirror | Unknown:

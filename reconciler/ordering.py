@@ -16,6 +16,7 @@ from reconciler.acls import Permission
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     CreateAcl,
     CreateTopic,
@@ -48,6 +49,7 @@ _KINDS = (
     AddPartitions,
     AlterConfigs,
     CreateAcl,
+    AlterQuota,
     StopMirror,
     RestartMirror,
     StartMirror,
@@ -75,6 +77,8 @@ def change_id(change: Change) -> str:
             return f"create-acl:{change.cluster}: {change.acl}"
         case DeleteAcl():
             return f"delete-acl:{change.cluster}: {change.acl}"
+        case AlterQuota():
+            return f"quota:{change.cluster}: {change.entity}"
         case ReassignReplicas():
             return f"replicas:{change.ref}"
         case FinishReassignment():
@@ -115,6 +119,8 @@ def stage_of(change: Change, later: Collection[TopicRef] = ()) -> Stage:
             return Stage.REPLICAS
         case CreateAcl():
             return Stage.ACCESS if change.acl.permission is Permission.ALLOW else Stage.DENIALS
+        case AlterQuota():
+            return Stage.QUOTAS
         case DeleteTopic() | DeleteAcl():
             return Stage.REMOVALS
         case _:
@@ -134,7 +140,7 @@ def place_of(change: Change, later: Collection[TopicRef]) -> tuple[int, int, str
             return stage, 0, "", kind, change.mirror
         case CreateAcl() | DeleteAcl():
             return stage, isinstance(change, DeleteAcl), change.cluster, kind, f"{change.grant.title} {change.acl}"
-        case DeleteTopic() | ReassignReplicas() | FinishReassignment():
+        case DeleteTopic() | ReassignReplicas() | FinishReassignment() | AlterQuota():
             return stage, 0, cluster_of(change), kind, touched(change)
         case _:
             assert_never(change)
@@ -229,7 +235,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case CreateAcl():
             wanted = list(links.access.before_grant(change))
             why = "what is denied must be denied before more is allowed"
-        case StopMirror() | FinishReassignment():
+        case StopMirror() | FinishReassignment() | AlterQuota():
             return (), ""
         case _:
             assert_never(change)

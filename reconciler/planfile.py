@@ -17,6 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     CreateAcl,
     CreateTopic,
@@ -43,6 +44,7 @@ _KINDS: Mapping[str, type[Change]] = {
     "delete_topic": DeleteTopic,
     "create_acl": CreateAcl,
     "delete_acl": DeleteAcl,
+    "alter_quota": AlterQuota,
     "reassign_replicas": ReassignReplicas,
     "finish_reassignment": FinishReassignment,
 }

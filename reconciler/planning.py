@@ -121,7 +121,9 @@ def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
         if isinstance(cluster, LiveCluster):
             rules = len(cluster.acls) if isinstance(cluster.acls, frozenset) else None
             brokers, topics = len(cluster.brokers), len(cluster.topics)
-            found.append(SeenCluster(name, cluster.cluster_id, brokers, topics, rules, sees_all=cluster.sees_all))
+            quotas = len(cluster.quotas) if isinstance(cluster.quotas, Mapping) else None
+            seen = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all, quotas=quotas)
+            found.append(seen)
         else:
             found.append(SeenCluster(name, None, 0, 0))
     return tuple(found)

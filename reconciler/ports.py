@@ -10,6 +10,7 @@ from reconciler.changes import TopicChange
 from reconciler.errors import ClusterError
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror
 from reconciler.plans import Outcome, Planned
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import Journal, Move, Partition, ReplicaFacts, ThrottleEdit
 
 
@@ -25,6 +26,10 @@ class ClusterReader(Protocol):
 
     def read_access(self) -> LiveAccess:
         """Every access rule of the cluster in one request, and which of them this environment's runs made."""
+        ...
+
+    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+        """Every client quota of the cluster, in one request."""
         ...
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:

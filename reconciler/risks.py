@@ -9,6 +9,7 @@ from reconciler.acls import ANYONE, Permission
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     ConfigChange,
     CreateAcl,
@@ -64,6 +65,8 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case CreateAcl() | DeleteAcl():
             return _access(change)
+        case AlterQuota():
+            return _quota(change)
         case ReassignReplicas():
             return _replicas(change, live)
         case FinishReassignment():
@@ -83,6 +86,14 @@ def _access(change: CreateAcl | DeleteAcl) -> Assessment:
         return Assessment(Risk.MEDIUM, "a denial wins over every rule that allows")
     if change.acl.principal == ANYONE:
         return Assessment(Risk.HIGH, "everybody who can connect is allowed", REVERSIBLE)
+    return Assessment(Risk.LOW)
+
+
+def _quota(change: AlterQuota) -> Assessment:
+    """How much a client uses today is not known to Kafka's admin API, so every tighter limit may meet one."""
+    tighter = any(one.after is not None and (one.before is None or one.after < one.before) for one in change.limits)
+    if tighter:
+        return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; nothing of theirs is lost")
     return Assessment(Risk.LOW)
 
 

@@ -21,7 +21,7 @@ from reconciler.yaml_nodes import Document
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 NOT_CARRIED_OUT = ("rollout",)
 SINGLE = ("audit", "defaults", "shrink_limit")
-_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule"}
+_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule", "quotas": "quota"}
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",

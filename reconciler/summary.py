@@ -10,6 +10,7 @@ from reconciler.changes import (
     Action,
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     CreateAcl,
     CreateTopic,
@@ -48,6 +49,7 @@ class Summary:
     granted: int
     revoked: int
     replicated: int
+    limited: int
 
 
 def summarize(plan: Plan) -> Summary:
@@ -69,6 +71,7 @@ def summarize(plan: Plan) -> Summary:
         granted=sum(isinstance(change, CreateAcl) for change in changes),
         revoked=sum(isinstance(change, DeleteAcl) for change in changes),
         replicated=sum(isinstance(change, ReassignReplicas) for change in changes),
+        limited=sum(isinstance(change, AlterQuota) for change in changes),
     )
 
 
@@ -78,6 +81,8 @@ def verdict(plan: Plan) -> str:
     if not (found.changes or found.blocked or found.unknown):
         rules = any(cluster.acls is not None for cluster in plan.basis.clusters)
         one, many = ("topic, mirror or access rule", "topics, mirrors and access rules") if rules else WORDS
+        if any(cluster.quotas is not None for cluster in plan.basis.clusters):
+            one, many = f"{one.replace(' or ', ', ')} or quota", f"{many.replace(' and ', ', ')} and quotas"
         checked = counted(found.unchanged, one, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
@@ -111,6 +116,10 @@ def counted(count: int, one: str, many: str = "") -> str:
 def action(change: Change) -> Action:
     """Its value is the sign shown in plans."""
     match change:
+        case AlterQuota():
+            if all(one.before is None for one in change.limits):
+                return Action.CREATE
+            return Action.DELETE if all(one.after is None for one in change.limits) else Action.UPDATE
         case CreateTopic() | StartMirror() | CreateAcl():
             return Action.CREATE
         case AddPartitions() | AlterConfigs() | ReassignReplicas():
@@ -135,6 +144,8 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
         kinds.append(f"~{counted(found.configured, 'config')}")
     if found.granted:
         kinds.append(f"+{counted(found.granted, 'access rule')}")
+    if found.limited:
+        kinds.append(f"~{counted(found.limited, 'quota')}")
     if found.replicated:
         kinds.append(f"~{counted(found.replicated, 'replication factor')}")
     if unfinished:

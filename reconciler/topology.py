@@ -11,6 +11,7 @@ from typing import TypeVar
 from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
 from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
+from reconciler.quotas import Quota
 from reconciler.replicas import Pace
 from replication.additions import AddedHeader
 from replication.selection import Where as Selection
@@ -266,6 +267,7 @@ class Topology:
     access: tuple[AccessRule, ...] = ()
     access_declared: bool = False
     rules: Rules = Rules()
+    quotas: tuple[Quota, ...] = ()
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

@@ -9,11 +9,15 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from reconciler.access.adopting import AdoptedAccess, fields_of
 from reconciler.access_rules import NamePattern
 from reconciler.acls import PatternType
 from reconciler.adopting import AdoptedTopic, Adoption, counts
+from reconciler.limiting.adopting import AdoptedQuotas
+from reconciler.limiting.adopting import fields_of as quota_fields
+from reconciler.quotas import BYTE_RATES, exact_size
 from reconciler.topology import Cluster
 
 WIDTH = 120
@@ -31,7 +35,8 @@ _SEGMENT = re.compile(r"[._-]")
 
 
 def texts(adoption: Adoption) -> dict[str, str]:
-    """``cluster.yaml``; ``access.yaml`` if there are rules; ``topics.yaml`` or ``topics/<names begin>.yaml``."""
+    """``cluster.yaml``; ``access.yaml``, ``quotas.yaml`` if there are any;
+    ``topics.yaml`` or ``topics/<names begin>.yaml``."""
     found = {"cluster.yaml": _cluster_text(adoption)}
     if len(adoption.topics) <= ONE_FILE:
         files = {"topics.yaml": list(adoption.topics)} if adoption.topics else {}
@@ -39,6 +44,8 @@ def texts(adoption: Adoption) -> dict[str, str]:
         files = {f"topics/{name}.yaml": part for name, part in _groups(adoption.topics)}
     if adoption.access.rules:
         found["access.yaml"] = _access_text(adoption.access)
+    if adoption.quotas.quotas:
+        found["quotas.yaml"] = _quotas_text(adoption.quotas)
     return found | {path: _topics_text(part) for path, part in files.items()}
 
 
@@ -129,6 +136,25 @@ def _item(one: NamePattern | str) -> str:
         return scalar(one)
     name = scalar(one.name)
     return name if one.pattern is PatternType.LITERAL else f"{{prefix: {name}}}"
+
+
+def _quotas_text(adopted: AdoptedQuotas) -> str:
+    lines = ["# The quotas as the cluster holds them."]
+    for one in adopted.left_out:
+        lines += _comment(f"Left out: {one}")
+    lines.append("quotas:")
+    for quota in adopted.quotas:
+        fields = {"clusters": f"[{', '.join(map(scalar, quota.clusters))}]"}
+        for key, text, limit in quota_fields(quota):
+            fields[key] = _limit(key, limit) if limit is not None else scalar(text) if text else "{default: true}"
+        lines.append(f"  - {_flow(fields)}")
+    return "\n".join(lines) + "\n"
+
+
+def _limit(key: str, limit: float) -> str:
+    if key in BYTE_RATES:
+        return exact_size(limit).replace(" ", "")
+    return str(int(limit)) if limit == int(limit) else format(Decimal(repr(limit)), "f")
 
 
 def _topics_text(topics: Iterable[AdoptedTopic]) -> str:

@@ -31,15 +31,17 @@ from reconciler.guarding import applied_now, clusters_of, guarded, released, unm
 from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
+from reconciler.limiting import quota_clusters
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load
 from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.observations import access_to_read, topics_to_read
+from reconciler.observations import access_to_read, quotas_to_read, topics_to_read
 from reconciler.observing import observe
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
 from reconciler.ports import ClusterReader
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
 from reconciler.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.verification import Verification, VerifyWish
@@ -71,6 +73,9 @@ class Narrow:
 
     def read_access(self) -> LiveAccess:
         return self.reader.read_access()
+
+    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+        return self.reader.read_quotas()
 
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         return self.reader.validate(changes)
@@ -115,7 +120,11 @@ class Session:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
         self.strays = self._strays()
         self.seen = observe(
-            self.clusters, self.runner, (*self.topology.mirrors, *self.strays), access_clusters(self.topology)
+            self.clusters,
+            self.runner,
+            (*self.topology.mirrors, *self.strays),
+            access_clusters(self.topology),
+            quota_clusters(self.topology),
         )
         return self.seen
 
@@ -215,9 +224,10 @@ class Session:
         readers = {name: Narrow(self.clusters[name], names) for name, names in wanted.items() if name in self.clusters}
         mirrors = [subject.removeprefix("mirror ") for subject in subjects if subject.startswith("mirror ")]
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
-        live = observe(readers, self.runner, mirrors, access_to_read(subjects))
+        live = observe(readers, self.runner, mirrors, access_to_read(subjects), quotas_to_read(subjects))
         unknown = [one for one in (*live.clusters.values(), *live.mirrors.values()) if isinstance(one, Unknown)]
         unknown += [acls for one in live.clusters.values() if isinstance(acls := _acls(one), Unknown)]
+        unknown += [quotas for one in live.clusters.values() if isinstance(quotas := _quotas(one), Unknown)]
         if unknown:
             raise ReconcilerError(
                 "nothing was applied: what the plan rests on could not be read again",
@@ -284,6 +294,10 @@ class Session:
 
 def _acls(cluster: LiveCluster | Unknown) -> object:
     return cluster.acls if isinstance(cluster, LiveCluster) and cluster.access is not None else None
+
+
+def _quotas(cluster: LiveCluster | Unknown) -> object:
+    return cluster.quotas if isinstance(cluster, LiveCluster) else None
 
 
 def now_ms() -> int:

@@ -12,10 +12,12 @@ from reconciler.applying import Silent, apply
 from reconciler.changes import AlterConfigs, ConfigChange
 from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
+from reconciler.limiting import quota_clusters
 from reconciler.live import LiveCluster, LiveState
 from reconciler.placing.looking import look_closer
 from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
 from tests.fakes import FakeCluster, FakeRunner
 
@@ -59,9 +61,9 @@ class World:
     runner: FakeRunner = field(default_factory=FakeRunner)
 
     def look(self, wished: Topology) -> LiveState:
-        looked_at = access_clusters(wished)
+        looked_at, limited = access_clusters(wished), quota_clusters(wished)
         live = LiveState(
-            {name: self._read(name, name in looked_at) for name in wished.clusters},
+            {name: self._read(name, name in looked_at, name in limited) for name in wished.clusters},
             {name: self.runner.observe(name) for name in wished.mirrors},
         )
         return look_closer(wished, live, self.clusters)
@@ -79,12 +81,19 @@ class World:
             for name, fake in sorted(self.clusters.items())
         } | {"jobs": {name: (job.state, job.fingerprint) for name, job in sorted(self.runner.jobs.items())}}
 
-    def _read(self, name: str, access: bool) -> LiveCluster | Unknown:
+    def _read(self, name: str, access: bool, quotas: bool) -> LiveCluster | Unknown:
         try:
             found = self.clusters[name].read()
-            return replace(found, access=self.clusters[name].read_access()) if access else found
+            found = replace(found, access=self.clusters[name].read_access()) if access else found
+            return replace(found, quotas=self._quotas(name)) if quotas else found
         except ClusterError as error:
             return Unknown(f"cluster {name}", error.what, error.todo)
+
+    def _quotas(self, name: str) -> Mapping[QuotaEntity, Limits] | Unknown:
+        try:
+            return self.clusters[name].read_quotas()
+        except ClusterError as error:
+            return Unknown(f"quotas of {name}", error.what, error.todo)
 
 
 def world(*names: str, brokers: int = 1) -> World:

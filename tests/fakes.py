@@ -12,7 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.acls import AclBinding, Unsupported
-from reconciler.changes import AclChange, AddPartitions, AlterConfigs, CreateAcl, CreateTopic, DeleteTopic, TopicChange
+from reconciler.changes import (
+    AclChange,
+    AddPartitions,
+    AlterConfigs,
+    AlterQuota,
+    CreateAcl,
+    CreateTopic,
+    DeleteTopic,
+    TopicChange,
+)
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.live import (
     Broker,
@@ -28,6 +37,7 @@ from reconciler.live import (
     Source,
 )
 from reconciler.plans import Outcome, Planned, Result
+from reconciler.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
 from tests.fake_replicas import FakeReplicas, MovingReplicas
 
@@ -98,6 +108,8 @@ class FakeCluster(MovingReplicas):
         self.owned: dict[AclBinding, Made] = {}
         self.access_unreadable: Unknown | Unsupported | None = None
         self.record_unreadable: Unknown | None = None
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.quotas_unreadable: ClusterError | None = None
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
         self._refuse: dict[str, str] = {}
@@ -147,6 +159,12 @@ class FakeCluster(MovingReplicas):
         owned = self.record_unreadable or dict(self.owned)
         return LiveAccess(self.access_unreadable or frozenset(self.acls), owned)
 
+    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+        self.call()
+        if self.quotas_unreadable is not None:
+            raise self.quotas_unreadable
+        return {whom: dict(limits) for whom, limits in self.quotas.items()}
+
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         self.call()
         refused: dict[str, str] = {}
@@ -176,6 +194,8 @@ class FakeCluster(MovingReplicas):
             try:
                 if isinstance(planned.change, AclChange):
                     self._rule(planned.change)
+                elif isinstance(planned.change, AlterQuota):
+                    self._quota(planned.change)
                 elif isinstance(planned.change, TopicChange) and not self._is_already_so(planned.change):
                     self._check(planned.change)
                     self._do(planned.change)
@@ -200,6 +220,25 @@ class FakeCluster(MovingReplicas):
         else:
             self.acls.discard(change.acl)
             self.owned.pop(change.acl, None)
+
+    def _quota(self, change: AlterQuota) -> None:
+        """ClientQuotaControlManager: each key of an entity fits its kind, and rates in bytes are whole numbers."""
+        if reason := self._refuse.get(str(change.entity)):
+            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
+        fitting = ("connection_creation_rate",) if change.entity.parts[0].kind == "ip" else OF_CLIENTS
+        for one in change.limits:
+            if one.key not in fitting:
+                raise BrokerError(f"INVALID_REQUEST: Invalid configuration key {one.key}")
+            if one.after is not None and one.key in BYTE_RATES and one.after != int(one.after):
+                raise BrokerError(f"INVALID_REQUEST: {one.key} must be a whole number")
+        limits = self.quotas.setdefault(change.entity, {})
+        for one in change.limits:
+            if one.after is None:
+                limits.pop(one.key, None)
+            else:
+                limits[one.key] = one.after
+        if not limits:
+            del self.quotas[change.entity]
 
     def call(self) -> None:
         self.calls += 1

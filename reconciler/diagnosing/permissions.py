@@ -12,6 +12,7 @@ from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.diagnosing.groups import group_needs
 from reconciler.errors import Unknown
 from reconciler.internal_topics import internal_topics, written_by
+from reconciler.limiting import quota_clusters
 from reconciler.live import LiveState
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.locks import transactional_id as lock_transactional_id
@@ -135,6 +136,10 @@ def _of_cluster(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]
         needs["ALTER"] = "access rules could not be set, nor replicas moved"
     if one.principal is Principal.APPLY and moves:
         needs["ALTER_CONFIGS"] = "replicas could not be moved under a throttle"
+    if cluster in quota_clusters(topology) and one.principal in (Principal.PLAN, Principal.APPLY):
+        needs["DESCRIBE_CONFIGS"] = "quotas could not be read"
+        if one.principal is Principal.APPLY:
+            needs["ALTER_CONFIGS"] = "quotas could not be set" if not moves else needs["ALTER_CONFIGS"]
     for operation, why in needs.items():
         if one.cluster is not None and operation not in one.cluster:
             word = _WORDS[operation]

@@ -14,6 +14,7 @@ from reconciler.changes import Reason, ReassignReplicas, Refused, Role, Unmanage
 from reconciler.diffing.access import compare_access
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.mirrors import compare_mirrors
+from reconciler.diffing.quotas import compare_quotas
 from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.replicas import compare_replicas
 from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
@@ -56,6 +57,7 @@ def diff(
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
             compare_access(topology, usable, routing),
+            compare_quotas(topology, usable),
         )
     )
     return replace(found, unknown=_each_once(found.unknown)), routing

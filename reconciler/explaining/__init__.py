@@ -14,6 +14,7 @@ from reconciler.diffing.wishes import wishes
 from reconciler.errors import ReconcilerError, Unknown, Where
 from reconciler.explaining.access import access_wishes, rules_about_principal, rules_about_topic
 from reconciler.explaining.matching import flow_answer
+from reconciler.explaining.quotas import quotas_about
 from reconciler.explaining.topics import Ground, topic_answer
 from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails
 from reconciler.handover import flow_handover, mirror_handover
@@ -24,13 +25,16 @@ from reconciler.topology import Flow, Mirror, TopicRef, Topology
 
 def explain(topology: Topology, subject: str, live: LiveState | None = None) -> Explanation:
     """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, the name of a flow or mirror, or a
-    principal such as ``User:orders-app`` that access rules are about.
+    principal such as ``User:orders-app`` that access rules or quotas are about; also ``client-id:x`` and ``ip:x``.
 
     ``live`` None: no cluster was asked. Raises ReconcilerError for a subject that is nowhere.
     """
     ground = _ground(topology, live)
     rules = access_wishes(ground)
-    if rules is not None and (about := rules_about_principal(ground, rules, subject)):
+    about = rules_about_principal(ground, rules, subject) if rules is not None else ()
+    if quotas := quotas_about(ground, subject):
+        return Explanation(topology.environment, subject, (), (), (), live is not None, _unknown(live), about, quotas)
+    if about:
         return Explanation(topology.environment, subject, (), (), (), live is not None, _unknown(live), about)
     name, _, key = subject.partition(":")
     topics = tuple(topic_answer(ground, ref, key) for ref in _topics(ground, name))
@@ -111,7 +115,8 @@ def _place(where: Where) -> str:
 def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
     found = (*live.clusters.values(), *live.mirrors.values()) if live else ()
     rules = [one.acls for one in found if isinstance(one, LiveCluster) and one.access is not None]
-    return tuple(one for one in (*found, *rules) if isinstance(one, Unknown))
+    quotas = [one.quotas for one in found if isinstance(one, LiveCluster)]
+    return tuple(one for one in (*found, *rules, *quotas) if isinstance(one, Unknown))
 
 
 def _nowhere(ground: Ground, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:

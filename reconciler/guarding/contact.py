@@ -12,6 +12,7 @@ from reconciler.applied import SANDBOX_PREFIX, Applied
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     CreateAcl,
     CreateTopic,
@@ -70,7 +71,7 @@ def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
     match change:
         case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return frozenset({change.ref.cluster})
-        case CreateAcl() | DeleteAcl() | FinishReassignment():
+        case CreateAcl() | DeleteAcl() | AlterQuota() | FinishReassignment():
             return frozenset({change.cluster})
         case StartMirror() | RestartMirror():
             mirror = topology.mirrors.get(change.mirror)

@@ -9,6 +9,7 @@ from reconciler.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     Change,
     ConfigChange,
     CreateAcl,
@@ -16,11 +17,13 @@ from reconciler.changes import (
     DeleteAcl,
     DeleteTopic,
     FinishReassignment,
+    LimitChange,
     ReassignReplicas,
     RestartMirror,
     StartMirror,
     StopMirror,
 )
+from reconciler.quotas import limit_words
 from reconciler.rendering.replicas import finished, reassigned
 from reconciler.summary import counted
 from reconciler.topic_configs import human
@@ -37,6 +40,8 @@ def subject(change: Change) -> str:
             return f"mirror {change.mirror}"
         case CreateAcl() | DeleteAcl():
             return change.grant.title
+        case AlterQuota():
+            return str(change.entity)
         case _:
             assert_never(change)
 
@@ -65,6 +70,9 @@ def headline(change: Change, alone: bool = True) -> str:
             return f"DELETE, {counted(change.partitions, 'partition')}{why}"
         case CreateAcl() | DeleteAcl():
             return change.reason.text
+        case AlterQuota():
+            gone = all(one.after is None for one in change.limits)
+            return f"{'remove ' if gone else ''}{counted(len(change.limits), 'limit')}{why}"
         case _:
             assert_never(change)
 
@@ -89,7 +97,7 @@ def signature(change: Change) -> object:
             return type(change).__name__, change.grant.title, change.reason
         case ReassignReplicas():
             return "replicas", change.before, change.after, change.pace, change.in_flight > 0, change.reason.code
-        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic() | FinishReassignment():
+        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic() | FinishReassignment() | AlterQuota():
             return change
         case _:
             assert_never(change)
@@ -115,12 +123,21 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield from reassigned([one for one in changes if isinstance(one, ReassignReplicas)])
         case FinishReassignment():
             yield from finished(first)
+        case AlterQuota():
+            yield from map(limit_line, first.limits)
         case AddPartitions() | StopMirror():
             return
         case CreateAcl() | DeleteAcl():
             yield from (str(other.acl) for other in changes if isinstance(other, AclChange))
         case _:
             assert_never(first)
+
+
+def limit_line(change: LimitChange) -> str:
+    before, after = (
+        "none" if value is None else limit_words(change.key, value) for value in (change.before, change.after)
+    )
+    return f"{change.key}: {before} -> {after}"
 
 
 def _config(change: ConfigChange, origin: str) -> str:

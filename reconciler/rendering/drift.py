@@ -11,6 +11,7 @@ from reconciler.causes import Cause, History, Told, cause_of
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
     ConfigChange,
     CreateAcl,
     CreateTopic,
@@ -24,6 +25,7 @@ from reconciler.changes import (
     StopMirror,
 )
 from reconciler.plans import Plan, Planned
+from reconciler.quotas import limit_words
 from reconciler.rendering.changes import shape
 from reconciler.rendering.lists import left_lists
 from reconciler.rendering.style import Style
@@ -143,6 +145,13 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
         case DeleteTopic():
             found = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
             yield difference(str(change.ref), "tombstone-not-carried-out", "no topic", found)
+        case AlterQuota():
+            for limit in change.limits:
+                wished, found = (
+                    "no limit" if value is None else limit_words(limit.key, value)
+                    for value in (limit.after, limit.before)
+                )
+                yield difference(f"{change.cluster}: {change.entity} {limit.key}", "quota", wished, found)
         case CreateAcl():
             wished = f"a rule ({change.reason.text})"
             yield difference(f"{change.cluster}: {change.acl}", "access-missing", wished, "no such rule")

@@ -20,6 +20,8 @@ def explanation_text(found: Explanation, style: Style | None = None) -> str:
     parts += [list(_mirror(one, chosen)) for one in found.mirrors]
     if found.access:
         parts.append([chosen.paint("bold", f"principal {found.subject}"), *_access(found.access)])
+    if found.quotas:
+        parts.append([chosen.paint("bold", f"quotas of {found.subject}"), *_access(found.quotas)])
     if not found.asked:
         parts.append(["Told from git alone; no cluster was asked."])
     if found.unknown:

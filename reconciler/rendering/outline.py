@@ -27,6 +27,7 @@ STAGE_WHY = {
     Stage.DENIALS: "before anything is made that they are about",
     Stage.TARGET_TOPICS: "before anything flows to them",
     Stage.ACCESS: "once what it is about is there",
+    Stage.QUOTAS: "how much clients may use",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
     Stage.REPLICAS: "last but removals: copying may take long, and nothing waits for it",
@@ -135,6 +136,8 @@ def seen(cluster: SeenCluster) -> str:
     parts.append(f"{counted(cluster.topics, 'topic')} visible" + ("" if cluster.sees_all else ", others hidden"))
     if cluster.acls is not None:
         parts.append(counted(cluster.acls, "access rule"))
+    if cluster.quotas is not None:
+        parts.append(counted(cluster.quotas, "quota"))
     return ", ".join(parts)
 
 

@@ -25,6 +25,7 @@ from reconciler.guarding import guarded
 from reconciler.loading import load
 from reconciler.planning import plan
 from reconciler.plans import Plan
+from reconciler.quotas import entity
 from reconciler.rendering import (
     Style,
     drift_json,
@@ -213,7 +214,35 @@ def pinned(make: Callable[[], Plan]) -> Callable[[], Plan]:
     return plan
 
 
-_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated)
+def quotas() -> Plan:
+    """New, tighter, wider and removed limits; a stranger's quota and a key that nobody declared."""
+    seen = settled()
+    seen.clusters["east"].quotas = {
+        entity({"user": "orders-app"}): {"producer_byte_rate": 20.0 * (1 << 20), "consumer_byte_rate": 1_500_000.0},
+        entity({"user": None}): {"request_percentage": 50.0},
+        entity({"client-id": "old"}): {"producer_byte_rate": 1024.0},
+        entity({"user": "stranger", "client-id": "x y"}): {"controller_mutation_rate": 2.5},
+    }
+    declared = load({"clusters.yaml": _TWO_CLUSTERS, "quotas.yaml": _QUOTAS}, "sandbox")
+    now = replace(wished(), environment="sandbox", quotas=declared.quotas)
+    return plan(now, seen.look(now))
+
+
+_TWO_CLUSTERS = """
+clusters:
+  east: {bootstrap_servers: ["east.example:9092"]}
+  west: {bootstrap_servers: ["west.example:9092"]}
+"""
+_QUOTAS = """quotas:
+  - {clusters: [east, west], user: orders-app, producer_byte_rate: 10MiB}
+  - {clusters: [east], user: {default: true}, request_percentage: 200}
+  - {clusters: [east], user: {default: true}, client_id: batch, consumer_byte_rate: 1MiB, controller_mutation_rate: 5}
+  - {clusters: [east], client_id: old, absent: true}
+  - {clusters: [west], ip: 10.0.0.7, connection_creation_rate: 50}
+"""
+
+
+_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas)
 PLANS = {made.__name__: pinned(made) for made in _CASES}
 
 

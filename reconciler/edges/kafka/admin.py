@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
-from reconciler.changes import AclChange, DeleteTopic, TopicChange
+from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange
 from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.replicas import KafkaReplicas
 from reconciler.edges.kafka.writing import perform, validate
 from reconciler.live import LiveAccess, LiveCluster
 from reconciler.plans import Outcome, Planned
+from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
 from reconciler.topology import Cluster, Principal
 
@@ -39,6 +41,9 @@ class KafkaCluster:
     def read_access(self) -> LiveAccess:
         return self.access.read()
 
+    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+        return QuotaControl(self.cluster, self.principal).read()
+
     def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
         askable = (change for change in changes if not isinstance(change, DeleteTopic))  # Kafka cannot validate these
         items = [Item(f"{number}", change) for number, change in enumerate(askable)]
@@ -47,6 +52,8 @@ class KafkaCluster:
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
         if any(isinstance(planned.change, AclChange) for planned in changes):
             return self.access.perform(changes, progress)
+        if any(isinstance(planned.change, AlterQuota) for planned in changes):
+            return QuotaControl(self.cluster, self.principal).perform(changes, progress)
         return perform(self._connected(), changes, progress) if changes else ()
 
     def replica_facts(self, environment: str) -> ReplicaFacts:

@@ -17,11 +17,9 @@ from kafka.protocol.admin import (
 )
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import speaker_of
-from reconciler.edges.kafka.protocol import Wire
-from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.edges.kafka.asking import AskingWire
+from reconciler.errors import ClusterError
 from reconciler.replicas import Move, Partition, by_topic
-from reconciler.topology import Cluster, Principal
 
 PREFERRED = 0
 ELECTION_NOT_NEEDED = 84
@@ -35,18 +33,11 @@ _SIZES = errors.Asked("see the sizes of replicas", "Describe", "--cluster")
 _ELECT = errors.Asked("elect preferred leaders", "Alter", "--cluster")
 
 
-class ReplicaWire(Wire):
+class ReplicaWire(AskingWire):
     """Raises ClusterError."""
 
-    def __init__(self, cluster: Cluster, principal: Principal) -> None:
-        super().__init__(cluster, principal)
-        self._speaker = speaker_of(cluster, principal)
-
     def __enter__(self) -> ReplicaWire:
-        try:
-            super().__enter__()
-        except ReconcilerError as error:
-            raise errors.unreachable(self._speaker, (error.what,)) from None
+        super().__enter__()
         return self
 
     def moves(self) -> tuple[Move, ...]:
@@ -132,18 +123,3 @@ class ReplicaWire(Wire):
     def _highest(self, api: str) -> int:
         """The newest version the brokers speak; 0 where they do not tell."""
         return next((version for name, version in self.apis().items() if name.lower() == api.lower()), 0)
-
-    def _told(self, what: str, request: Any, broker: int | None = None) -> Any:
-        where = {} if broker is None else {"node_id": broker}
-        try:
-            return self._asked(what, lambda: self._admin._manager.run(self._send_to, request, where))
-        except ReconcilerError as error:
-            raise errors.unreachable(self._speaker, (error.what,)) from None
-
-    async def _send_to(self, request: Any, where: Mapping[str, int]) -> Any:
-        return await self._admin._manager.send(request, **where)
-
-    def _check(self, code: int, asked: errors.Asked) -> None:
-        if code:
-            error = KafkaError(code)
-            raise errors.translate(self._speaker, error, asked)

@@ -1,0 +1,30 @@
+"""Quotas against the rest of the topology: clusters they name, and one entity declared twice on a cluster.
+
+Border: as ``checking``: nouns in, problems out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.errors import Problem
+from reconciler.places import Places, suggestion
+from reconciler.quotas import Quota, QuotaEntity
+from reconciler.topology import Topology
+
+
+def check_quotas(topology: Topology, places: Places) -> Iterator[Problem]:
+    first: dict[tuple[str, QuotaEntity], Quota] = {}
+    for quota in topology.quotas:
+        for index, name in enumerate(quota.clusters):
+            where = places.find("quotas", str(quota.number), "clusters", index, or_else=quota.where)
+            if name not in topology.clusters and not places.has("clusters", name) and places.complete:
+                known = topology.clusters.keys() | {one for of, one in places.entries if of == "clusters"}
+                what = f"quota {quota.number} names the unknown cluster {name}"
+                todo = suggestion(name, known, "Declare it under clusters")
+                yield Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)
+            other = first.setdefault((name, quota.entity), quota)
+            if other is not quota:
+                what = f"quota {quota.number} is for {quota.entity} on {name}, as the one at {other.where}"
+                why = "Nobody could tell which of the two holds"
+                yield Problem("duplicate-quota", where, what, why, "Put them together")

@@ -1,0 +1,134 @@
+"""Quotas of a cluster: the fake and a real broker, and what a real producer is held to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from confluent_kafka import Producer
+
+from reconciler.changes import AlterQuota, LimitChange
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.errors import ClusterError
+from reconciler.plans import Outcome, Planned
+from reconciler.ports import ClusterAdmin
+from reconciler.quotas import QuotaEntity, entity
+from reconciler.topology import Principal
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.conformance.conftest import real_cluster
+from tests.conformance.subjects import BECAUSE, results
+from tests.fakes import FakeCluster
+
+
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+def admin(request: pytest.FixtureRequest) -> Iterator[ClusterAdmin]:
+    if request.param == "fake":
+        yield FakeCluster("east")
+        return
+    east = request.getfixturevalue("plain").clusters["east"]
+    with KafkaCluster(real_cluster(east), Principal.APPLY) as cluster:
+        yield cluster
+
+
+def change(whom: QuotaEntity, **limits: float | None) -> AlterQuota:
+    return AlterQuota("east", whom, tuple(LimitChange(key, None, value) for key, value in limits.items()), BECAUSE)
+
+
+def perform(admin: ClusterAdmin, *changes: AlterQuota) -> Sequence[Outcome]:
+    planned = [Planned(f"c{index}", one, "quotas", "low", "", "") for index, one in enumerate(changes)]
+    return admin.perform(planned, lambda _: None)
+
+
+def test_quotas_of_every_kind_of_entity_are_set_shown_and_removed(admin: ClusterAdmin, unique: str) -> None:
+    wished = {
+        entity({"user": unique}): {"producer_byte_rate": 1048576.0, "request_percentage": 12.5},
+        entity({"user": f"CN={unique}, O=\u00dcnder Cover"}): {"consumer_byte_rate": 1.0},
+        entity({"user": "default"}): {"controller_mutation_rate": 2.5},
+        entity({"client-id": unique}): {"producer_byte_rate": 5000.0},
+        entity({"user": unique, "client-id": unique}): {"producer_byte_rate": 7000.0},
+        entity({"user": unique, "client-id": None}): {"producer_byte_rate": 7000.0},
+        entity({"user": None, "client-id": unique}): {"producer_byte_rate": 7000.0},
+        entity({"ip": "192.0.2.7"}): {"connection_creation_rate": 50.0},
+    }
+    before = dict(admin.read_quotas())
+    sets = [change(whom, **limits) for whom, limits in wished.items()]
+    assert results(perform(admin, *sets)) == ["done"] * len(sets)
+    assert admin.read_quotas() == before | wished
+    assert results(perform(admin, *sets)) == ["done"] * len(sets)
+    removed = [change(whom, **dict.fromkeys(limits)) for whom, limits in wished.items()]
+    assert results(perform(admin, *removed)) == ["done"] * len(removed)
+    assert admin.read_quotas() == before
+
+
+def test_defaults_are_not_entities_called_default(admin: ClusterAdmin) -> None:
+    everybody, named = entity({"user": None}), entity({"user": "<default>"})
+    assert results(perform(admin, change(everybody, producer_byte_rate=1e12))) == ["done"]
+    shown = admin.read_quotas()
+    assert shown[everybody] == {"producer_byte_rate": 1e12}
+    assert named not in shown
+    assert results(perform(admin, change(everybody, producer_byte_rate=None))) == ["done"]
+
+
+def test_other_keys_of_an_entity_stay(admin: ClusterAdmin, unique: str) -> None:
+    whom = entity({"user": unique})
+    perform(admin, change(whom, producer_byte_rate=1000.0, consumer_byte_rate=2000.0))
+    assert results(perform(admin, change(whom, producer_byte_rate=None, request_percentage=3.0))) == ["done"]
+    assert admin.read_quotas()[whom] == {"consumer_byte_rate": 2000.0, "request_percentage": 3.0}
+    perform(admin, change(whom, consumer_byte_rate=None, request_percentage=None))
+
+
+def test_one_refused_change_does_not_keep_the_others_from_being_done(admin: ClusterAdmin, unique: str) -> None:
+    good, bad = entity({"user": unique}), entity({"user": f"{unique}x"})
+    outcomes = perform(admin, change(bad, connection_creation_rate=1.0), change(good, producer_byte_rate=1000.0))
+    assert results(outcomes) == ["failed", "done"]
+    assert "connection_creation_rate" in outcomes[0].error
+    assert bad not in admin.read_quotas()
+    perform(admin, change(good, producer_byte_rate=None))
+
+
+@pytest.mark.kafka
+def test_a_real_producer_is_slowed_down(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> None:
+    east = plain.clusters["east"]
+    topic, whom = create_topic(east, unique, 1), entity({"client-id": unique})
+    with KafkaCluster(real_cluster(east), Principal.APPLY) as admin:
+        assert _throttle(east, topic, unique) == 0
+        assert results(perform(admin, change(whom, producer_byte_rate=20_000.0))) == ["done"]
+        assert _throttle(east, topic, unique) > 0
+        perform(admin, change(whom, producer_byte_rate=None))
+
+
+def _throttle(east: ClusterHandle, topic: str, client_id: str) -> float:
+    """The longest time for which the broker asked this client to wait, in seconds."""
+    seen = [0.0]
+    producer = Producer(
+        {**east.super_client(), "client.id": client_id, "throttle_cb": lambda event: seen.append(event.throttle_time)}
+    )
+    until = time.monotonic() + 3
+    while time.monotonic() < until and not max(seen):
+        producer.produce(topic, b"x" * 100_000)
+        producer.poll(0.05)
+    producer.flush(1)
+    producer.purge()
+    return max(seen)
+
+
+@pytest.mark.kafka
+def test_without_the_right_the_error_names_the_command(secure: Sandbox) -> None:
+    with KafkaCluster(real_cluster(secure.clusters["east"], "user"), Principal.PLAN) as cluster:
+        with pytest.raises(ClusterError, match="may not read the quotas") as caught:
+            cluster.read_quotas()
+        assert "--operation DescribeConfigs --cluster" in caught.value.todo
+
+
+@pytest.mark.kafka
+def test_the_documented_rights_are_enough(secure: Sandbox, unique: str) -> None:
+    east = secure.clusters["east"]
+    with KafkaCluster(real_cluster(east, "apply"), Principal.APPLY) as apply:
+        assert results(perform(apply, change(entity({"user": unique}), producer_byte_rate=1000.0))) == ["done"]
+        with KafkaCluster(real_cluster(east, "plan"), Principal.PLAN) as plan:
+            assert plan.read_quotas()[entity({"user": unique})] == {"producer_byte_rate": 1000.0}
+            refused = perform(plan, change(entity({"user": unique}), producer_byte_rate=None))
+        assert results(refused) == ["failed"]
+        assert "may not change quotas" in refused[0].error
+        perform(apply, change(entity({"user": unique}), producer_byte_rate=None))
