@@ -85,10 +85,8 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
     if isinstance(planned.change, AclChange):
         return _access(planned.change)
-    if isinstance(planned.change, AlterQuota) and last is not None:
-        return Told(
-            Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then, or new in git"
-        )
+    if isinstance(planned.change, AlterQuota) and last is not None and _limited(last, planned.change):
+        return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
     if isinstance(planned.change, AddPartitions | CreateTopic) and last is not None:
         gone = "the topic is gone or was made anew" if isinstance(planned.change, CreateTopic) else "it has fewer again"
         return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
@@ -127,6 +125,14 @@ def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
         return Told(Cause.DEFAULT_CHANGED, why)
     assert isinstance(change, AlterConfigs)
     return Told(Cause.NOT_TOLD, "set on the topic, and no earlier run of ours set it: edited outside, or new in git")
+
+
+def _limited(line: Line, change: AlterQuota) -> bool:
+    """Whether that run set every limit to what is wished now."""
+    told = line.get("change")
+    limits = told.get("limits") if isinstance(told, Mapping) else None
+    done = [(one.get("key"), one.get("after")) for one in limits or () if isinstance(one, Mapping)]
+    return line.get("result") == "done" and all((one.key, one.after) in done for one in change.limits)
 
 
 def _creation(change: Change, seen: History) -> tuple[Line, ...]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.adopting import Taking, adopt
 from reconciler.adoption import is_empty
+from reconciler.causes import History
 from reconciler.changes import AlterQuota, Stage
 from reconciler.errors import ClusterError, TopologyError
 from reconciler.explaining import explain
@@ -18,7 +19,7 @@ from reconciler.live import LiveState
 from reconciler.loading import load
 from reconciler.narrowing import Autonomy, within
 from reconciler.observing import observe
-from reconciler.planfile import dumps, loads
+from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true
 from reconciler.plans import ExitCode, Plan, Result
 from reconciler.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
@@ -202,6 +203,17 @@ def test_drift_tells_each_key() -> None:
     seen.clusters["east"].quotas[APP]["producer_byte_rate"] = 1 << 20
     text = drift_text(seen.plan(env(QUOTAS)))
     assert "quota: east: user orders-app producer_byte_rate: found 1 MiB/s, declared 10 MiB/s" in text
+
+
+def test_drift_says_whether_a_limit_was_set_by_us_and_changed_since() -> None:
+    seen = world()
+    wished = quota("user: orders-app, producer_byte_rate: 10MiB")
+    planned = seen.plan(wished)
+    line = {"at": "noon", "result": "done", "change": change_document(planned.changes[0].change)}
+    history = History(changes={"quota:east: user orders-app": (line,)})
+    assert "edited-outside: set by the apply of noon" in drift_text(planned, seen=history)
+    later = seen.plan(quota("user: orders-app, producer_byte_rate: 5MiB"))
+    assert "not-told: " in drift_text(later, seen=history)
 
 
 def test_explain_names_the_quotas_of_a_user_with_their_place_and_what_is_live() -> None:
