@@ -16,6 +16,7 @@ from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine
 from reconciler.errors import Unknown
 from reconciler.flow_syncs import Groups
 from reconciler.live import LiveState
+from reconciler.quotas import KEYS, Quota, entity
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
 from reconciler.topology import Carry, Naming, Principal, Topology
@@ -352,3 +353,16 @@ def test_moving_replicas_needs_rights_on_the_cluster() -> None:
     told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
     todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
     assert todos == [command("apply", "Alter --cluster"), command("apply", "AlterConfigs --cluster")]
+
+
+def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> None:
+    whom = entity({"user": "orders-app"})
+    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
+    for principal, lacking in (
+        (Principal.PLAN, ["DescribeConfigs"]),
+        (Principal.APPLY, ["DescribeConfigs", "AlterConfigs"]),
+    ):
+        told = rights(principal, {}, cluster=frozenset({"DESCRIBE"}))
+        todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+        assert todos == [command(principal, f"{word} --cluster") for word in lacking]
+        assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
