@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from enum import StrEnum
 
 from bench.cpu import MARK_VARIABLE
@@ -79,11 +80,12 @@ def properties(run: Run, tuning: Tuning, tasks: int, rest_port: int) -> dict[str
 
 
 class MirrorMaker2:
-    """A ``System``: one Java process."""
+    """A ``System``: one Java process. ``more``: settings beyond those of its tuning."""
 
-    def __init__(self, tuning: Tuning, tasks: int = 2) -> None:
+    def __init__(self, tuning: Tuning, tasks: int = 2, more: Mapping[str, str] | None = None) -> None:
         self.tuning = tuning
         self.tasks = tasks
+        self._more = dict(more or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -95,7 +97,7 @@ class MirrorMaker2:
         return self.tuning is Tuning.EXACTLY_ONCE
 
     def start(self, run: Run) -> None:
-        settings = properties(run, self.tuning, self.tasks, _free_port())
+        settings = properties(run, self.tuning, self.tasks, _free_port()) | self._more
         config, log4j = run.folder / "mm2.properties", run.folder / "log4j2.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         log4j.write_text(_LOG4J)
