@@ -13,8 +13,10 @@ from ruamel.yaml.error import YAMLError
 
 from reconciler.errors import TopologyError
 from reconciler.loading import load
+from reconciler.shape import check_shape, environment_schema
 from reconciler.topology import Topology
 from reconciler.yaml_scanner import fast_yaml
+from reconciler.yaml_text import read
 
 _words = st.sampled_from(
     ["clusters", "topics", "flows", "mirrors", "east", "west", "source", "target", "orders", ".*", "[", "on", "012",
@@ -129,3 +131,17 @@ def test_neither_the_order_of_files_nor_of_keys_matters(shuffle: random.Random, 
 
 def _without_place(message: str) -> str:
     return message.split(": ", 1)[1]
+
+
+def test_the_schema_looks_at_topics_one_by_one() -> None:
+    """What makes it right to judge equal bodies once."""
+    topics = environment_schema()["properties"]["topics"]
+    assert set(topics) <= {"title", "description", "type", "additionalProperties", "default"}
+
+
+@given(st.lists(st.sampled_from(["{clusters: [east]}", "{clusters: [east], partitions: 0}", "{}", "7", "{a: 1}"])))
+def test_equal_bodies_are_judged_as_each_of_them(bodies: list[str]) -> None:
+    text = "clusters: {east: {bootstrap_servers: ['a:9092']}}\ntopics:\n"
+    text += "".join(f"  t{number}: {body}\n" for number, body in enumerate(bodies)) or "  {}\n"
+    wrong = {problem.where.line for problem in check_shape(read("a.yaml", text))}
+    assert wrong == {3 + number for number, body in enumerate(bodies) if body != "{clusters: [east]}"}
