@@ -107,8 +107,8 @@ class Mirrored:
 
     def __init__(self, plain: Sandbox, create_topic: Callable[..., str], topic: str) -> None:
         self.east, self.west = plain["east"].client(), plain["west"].client()
-        self.topic = create_topic(plain["east"], topic, partitions=2)
-        create_topic(plain["west"], f"east.{topic}", partitions=2)
+        self.topic = create_topic(plain["east"], topic, partitions=2, retention_ms="-1")
+        create_topic(plain["west"], f"east.{topic}", partitions=2, retention_ms="-1")
 
     def proof(self, ours: Sequence[Record], theirs: Sequence[Record]) -> Proof:
         write(self.east, self.topic, ours, 1)

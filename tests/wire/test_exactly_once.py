@@ -249,7 +249,8 @@ def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
         threads[1].start()
         threads[0].join(30)
         assert reports[0].end is LaneEnd.FAILED
-        assert "fenced" in reports[0].error
+        # A broker that fences in the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR (-1).
+        assert "fenced" in reports[0].error or "EndTxn" in reports[0].error
         time.sleep(2)
     second.done = flow.at_end()
     threads[1].join(60)
