@@ -8,6 +8,7 @@ from types import TracebackType
 from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange
 from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
+from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
@@ -36,7 +37,10 @@ class KafkaCluster:
         return self.cluster.name
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        return read_cluster(self._connected(), topics)
+        found = None
+        if topics is None or len(topics) > FROM_TOPICS:
+            found = read_in_bulk(self._connected(), self.cluster, self.principal, topics)
+        return found or read_cluster(self._connected(), topics)
 
     def read_access(self) -> LiveAccess:
         return self.access.read()

@@ -6,7 +6,6 @@ kept once: ten thousand topics mostly share the same thirty config entries.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -16,9 +15,11 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, ConfigShelf
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source
+from reconciler.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic
+from wire.topics import ConfigOf
 
 DESCRIBE_TOPICS_BATCH = 2_000
 DESCRIBE_CONFIGS_BATCH = 250
@@ -26,14 +27,6 @@ CONFIG_REQUESTS_IN_FLIGHT = 3
 
 VISIBILITY_PROBE = "reconciler-visibility-probe"
 """A name that nobody uses. Only who may describe every topic learns that it does not exist; others are denied."""
-
-_SOURCES = {
-    1: Source.TOPIC,
-    2: Source.BROKER,
-    3: Source.CLUSTER,
-    4: Source.STATIC,
-    5: Source.BUILT_IN,
-}
 
 Item = TypeVar("Item")
 
@@ -61,10 +54,7 @@ def read_cluster(
     return LiveCluster(
         name=name,
         cluster_id=described.cluster_id,
-        brokers=tuple(
-            Broker(node.id, node.host, node.port, node.rack or None)
-            for node in sorted(described.nodes, key=lambda node: node.id)
-        ),
+        brokers=brokers_of(described),
         topics=MappingProxyType(
             {
                 topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
@@ -74,6 +64,12 @@ def read_cluster(
         ),
         sees_all=sees_all,
     )
+
+
+def brokers_of(described: Any) -> tuple[Broker, ...]:
+    """``described``: confluent_kafka.admin.DescribeClusterResult."""
+    nodes = sorted(described.nodes, key=lambda node: node.id)
+    return tuple(Broker(node.id, node.host, node.port, node.rack or None) for node in nodes)
 
 
 def _all_names(connection: Connection) -> list[str]:
@@ -126,7 +122,7 @@ Configs = Mapping[str, ConfigValue] | Unknown
 
 def _configs(connection: Connection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
     """By topic; a topic deleted meanwhile is left out, one whose configs are refused is Unknown."""
-    shelf = _Shelf()
+    shelf = ConfigShelf()
     steer = {} if broker is None else {"broker": broker}
     answers: dict[str, Configs] = {}
     for group in batched(batched(names, DESCRIBE_CONFIGS_BATCH), CONFIG_REQUESTS_IN_FLIGHT):
@@ -139,38 +135,29 @@ def _configs(connection: Connection, names: Sequence[str], broker: int | None) -
             resource, future = asked.popitem()
             error = kafka_error_of(future)
             if error is None:
-                answers[resource.name] = shelf.mapping(future.result())
+                answers[resource.name] = shelf.mapping(_entries(future.result()))
                 continue
             failed = connection.error(error, errors.describe_configs(resource.name))
             if failed.kind == "unreachable":
                 raise failed
             if failed.kind != "missing":
-                answers[resource.name] = _unknown(connection, resource.name, failed)
+                answers[resource.name] = unknown_configs(connection, resource.name, failed)
     return answers
 
 
-def _unknown(connection: Connection, topic: str, failed: ClusterError) -> Unknown:
+def unknown_configs(connection: Connection, topic: str, failed: ClusterError) -> Unknown:
     return Unknown(f"configs of {connection.speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)
 
 
-class _Shelf:
-    """Keeps one copy of each config value, and one of each whole set of them."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, str | None, Source, bool, bool], ConfigValue] = {}
-        self._mappings: dict[tuple[tuple[str, int], ...], Mapping[str, ConfigValue]] = {}
-
-    def mapping(self, entries: Mapping[str, Any]) -> Mapping[str, ConfigValue]:
-        told = {sys.intern(name): self._value(name, entries[name]) for name in sorted(entries)}
-        # the shelf keeps every value alive, so an id stands for one value
-        key = tuple((name, id(value)) for name, value in told.items())
-        return self._mappings.setdefault(key, MappingProxyType(told))
-
-    def _value(self, name: str, entry: Any) -> ConfigValue:
-        # librdkafka's number 0 is "unknown": an old broker that tells no source
-        source = _SOURCES.get(int(entry.source), Source.BUILT_IN if entry.is_default else Source.TOPIC)
-        key = (name, entry.value, source, bool(entry.is_sensitive), bool(entry.is_read_only))
-        found = self._values.get(key)
-        if found is None:
-            found = self._values[key] = ConfigValue(*key[1:])
-        return found
+def _entries(told: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
+    """librdkafka's number 0 of a source is "unknown": an old broker that tells none."""
+    return tuple(
+        ConfigOf(
+            name,
+            entry.value,
+            int(entry.source) or (BUILT_IN if entry.is_default else TOPIC),
+            bool(entry.is_sensitive),
+            bool(entry.is_read_only),
+        )
+        for name, entry in told.items()
+    )

@@ -1,0 +1,46 @@
+"""Equal config values are kept once: ten thousand topics mostly share the same thirty entries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from reconciler.live import ConfigValue, Source
+from wire.topics import ConfigOf
+
+TOPIC, BUILT_IN = 1, 5
+_SOURCES = {
+    TOPIC: Source.TOPIC,
+    2: Source.BROKER,
+    3: Source.CLUSTER,
+    4: Source.STATIC,
+    BUILT_IN: Source.BUILT_IN,
+}
+
+
+class ConfigShelf:
+    """Of one read of one cluster."""
+
+    def __init__(self) -> None:
+        self._values: dict[ConfigOf, ConfigValue] = {}
+        self._mappings: dict[tuple[tuple[str, int], ...], Mapping[str, ConfigValue]] = {}
+        self._known: dict[int, tuple[tuple[ConfigOf, ...], Mapping[str, ConfigValue]]] = {}
+
+    def mapping(self, entries: tuple[ConfigOf, ...]) -> Mapping[str, ConfigValue]:
+        """By name, in order of names. The same tuple is looked up by its identity."""
+        known = self._known.get(id(entries))
+        if known is not None:
+            return known[1]
+        told = {sys.intern(entry.name): self._value(entry) for entry in sorted(entries, key=lambda one: one.name)}
+        # the shelf keeps every value and list alive, so an id stands for one of them
+        made = self._mappings.setdefault(tuple((n, id(v)) for n, v in told.items()), MappingProxyType(told))
+        self._known[id(entries)] = entries, made
+        return made
+
+    def _value(self, entry: ConfigOf) -> ConfigValue:
+        found = self._values.get(entry)
+        if found is None:
+            source = _SOURCES.get(entry.source, Source.BUILT_IN)
+            found = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
+        return found

@@ -1,0 +1,92 @@
+"""Our own read of a whole cluster says what librdkafka says, and steps aside where it cannot. Real: every sandbox."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.reading import read_cluster
+from reconciler.live import LiveCluster, Unknown
+from reconciler.topology import Cluster, Principal
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.conformance.conftest import CreateTopic, real_cluster
+
+pytestmark = pytest.mark.kafka
+
+
+def bulk(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster | None:
+    connection = Connection(cluster, Principal.PLAN)
+    try:
+        return read_in_bulk(connection, cluster, Principal.PLAN, topics)
+    finally:
+        connection.close()
+
+
+def slow(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster:
+    connection = Connection(cluster, Principal.PLAN)
+    try:
+        return read_cluster(connection, topics)
+    finally:
+        connection.close()
+
+
+def mine(live: LiveCluster | None, prefix: str) -> dict[str, object]:
+    assert live is not None
+    return {name: topic for name, topic in live.topics.items() if name.startswith(prefix)}
+
+
+def test_both_ways_tell_the_same_of_each_broker_topic_and_config(
+    ha: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east = ha.clusters["east"]
+    create_topic(east, f"{unique}.wide", 12, 3, retention_ms="60000", cleanup_policy="compact")
+    create_topic(east, f"{unique}.narrow", 1, 2)
+    cluster, until = real_cluster(east), time.monotonic() + 30
+    swift, thorough = bulk(cluster), slow(cluster)
+    while len(mine(swift, unique)) + len(mine(thorough, unique)) < 4 and time.monotonic() < until:
+        swift, thorough = bulk(cluster), slow(cluster)  # one of the brokers has not heard of both yet
+    assert swift is not None
+    assert mine(swift, unique) == mine(thorough, unique)
+    assert len(mine(swift, unique)) == 2
+    assert (swift.cluster_id, swift.brokers, swift.sees_all) == (
+        thorough.cluster_id,
+        thorough.brokers,
+        thorough.sees_all,
+    )
+
+
+def test_named_topics_are_read_and_those_that_do_not_exist_are_left_out(
+    plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east = plain.clusters["east"]
+    there = create_topic(east, f"{unique}.there")
+    named = [there, *(f"{unique}.missing-{n}" for n in range(FROM_TOPICS)), "not a topic's name!"]
+    assert bulk(real_cluster(east), named) == slow(real_cluster(east), named)
+    found = bulk(real_cluster(east), named)
+    assert found is not None
+    assert list(found.topics) == [there]
+
+
+def test_over_tls_and_scram_what_is_hidden_or_denied_is_told_the_same(
+    secure: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east: ClusterHandle = secure.clusters["east"]
+    denied, hidden = create_topic(east, f"user.{unique}", 2), create_topic(east, f"{unique}.hidden")
+    user = real_cluster(east, "user")
+    swift = bulk(user)
+    assert swift is not None
+    assert swift == slow(user)
+    assert hidden not in swift.topics
+    assert not swift.sees_all
+    assert isinstance(swift.topics[denied].configs, Unknown)
+
+
+def test_settings_that_only_librdkafka_knows_close_this_way_and_the_cluster_is_read_all_the_same(
+    plain: Sandbox,
+) -> None:
+    cluster = real_cluster(plain.clusters["east"], ssl_crl_location="/nowhere")
+    assert bulk(cluster) is None
+    assert slow(cluster).cluster_id == plain.clusters["east"].cluster_id
