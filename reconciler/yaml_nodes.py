@@ -12,7 +12,19 @@ Data = None | bool | int | float | str | list["Data"] | dict[str, "Data"]
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
+_NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
+WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+def ambiguous(text: str) -> bool:
+    """Does YAML 1.1 read this word without quotes as another value than YAML 1.2?"""
+    return text.lower() in WORDS_OF_YAML_1_1 or ambiguous_number(text)
+
+
+def ambiguous_number(text: str) -> bool:
+    return bool(_LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text))
 
 
 @dataclass(frozen=True, slots=True)

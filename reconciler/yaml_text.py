@@ -24,15 +24,22 @@ from ruamel.yaml.events import (
 )
 
 from reconciler.errors import Problem, Where
-from reconciler.yaml_nodes import Document, Entry, Mapping, Node, Scalar, Sequence
+from reconciler.yaml_nodes import (
+    WORDS_OF_YAML_1_1,
+    Document,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    ambiguous_number,
+)
+from reconciler.yaml_quick import quickly
 from reconciler.yaml_scanner import fast_yaml
 
 MAX_DEPTH = 50
 MAX_NODES = 1_000_000  # with every alias written out
-WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 
-_LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
-_NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -42,6 +49,13 @@ def read(file: str, text: str) -> Document:
     found = _unreadable(file, text)
     if found:
         return Document(file, None, (found,))
+    if (quick := quickly(text)) is not None:
+        return Document(file, quick, ())
+    return parsed(file, text)
+
+
+def parsed(file: str, text: str) -> Document:
+    """By the whole parser."""
     builder = _Builder(file)
     try:
         for event in _events(text):
@@ -289,7 +303,7 @@ class _Builder:
                 f"YAML 1.1 reads it as {other}, YAML 1.2 as text",
                 f'Write {other}, or "{text}" for the text',
             )
-        elif _LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text):
+        elif ambiguous_number(text):
             self.problem(
                 "yaml-ambiguous",
                 (node.line, node.column),

@@ -1,0 +1,174 @@
+"""The quick reader says what the whole parser says, or nothing. Lines and columns count: problems point at them."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from reconciler.yaml_nodes import Mapping, Node, Sequence
+from reconciler.yaml_quick import quickly
+from reconciler.yaml_text import CONTROL, parsed, read
+
+ENVIRONMENTS = Path(__file__).resolve().parents[2] / "environments"
+TOPICS = "topics:\n" + "".join(f"  team.t-{n}: {{clusters: [east], configs: {{retention.ms: 1d}}}}\n" for n in range(9))
+STYLES = """# a comment
+---
+a:
+- b
+- c: d
+  e: 'x y'
+-   f   # behind
+k: [
+  a, b,   # within
+  "c d"
+ ]
+l: {m: host:9092, n: -1, o: {}, p: []}
+
+q: some words, and more
+r:
+    - {x: 1.5, "y z": ['it', "was"]}
+    - s:
+        t: ^orders\\.(a|b)$
+"""
+SAMPLES = [TOPICS, STYLES, *(file.read_text() for file in sorted(ENVIRONMENTS.glob("**/*.yaml")))]
+FRAGMENTS = [
+    *"ab0:,-[]{}#'\" \n\t\r|>&*!%@?~=.<\\$\u2028\u00e9\ufeff",
+    *("- ", ": ", " #", "\n  ", "\n\n", "---", "...", "<<: ", "&a ", "*a", "1_0", "0x1", "010", "yes", "Off", "null"),
+]
+
+CUNNING = {
+    "an anchor and a merge key": "a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n",
+    "an alias that is not there": "a: *nobody\n",
+    "a key twice": "a: 1\nb: 2\na: 3\n",
+    "a key twice in one line": "a: {b: 1, b: 2}\n",
+    "words of YAML 1.1": "a: yes\nb: [on, Off]\nc: NO\n",
+    "octal numbers": "a: 010\nb: 0o10\nc: [0x1F]\n",
+    "sexagesimal numbers and underscores": "a: 1:30\nb: 1_000\n",
+    "a tab for indentation": "a:\n\tb: 1\n",
+    "a tab before a comment": "a: b\t# c\n",
+    "a byte order mark": "\ufeffa: 1\n",
+    "lines of Windows": "a: 1\r\nb:\r\n  - c\r\n",
+    "a line separator in quotes": "a: 'b\u2028c'\n",
+    "two documents": "a: 1\n---\nb: 2\n",
+    "the end of a document": "a: 1\n...\n",
+    "dots at the beginning of a line of a list": "a: [b,\n...\n]\n",
+    "a directive": "%YAML 1.1\n---\na: yes\n",
+    "a tag": "a: !!str 1\n",
+    "a text over lines": "a: b\n  c\nd: e\n",
+    "a block of text": "a: |\n  b\nc: >\n  d\n",
+    "an empty value": "a:\nb: {c: , d: 1}\n",
+    "an empty file": "",
+    "only comments": "# nothing\n\n",
+    "a list at the top": "- a\n",
+    "a first line that is indented": "  a: 1\n  b: 2\n",
+    "a line that is indented too far": "a:\n  b: 1\n   c: 2\n",
+    "a line between two levels": "a:\n    b: 1\n  c: 2\n",
+    "no space after a colon": "a:1\nb: {c:1}\n",
+    "a pair in a list": "a: [b: c]\n",
+    "a comma at the end": "a: [b, ]\nc: {d: 1,}\n",
+    "a collection as a key": "[a]: b\n? c\n: d\n",
+    "a list in a list": "a:\n- - b\n",
+    "escapes": "a: \"b\\tc\"\nd: 'e''f'\n",
+    "a mark without a space": "a: b#c\nd: [e#f]\n",
+    "a number too long for a number": f"a: {'9' * 50}\n",
+    "a key too long for a key": f"{'k' * 1100}: a\n",
+    "no line break at the end": "a: [b]",
+    "a comment without a line break at the end": "a: b\n  # c",
+    "very deep": "a: " + "[" * 60 + "]" * 60 + "\n",
+}
+
+
+def same(text: str) -> bool:
+    """Both readers of a text say the same; True when the quick one said anything."""
+    whole = parsed("f", text.removeprefix("\ufeff"))
+    quick = None if CONTROL.search(text) else quickly(text.removeprefix("\ufeff"))
+    if quick is not None:
+        assert (quick, ()) == (whole.root, whole.problems)
+    return quick is not None
+
+
+@pytest.mark.parametrize("text", CUNNING.values(), ids=CUNNING.keys())
+def test_of_cunning_texts(text: str) -> None:
+    same(text)
+    assert read("f", text) == parsed("f", text.removeprefix("\ufeff"))
+
+
+@pytest.mark.parametrize("text", SAMPLES[:2], ids=["topics", "styles"])
+def test_what_topologies_are_made_of_is_read_quickly(text: str) -> None:
+    assert same(text)
+
+
+@st.composite
+def mangled(draw: st.DrawFn) -> str:
+    """A piece of a sample with a few slips."""
+    lines = draw(st.sampled_from(SAMPLES)).split("\n")
+    begin = draw(st.integers(0, max(0, len(lines) - 3)))
+    text = "\n".join(lines[begin : begin + draw(st.integers(2, 12))])
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from(FRAGMENTS)) + text[at + draw(st.integers(0, 2)) :]
+    return text
+
+
+@settings(max_examples=400)
+@given(mangled())
+@example("a: b\n#c\n d: e\n")
+def test_of_texts_with_slips(text: str) -> None:
+    same(text)
+
+
+WORDS = st.text("ab1-./:*", min_size=1, max_size=6) | st.sampled_from(["1", "1.5", "-1", "true", "host:9092", "1d"])
+TREES = st.recursive(
+    WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3), max_leaves=8
+)
+
+
+def written(tree: Any, draw: st.DrawFn, indent: int, flow: bool) -> str:
+    """A tree as somebody would write it; begins with its line break where it is a block."""
+    gap = draw(st.sampled_from([" ", "  ", " \n   "])) if flow else ""
+    inside = flow or not tree or draw(st.booleans())
+    match tree:
+        case str() if draw(st.booleans()):
+            return f"'{tree}'"
+        case str():
+            return tree
+        case dict() if inside:
+            return "{" + f",{gap}".join(f"{k}: {written(v, draw, indent, True)}" for k, v in tree.items()) + "}"
+        case list() if inside:
+            return "[" + f",{gap}".join(written(item, draw, indent, True) for item in tree) + "]"
+    deeper = indent + draw(st.integers(0 if isinstance(tree, list) else 1, 4))
+    before = "\n" + draw(st.sampled_from(["", "# c\n", "\n"])) + " " * deeper
+    if isinstance(tree, dict):
+        return "".join(f"{before}{k}: {written(v, draw, deeper, False)}" for k, v in tree.items())
+    return "".join(f"{before}- {written(item, draw, deeper + 2, False)}" for item in tree)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(WORDS, TREES, min_size=1, max_size=4), st.data())
+def test_of_trees_as_people_write_them(tree: dict[str, Any], data: st.DataObject) -> None:
+    same("".join(f"{key}: {written(value, data.draw, 0, False)}\n" for key, value in tree.items()))
+
+
+@pytest.mark.parametrize("text", [text for text in SAMPLES if quickly(text) is not None], ids=count())
+def test_keys_stand_where_the_round_trip_loader_sees_them(text: str) -> None:
+    loader = YAML(typ="rt", pure=True)
+
+    def compare(node: Node | None, seen: Any) -> None:
+        if isinstance(node, Mapping):
+            assert list(node.entries) == [str(key) for key in seen]
+            for key, (name, entry) in zip(seen, node.entries.items(), strict=True):
+                assert (entry.line - 1, entry.column - 1) == seen.lc.key(key), name
+                compare(entry.value, seen[key])
+        elif isinstance(node, Sequence):
+            assert len(node.items) == len(seen)
+            for number, item in enumerate(node.items):
+                assert (item.line - 1, item.column - 1) == tuple(seen.lc.item(number))
+                compare(item, seen[number])
+
+    compare(quickly(text), loader.load(text))
