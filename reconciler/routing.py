@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from reconciler.changes import Reason, Refused
 from reconciler.errors import ReconcilerError, Unknown
@@ -21,6 +20,7 @@ from reconciler.live import ConfigValue, LiveState, Source
 from reconciler.prospects import (
     BrokerConfigs,
     Prospect,
+    Prospects,
     broker_configs,
     declared_over,
     prospect_of_declared,
@@ -106,7 +106,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
     idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
     notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
-    return Routing(routes, MappingProxyType(prospects), contested, refused, notes)
+    return Routing(routes, prospects, contested, refused, notes)
 
 
 def _shared(topology: Topology, hops: Sequence[_Hop]) -> bool:
@@ -186,7 +186,7 @@ def _nearest_first(hops: Mapping[TopicRef, _Hop]) -> tuple[list[TopicRef], froze
 
 def _values(
     topology: Topology,
-    prospects: dict[TopicRef, Prospect],
+    prospects: Prospects,
     brokers: Mapping[str, BrokerConfigs],
     makers: Mapping[TopicRef, Sequence[_Hop]],
 ) -> tuple[Route, ...]:
@@ -213,12 +213,12 @@ def _values(
             remote = replace(
                 remote, configs=declared_over(remote.configs, prospects[ref], layers_of(topology, ref.cluster, wish))
             )
-        prospects[ref] = remote
+        prospects.put(ref, remote)
     return tuple(sorted(routes, key=lambda route: route.remote))
 
 
 def _level(
-    prospects: dict[TopicRef, Prospect],
+    prospects: Prospects,
     brokers: Mapping[str, BrokerConfigs],
     makers: Mapping[TopicRef, Sequence[_Hop]],
     ring: list[TopicRef],
@@ -228,29 +228,25 @@ def _level(
         for ref in ring:
             for source in filter(None, (prospects.get(hop.source) for hop in makers[ref])):
                 found = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
-                prospects[ref] = found.at_least(source.partitions)
+                prospects.put(ref, found.at_least(source.partitions))
 
 
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
-) -> dict[TopicRef, Prospect]:
-    prospects: dict[TopicRef, Prospect] = {}
-    for cluster_name, names in present.items():
-        cluster = live.known(cluster_name)
+) -> Prospects:
+    def work_out(ref: TopicRef) -> Prospect:
+        cluster, wish = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
-        for name in names:
-            wish = topology.topics.get(name)
-            found = prospect_of_live(cluster.topics[name]) if name in cluster.topics else None
-            if wish is not None and cluster_name in wish.clusters:
-                found = prospect_of_declared(
-                    found, wish, layers_of(topology, cluster_name, wish), brokers[cluster_name]
-                )
-            if name == HEARTBEATS and found is None:
-                values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
-                found = Prospect(1, {**brokers[cluster_name], **values})
-            assert found is not None
-            prospects[TopicRef(cluster_name, name)] = found
-    return prospects
+        found = prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
+        if wish is not None and ref.cluster in wish.clusters:
+            found = prospect_of_declared(found, wish, layers_of(topology, ref.cluster, wish), brokers[ref.cluster])
+        if ref.name == HEARTBEATS and found is None:
+            values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
+            found = Prospect(1, {**brokers[ref.cluster], **values})
+        assert found is not None
+        return found
+
+    return Prospects((TopicRef(cluster, name) for cluster, names in present.items() for name in names), work_out)
 
 
 def _loop(hop: _Hop) -> Refused:

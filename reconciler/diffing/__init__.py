@@ -22,7 +22,7 @@ from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import prune
 from reconciler.live import LiveCluster, LiveState
-from reconciler.prospects import broker_configs
+from reconciler.prospects import broker_configs, different_configs
 from reconciler.replicas import ReplicaFacts
 from reconciler.routing import Routing, find_routes, selector_of
 from reconciler.topology import Flow, TopicRef, Topology
@@ -44,7 +44,7 @@ def diff(
     wished = wishes(topology, usable, routing)
     replicas = compare_replicas(topology, usable, wished)
     around = _surroundings(topology, usable, wished, replicas)
-    topics = merged(_topic(present, wished[ref], around[ref.cluster]) for ref in sorted(wished))
+    topics = merged(one for ref, wish in wished.items() for one in _topic(present, wish, around[ref.cluster]))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
         (
@@ -112,11 +112,9 @@ def _surroundings(
     for name in topology.clusters:
         if cluster := live.known(name):
             names: dict[str, set[str]] = defaultdict(set)
-            keys: set[str] = set()
-            for topic in cluster.topics.values():
-                names[metric_name(topic.name)].add(topic.name)
-                if not isinstance(topic.configs, Unknown):
-                    keys.update(topic.configs)
+            for topic in cluster.topics:
+                names[metric_name(topic)].add(topic)
+            keys = {key for configs in different_configs(cluster) for key in configs}
             here = frozenset(ref.name for ref in moving if ref.cluster == name)
             facts = cluster.replicas
             moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
@@ -128,7 +126,7 @@ def _surroundings(
     return found
 
 
-def _topic(live: LiveState, wish: TopicWish, around: Surroundings) -> Findings:
+def _topic(live: LiveState, wish: TopicWish, around: Surroundings) -> tuple[Findings, ...]:
     cluster = live.known(wish.ref.cluster)
     assert cluster is not None
     return compare_topic(wish, cluster.topics.get(wish.ref.name), around)
@@ -174,7 +172,7 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
 
 
 def _declared_remotes(wished: Mapping[TopicRef, TopicWish]) -> Iterable[str]:
-    for ref, wish in sorted(wished.items()):
+    for ref, wish in wished.items():
         if wish.role is Role.DECLARED and wish.source is not None:
             yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
 

@@ -98,7 +98,9 @@ def _reason(wish: TopicWish) -> Reason:
 
 
 def _left_alone(wish: TopicWish, configs: Mapping[str, ConfigValue]) -> list[Ignored]:
-    overrides = {k for k, v in configs.items() if v.source is Source.TOPIC} - wish.configs.keys() - wish.reset
+    overrides = {k for k, v in configs.items() if v.source is Source.TOPIC and k not in wish.configs} - wish.reset
+    if not overrides:
+        return []
     found = [throttle(str(wish.ref), key) for key in sorted(overrides & THROTTLES)]
     if others := sorted(overrides - THROTTLES):
         text = ", ".join(f"{k}={configs[k].value if not configs[k].sensitive else '(hidden)'}" for k in others)

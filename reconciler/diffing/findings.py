@@ -31,8 +31,12 @@ class Findings:
 
 
 def merged(parts: Iterable[Findings]) -> Findings:
-    columns: dict[str, list[Any]] = {column.name: [] for column in fields(Findings)}
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     for part in parts:
         for name, column in columns.items():
-            column.extend(getattr(part, name))
+            if found := getattr(part, name):
+                column.extend(found)
     return Findings(**{name: tuple(column) for name, column in columns.items()})
+
+
+_COLUMNS = tuple(column.name for column in fields(Findings))

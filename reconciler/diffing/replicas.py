@@ -60,7 +60,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, wished: Mapping[Top
     cluster = live.known(name)
     if cluster is None:
         return Findings()
-    mine = [wish for ref, wish in sorted(wished.items()) if ref.cluster == name and ref.name in cluster.topics]
+    mine = [wish for ref, wish in wished.items() if ref.cluster == name and ref.name in cluster.topics]
     settled = [wish for wish in mine if wish.replication_factor and not _unclear(wish, cluster)]
     wants = [wish for wish in mine if _unclear(wish, cluster)]
     found = Findings(settled=tuple(Settled(str(wish.ref), "replication factor") for wish in settled))

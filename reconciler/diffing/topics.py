@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
-from reconciler.diffing.findings import Findings, Settled, merged
+from reconciler.diffing.findings import Findings, Settled
 from reconciler.diffing.wishes import TopicWish
 from reconciler.live import ConfigValue, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
@@ -37,10 +37,10 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> Findings:
+def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
     if topic is None:
-        return _missing(wish, around)
-    return merged((_partitions(wish, topic, around), _factor(wish, topic), _guarded_configs(wish, topic, around)))
+        return (_missing(wish, around),)
+    return _partitions(wish, topic, around), _factor(wish, topic), _guarded_configs(wish, topic, around)
 
 
 def _missing(wish: TopicWish, around: Surroundings) -> Findings:

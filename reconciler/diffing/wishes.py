@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
@@ -42,7 +43,8 @@ class TopicWish:
 
 
 def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicRef, TopicWish]:
-    """One wish for each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
+    """One wish for each topic of a known cluster, in order of their names. A declared remote topic is one wish in which
+    the declared wins."""
     found = {route.remote: _remote(topology, route) for route in routing.routes}
     for topic in topology.topics.values():
         for cluster in topic.clusters:
@@ -51,7 +53,7 @@ def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicR
                 found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
     for wish in _internal(topology, live):
         found.setdefault(wish.ref, wish)
-    return found
+    return {ref: found[ref] for ref in sorted(found, key=attrgetter("cluster", "name"))}
 
 
 def _declared(topic: Topic, cluster: str, topology: Topology, live: LiveState) -> TopicWish:
