@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 
 from reconciler.changes import (
     AclChange,
     AlterQuota,
-    CreateAcl,
     ReplicaChange,
     RestartMirror,
     StartMirror,
@@ -24,7 +24,9 @@ from reconciler.changes import (
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
 from reconciler.landing import landed
 from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
-from reconciler.ports import ClusterAdmin, MirrorRunner
+from reconciler.ports import ClusterAdmin, MirrorRunner, Prober
+from reconciler.probes import Probe
+from reconciler.probing import PATIENCE_SECONDS, AccessWaves, Conduct, RulesAlone, Wave
 from reconciler.reassigning import reassign
 from reconciler.reassigning.window import Watch
 
@@ -45,12 +47,27 @@ def open_gate() -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty.
+
+    ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
+    """
+
+    gate: Gate = open_gate
+    held: Gate = open_gate
+    prober: Prober = field(default_factory=RulesAlone)
+    patience: float = PATIENCE_SECONDS
+
+
 class Progress(Protocol):
     """Told while a plan is carried out."""
 
     def outcome(self, outcome: Outcome) -> None: ...
 
     def note(self, change_id: str, text: str) -> None: ...
+
+    def probed(self, probe: Probe) -> None: ...
 
 
 class Silent:
@@ -60,6 +77,9 @@ class Silent:
         """Says nothing."""
 
     def note(self, change_id: str, text: str) -> None:
+        """Says nothing."""
+
+    def probed(self, probe: Probe) -> None:
         """Says nothing."""
 
 
@@ -84,7 +104,7 @@ def apply(
     runner: MirrorRunner,
     handovers: Mapping[str, str],
     progress: Progress,
-    gate: Gate = open_gate,
+    caution: Caution | None = None,
 ) -> tuple[Outcome, ...]:
     """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
 
@@ -93,10 +113,11 @@ def apply(
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress)
-    run.gate = gate
+    if caution is not None:
+        run.restrain(caution)
     try:
         for batch in _batches(plan.changes):
-            if closed := gate():
+            if closed := run.caution.gate():
                 run.ended(f"not begun: {closed}")
                 break
             run.batch(batch)
@@ -106,12 +127,16 @@ def apply(
 
 
 def exit_code(outcomes: Sequence[Outcome], plan: Plan | None = None) -> ExitCode:
-    """0 everything done, 5 partly, 1 nothing. With ``plan``, what it left unknown or refused counts as not done."""
+    """0 everything done, 5 partly, 1 nothing. With ``plan``, what it left unknown or refused counts as not done.
+
+    What was undone, or was not confirmed, was begun: 5.
+    """
     done = sum(outcome.result is Result.DONE for outcome in outcomes)
+    begun = sum(outcome.result not in (Result.FAILED, Result.SKIPPED) for outcome in outcomes)
     left_out = plan is not None and bool(plan.unknown or plan.refused)
     if done == len(outcomes) and not left_out:
         return ExitCode.DONE
-    if done:
+    if begun:
         return ExitCode.PARTIAL
     return plan.exit_code if plan is not None and left_out else ExitCode.ERROR
 
@@ -154,7 +179,12 @@ class _Run:
         self.outcomes: dict[str, Outcome] = {}
         self.under_way: list[Planned] = []
         self.identity: dict[str, str] = {}
-        self.gate: Gate = open_gate
+        self.restrain(Caution())
+
+    def restrain(self, caution: Caution) -> None:
+        self.caution = caution
+        told = self.progress
+        self.waves = AccessWaves(Conduct(caution.prober, caution.patience, caution.held, told.note, told.probed))
 
     def batch(self, batch: list[Planned]) -> None:
         ready = [planned for planned in batch if not self._skipped(planned)]
@@ -162,7 +192,9 @@ class _Run:
         changes = [planned.change for planned in ready]
         if ready and isinstance(changes[0], TopicChange):
             self._on_cluster(changes[0].ref.cluster, ready)
-        elif ready and isinstance(changes[0], AclChange | AlterQuota):
+        elif ready and isinstance(changes[0], AclChange):
+            self._wave(changes[0].cluster, ready)
+        elif ready and isinstance(changes[0], AlterQuota):
             self._on_cluster(changes[0].cluster, ready)
         elif ready and isinstance(changes[0], ReplicaChange):
             self._replicas(cluster_of(changes[0]), ready)
@@ -208,13 +240,20 @@ class _Run:
             return
         self._fail(ready, f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left.")
 
+    def _wave(self, cluster: str, ready: list[Planned]) -> None:
+        if wrong := self._wrong_cluster(cluster):
+            self._fail(ready, wrong)
+            return
+        for outcome in self.waves.carry_out(Wave(cluster, ready[0].stage, tuple(ready)), self.admins[cluster]):
+            self._record(outcome)
+
     def _replicas(self, cluster: str, ready: list[Planned]) -> None:
         if wrong := self._wrong_cluster(cluster):
             self._fail(ready, wrong)
             return
         about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
         environment = self.plan.basis.environment
-        watch = Watch(note=lambda text: self.progress.note(about, text), closed=self.gate)
+        watch = Watch(note=lambda text: self.progress.note(about, text), closed=self.caution.gate)
         try:
             with self.admins[cluster].replicas(environment) as admin:
                 for outcome in reassign(ready, environment, admin, watch):
@@ -294,8 +333,7 @@ class _Run:
                 shown = self.admins[change.cluster].read_access().acls
                 if not isinstance(shown, frozenset):
                     return Outcome(planned.id, Result.FAILED, unsure)
-                made = (change.acl in shown) is isinstance(change, CreateAcl)
-                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
+                return self.waves.cut_off(planned, shown) or Outcome(planned.id, Result.FAILED, CUT_SHORT)
             found = self.admins[change.ref.cluster].read((change.ref.name,))
         except ClusterError:
             return Outcome(planned.id, Result.FAILED, unsure)

@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.locks import Holder, Steal
 from reconciler.planfile import change_document, digest
 from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.probes import Probe, probe_document
 
 FORMAT_VERSION = 1
 
@@ -54,6 +55,10 @@ def changed(run: str, at: float, outcome: Outcome, planned: Planned | None) -> L
         "error": outcome.error,
         "seconds": round(outcome.seconds, 3),
     }
+
+
+def probe_line(run: str, at: float, probe: Probe) -> Line:
+    return {**_head("probe", run, at), **probe_document(probe)}
 
 
 def ended(run: str, at: float, outcomes: Iterable[Outcome], lost: str) -> Line:

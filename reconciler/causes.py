@@ -75,7 +75,9 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     """``one``: the single config of an ``AlterConfigs`` that is asked about."""
     before = seen.changes.get(planned.id, ())
     last = before[-1] if before else None
-    if last is not None and last.get("result") in ("failed", "skipped"):
+    if last is not None and last.get("result") in ("unproven", "left"):
+        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did it, and no probe confirmed it")
+    if last is not None and last.get("result") in ("failed", "skipped", "undone"):
         return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {_first(last.get('error'))}")
     if isinstance(planned.change, ReassignReplicas) and planned.change.in_flight:
         return Told(Cause.HALF_FINISHED, "an earlier run began it, and it has not ended")

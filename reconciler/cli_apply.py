@@ -19,9 +19,12 @@ from reconciler.guarding import is_prune
 from reconciler.guarding.pruning import PRUNE
 from reconciler.narrowing import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.probes import Probe
+from reconciler.probing import PATIENCE_SECONDS
 from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.style import Format as Page
 from reconciler.reviewed import uncovered
+from reconciler.sizes import duration_ms
 from reconciler.summary import counted
 from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, show, style
 from reconciler.topology import Principal
@@ -48,9 +51,12 @@ def apply(
         bool, typer.Option("--allow-shrink", help="agree that much of what was declared is gone")
     ] = False,
     steal: StealOption = "",
+    probe: Annotated[
+        str, typer.Option("--probe-timeout", metavar="TIME", help="how long brokers may take to show access changes")
+    ] = f"{PATIENCE_SECONDS:.0f}s",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    consent = Consent(contact, shrink, prune)
+    consent, patience = Consent(contact, shrink, prune), _patience(probe)
     with changing(env, "apply", steal, consent) as execute:
         session = execute.session
         made = session.plan(consent=consent) if saved is None else _saved(session, saved, part, consent)
@@ -63,13 +69,15 @@ def apply(
         chosen = known_part(made) if part else Narrowed(made)
         if chosen.plan.changes and not yes:
             _confirm(session, chosen.plan)
-        outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, _Said(chosen.plan)))
+        execute.probe_patience = patience
+        said = _Said(chosen.plan)
+        outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, said))
         code = applying.exit_code(outcomes, made)
         if code is ExitCode.DONE and made.changes:
             _verify(session)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    show(outcomes_in(made, outcomes, form, style()))
+    show(outcomes_in(made, outcomes, form, style(), said.probes))
     execute.require_kept()
     raise typer.Exit(code)
 
@@ -126,6 +134,14 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
         raise StalePlan(tuple(Moved(one.id, "left over", "no longer, or another topic") for one in gone))
 
 
+def _patience(text: str) -> float:
+    """Seconds. Raises ReconcilerError."""
+    try:
+        return duration_ms(text) / 1000
+    except ValueError as error:
+        raise ReconcilerError(f"--probe-timeout is {text}", "It is not a time", f"Please {error}.") from None
+
+
 def _confirm(session: Session, made: Plan) -> None:
     if not sys.stdin.isatty():
         raise ReconcilerError(
@@ -158,10 +174,15 @@ class _Said:
         self.total = len(made.changes)
         self.done = 0
         self.began = time.monotonic()
+        self.probes: list[Probe] = []
 
     def outcome(self, outcome: Outcome) -> None:
         self.done += 1
         say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
+
+    def probed(self, probe: Probe) -> None:
+        self.probes.append(probe)
+        say(f"        access {probe.cluster}: probe of stage {probe.stage} {probe.verdict} ({probe.seconds:.1f} s)")
 
     def note(self, change_id: str, text: str) -> None:
         say(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")

@@ -14,8 +14,8 @@ from types import FrameType
 
 from reconciler import applying
 from reconciler.applied import Applied, Consent, applied_key, dumps
-from reconciler.applying import Gate, Progress, open_gate
-from reconciler.auditing import Actor, Line, begun, changed, ended
+from reconciler.applying import Caution, Gate, Progress, open_gate
+from reconciler.auditing import Actor, Line, begun, changed, ended, probe_line
 from reconciler.changes import RestartMirror, StartMirror
 from reconciler.edges.audit_file import AuditFile
 from reconciler.edges.audit_topic import AuditTopicLog
@@ -26,6 +26,9 @@ from reconciler.errors import ReconcilerError
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.probers import SessionProber
+from reconciler.probes import Probe
+from reconciler.probing import PATIENCE_SECONDS
 from reconciler.topology import Cluster, Topology
 from reconciler.wiring import NOTHING_AGREED, Session
 
@@ -61,6 +64,8 @@ class Execution:
         self.lock = lock
         self.audit = audit
         self.consent = NOTHING_AGREED
+        self.probe_patience = PATIENCE_SECONDS
+        """Seconds that brokers have to show what a wave of access changes did."""
         self.unremembered = ""
         """Why the record of the apply could not be written, or empty."""
 
@@ -76,7 +81,7 @@ class Execution:
         outcomes: tuple[Outcome, ...] = ()
         try:
             outcomes = applying.apply(
-                plan, self.session.clusters, self.session.runner, told, recorder, lambda: stop() or self.lock.lost()
+                plan, self.session.clusters, self.session.runner, told, recorder, self._caution(stop)
             )
         finally:
             self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
@@ -84,6 +89,10 @@ class Execution:
                 progress.note("audit", left)
         self._remember(plan)
         return outcomes
+
+    def _caution(self, stop: Gate) -> Caution:
+        prober = SessionProber(self.session)
+        return Caution(lambda: stop() or self.lock.lost(), self.lock.lost, prober, self.probe_patience)
 
     def _remember(self, plan: Plan) -> None:
         """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
@@ -160,6 +169,10 @@ class _Recorder:
 
     def note(self, change_id: str, text: str) -> None:
         self.progress.note(change_id, text)
+
+    def probed(self, probe: Probe) -> None:
+        self.execution.audit.write(probe_line(self.run, time.time(), probe))
+        self.progress.probed(probe)
 
 
 @contextmanager

@@ -81,16 +81,27 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """How one rule was before a wave touched it, and so what undoing puts back. ``made``: what the ownership record
+    said of it; None: it was not ours."""
+
+    there: bool
+    made: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LiveAccess:
     """The access control of one cluster. ``owned``: rules that runs of this environment made, by the ownership record;
     a rule in it that is not in ``acls`` was removed by someone else.
 
+    ``pending``: rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not tell.
     ``not_understood``: rules whose resource or operation this version has no word for; they are left alone.
     """
 
     acls: frozenset[AclBinding] | Unknown | Unsupported
     owned: Mapping[AclBinding, Made] | Unknown = field(default_factory=lambda: MappingProxyType({}))
     not_understood: tuple[str, ...] = ()
+    pending: Mapping[AclBinding, Before] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

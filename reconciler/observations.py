@@ -106,7 +106,8 @@ def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
     if access is None or not isinstance(access.acls, frozenset):
         return None
     owned = {} if isinstance(access.owned, Unknown) else access.owned
-    return {str(acl): "there, made by an earlier run" if acl in owned else "there" for acl in access.acls}
+    shown = {str(acl): "there, made by an earlier run" if acl in owned else "there" for acl in access.acls}
+    return {**shown, **{str(acl): f"{shown.get(str(acl), ABSENT)}, not probed yet" for acl in access.pending}}
 
 
 def _rule(subject: str, rules: Mapping[str, Mapping[str, str] | None]) -> str:

@@ -115,9 +115,15 @@ class Plan:
 
 
 class Result(StrEnum):
+    """UNDONE: done, and taken back since its probe failed. UNPROVEN: done, and whether it holds could not be probed.
+    LEFT: its probe failed, and it could not be taken back."""
+
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
+    UNDONE = "undone"
+    UNPROVEN = "unproven"
+    LEFT = "left"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from reconciler.acls import AclBinding
 from reconciler.changes import TopicChange
+from reconciler.checkups import Ask, Rights
 from reconciler.errors import ClusterError
-from reconciler.live import LiveAccess, LiveCluster, LiveMirror
+from reconciler.live import Before, LiveAccess, LiveCluster, LiveMirror
 from reconciler.plans import Outcome, Planned
+from reconciler.probes import Needs
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import Journal, Move, Partition, ReplicaFacts, ThrottleEdit
+from reconciler.topology import Principal
 
 
 class ClusterReader(Protocol):
@@ -90,6 +94,38 @@ class ClusterAdmin(ClusterReader, Protocol):
 
     def replicas(self, environment: str) -> AbstractContextManager[ReplicaAdmin]:
         """Opened for one reassignment; ``environment`` names our journal among those of others."""
+        ...
+
+    def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
+        """Every access rule as each broker's authorizer knows it now: they learn of changes one by one."""
+        ...
+
+    def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
+        """Writes down, beside the ownership record, how rules are before a wave touches them, so that a run that is cut
+        off is seen by the next one (``LiveAccess.pending``). None strikes an entry. On disk when it returns."""
+        ...
+
+    def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
+        """Makes rules and their ownership as they were; what failed, with its reason. A rule that was not ours does not
+        become ours. Returns when every broker shows it."""
+        ...
+
+
+class Prober(Protocol):
+    """Who works with a cluster, and what brokers tell each of them."""
+
+    def needs(self, cluster: str, /) -> Sequence[Needs]: ...
+
+    def why_not(self, cluster: str, kind: Principal, /) -> str:
+        """Why this principal cannot log in from here, such as a secret that is not there; empty when it can."""
+        ...
+
+    def rights(self, cluster: str, kind: Principal, ask: Ask, /) -> Rights:
+        """Never raises: ``failed`` says why nothing was told."""
+        ...
+
+    def server(self, cluster: str, /) -> str:
+        """An address for commands that a person may have to run."""
         ...
 
 

@@ -106,7 +106,9 @@ def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     if count[Result.DONE] == len(outcomes):
         return f"Applied: {verdict(plan)}"
     applied = f"{count[Result.DONE]} of {counted(len(outcomes), 'change')} applied"
-    return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun"
+    words = {Result.UNDONE: "undone", Result.LEFT: "NOT undone", Result.UNPROVEN: "not confirmed"}
+    more = "".join(f", {count[result]} {word}" for result, word in words.items() if count[result])
+    return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun{more}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.access import access_clusters
 from reconciler.access_rules import AccessRule
-from reconciler.applying import Silent, apply
+from reconciler.applying import Caution, Silent, apply
 from reconciler.changes import AlterConfigs, ConfigChange
 from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
@@ -19,6 +19,7 @@ from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
+from tests.fake_prober import FakeProber
 from tests.fakes import FakeCluster, FakeRunner
 
 
@@ -72,7 +73,9 @@ class World:
         return plan(wished, self.look(wished), **more)
 
     def apply(self, wished: Topology, planned: Plan | None = None) -> tuple[Outcome, ...]:
-        return apply(planned or self.plan(wished), self.clusters, self.runner, handovers(wished), Silent())
+        """Waits for nobody, and asks the logins of ``wished`` after each wave of access changes."""
+        caution = Caution(prober=FakeProber(wished, self.clusters), patience=0.0)
+        return apply(planned or self.plan(wished), self.clusters, self.runner, handovers(wished), Silent(), caution)
 
     def state(self) -> dict[str, Any]:
         """Everything that a run may change, without ids."""

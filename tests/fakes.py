@@ -24,6 +24,7 @@ from reconciler.changes import (
 )
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.live import (
+    Before,
     Broker,
     ConfigValue,
     FlowStatus,
@@ -106,12 +107,16 @@ class FakeCluster(MovingReplicas):
         self.calls = 0
         self.acls: set[AclBinding] = set()
         self.owned: dict[AclBinding, Made] = {}
+        self.pending: dict[AclBinding, Before] = {}
+        self.altering = True
+        self._late: tuple[int, int, frozenset[AclBinding]] = (0, 0, frozenset())
         self.access_unreadable: Unknown | Unsupported | None = None
         self.record_unreadable: Unknown | None = None
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.quotas_unreadable: ClusterError | None = None
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
+        self._acts: dict[int, Callable[[], None]] = {}
         self._refuse: dict[str, str] = {}
         self._left: int | None = None
         self.still()
@@ -135,6 +140,14 @@ class FakeCluster(MovingReplicas):
     def fail_on(self, call: int, error: BaseException) -> None:
         self._failures[self.calls + call] = error
 
+    def at_call(self, call: int, act: Callable[[], None]) -> None:
+        """What a stranger does just before the n-th call from now is answered."""
+        self._acts[self.calls + call] = act
+
+    def show_late(self, broker: int, reads: int) -> None:
+        """For so many reads ``broker`` goes on with the rules of now."""
+        self._late = (broker, reads, frozenset(self.acls))
+
     def refuse(self, topic: str, message: str) -> None:
         """Every change of this topic, or of the access rule with this text, is refused, as by a broker-side policy."""
         self._refuse[topic] = message
@@ -157,7 +170,43 @@ class FakeCluster(MovingReplicas):
     def read_access(self) -> LiveAccess:
         self.call()
         owned = self.record_unreadable or dict(self.owned)
-        return LiveAccess(self.access_unreadable or frozenset(self.acls), owned)
+        return LiveAccess(self.access_unreadable or frozenset(self.acls), owned, pending=dict(self.pending))
+
+    def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
+        self.call()
+        views = {broker.id: frozenset(self.acls) for broker in self.brokers if broker.id not in self.away}
+        late, reads, old = self._late
+        if reads:
+            views[late], self._late = old, (late, reads - 1, old)
+        return views
+
+    def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
+        self.call()
+        for acl, one in before.items():
+            if one is None:
+                self.pending.pop(acl, None)
+            else:
+                self.pending[acl] = one
+
+    def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
+        self.call()
+        failed: dict[AclBinding, str] = {}
+        for acl, one in before.items():
+            self._one_more()
+            if not self.altering or str(acl) in self._refuse:
+                failed[acl] = "CLUSTER_AUTHORIZATION_FAILED"
+                continue
+            if one.made is not None:
+                self.owned[acl] = one.made
+            (self.acls.add if one.there else self.acls.discard)(acl)
+            if one.made is None:
+                self.owned.pop(acl, None)
+        return failed
+
+    def seen(self) -> LiveCluster:
+        """As ``read``, and no call."""
+        live = {name: self._live(name, topic) for name, topic in sorted(self.topics.items())}
+        return LiveCluster(self.name, self.cluster_id, self.brokers, live)
 
     def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
         self.call()
@@ -188,9 +237,7 @@ class FakeCluster(MovingReplicas):
         self.call()
         outcomes: list[Outcome] = []
         for planned in changes:
-            if self._left == 0:
-                self._left = None
-                raise KeyboardInterrupt
+            self._one_more()
             try:
                 if isinstance(planned.change, AclChange):
                     self._rule(planned.change)
@@ -202,14 +249,22 @@ class FakeCluster(MovingReplicas):
                 outcome = Outcome(planned.id, Result.DONE)
             except BrokerError as refusal:
                 outcome = Outcome(planned.id, Result.FAILED, str(refusal))
-            self._left = None if self._left is None else self._left - 1
             outcomes.append(outcome)
             progress(outcome)
         return outcomes
 
     # -- Kafka's rules
 
+    def _one_more(self) -> None:
+        """Counts single changes, and dies before the one it was told to."""
+        if self._left == 0:
+            self._left = None
+            raise KeyboardInterrupt
+        self._left = None if self._left is None else self._left - 1
+
     def _rule(self, change: AclChange) -> None:
+        if not self.altering:
+            raise BrokerError("CLUSTER_AUTHORIZATION_FAILED: Alter on the cluster is missing")
         if isinstance(self.access_unreadable, Unsupported):
             raise BrokerError("SECURITY_DISABLED: no authorizer is configured")
         if reason := self._refuse.get(str(change.acl)):
@@ -242,6 +297,8 @@ class FakeCluster(MovingReplicas):
 
     def call(self) -> None:
         self.calls += 1
+        if act := self._acts.pop(self.calls, None):
+            act()
         if error := self._failures.pop(self.calls, None):
             raise error
 

@@ -17,6 +17,7 @@ from reconciler.authorizing.effects import LockedOut, locked_out, upheld_by
 from reconciler.changes import AclChange, DeleteAcl, Reason, Refused
 from reconciler.internal_topics import internal_topics
 from reconciler.locks import LOCK_TOPIC, lock_cluster, transactional_id
+from reconciler.probes import Needs
 from reconciler.routing import Route
 from reconciler.topology import Flow, Principal, Topology
 from replication.names import transactional_id as lane_id
@@ -40,14 +41,6 @@ Books = tuple[Rulebook, Rulebook]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """Names of one cluster that stand for what a wildcard or prefix of a role is there for."""
-
-    topics: frozenset[str]
-    transactional_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """``refused`` with their proof; ``notes`` on principals whose names the topology does not tell; ``rests_on``: the
     rules that leave us what we need, so that a plan is stale once one of them is gone."""
@@ -68,24 +61,47 @@ def own_standing(
     refused: list[Refused] = []
     notes: list[str] = []
     rests_on: set[AclBinding] = set()
-    for kind in Principal if taking else ():
-        if kind is Principal.MIRROR and not _carried(topology, cluster):
-            continue
-        found = _names_of(kind, topology, cluster)
-        if not found:
+    for needs in needs_of(topology, cluster, routes) if taking else ():
+        kind = needs.kind
+        if not needs.name:
             text = f"not checked whether the {kind} principal keeps its rights on {cluster}: its settings do not name"
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
-        known = _known(kind, topology, cluster, routes)
-        for name, flows in found.items():
-            mine = [acl for acl in taking if acl.principal in (name, ANYONE)]
-            if not mine:
-                continue
-            rights = _needed(kind, topology, flows, routes, cluster)
-            asked = [replace(one, principal=name) for acl in rights for one in _asked(acl, known, mine)]
-            rests_on |= upheld_by(books[1], asked)
-            if lost := locked_out(*books, asked):
-                refused.append(_refusal(kind, name, cluster, lost))
+            continue
+        mine = [acl for acl in taking if acl.principal in (needs.name, ANYONE)]
+        if not mine:
+            continue
+        asked = reached(needs, mine)
+        rests_on |= upheld_by(books[1], asked)
+        if lost := locked_out(*books, asked):
+            refused.append(_refusal(kind, needs.name, cluster, lost))
     return Standing(tuple(refused), tuple(notes), frozenset(rests_on))
+
+
+def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needs]:
+    """For each principal of the reconciler, and of the jobs whose flows touch ``cluster``: what it works with there."""
+    for kind in Principal:
+        flows = _carried(topology, cluster)
+        if kind is Principal.MIRROR and not flows:
+            continue
+        topics, ids = _known(kind, topology, cluster, routes)
+        for name, mine in (_names_of(kind, topology, cluster) or {"": flows}).items():
+            rights = (replace(one, principal=name) for one in _needed(kind, topology, mine, routes, cluster))
+            yield Needs(kind, name, tuple(rights), topics, ids)
+
+
+def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
+    """What is needed, name by name, as far as ``rules`` reach. Of a pattern on groups no name is known."""
+    names = {ResourceType.TOPIC: needs.topics, ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
+    found: list[AclBinding] = []
+    for acl in needs.rights:
+        if acl.pattern is PatternType.LITERAL and not acl.wildcard:
+            found.append(acl)
+            continue
+        reaching = [one for one in rules if one.resource is acl.resource]
+        for name in names.get(acl.resource, ()):
+            if acl.covers_name(name) and any(one.covers_name(name) for one in reaching):
+                found.append(replace(acl, name=name, pattern=PatternType.LITERAL))
+    return found
 
 
 def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]) -> Refused:
@@ -147,25 +163,16 @@ def _needed(
             yield acl
 
 
-def _known(kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]) -> _Known:
+def _known(
+    kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Topics and transactional ids that stand for what a wildcard or prefix of a role is there for."""
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     if kind is Principal.MIRROR:
         targets = [flow for flow in topology.flows.values() if flow.target == cluster]
         lanes = tuple(lane_id(flow.name, lane) for flow in targets for lane in range(flow.lanes))
-        return _Known(frozenset(remote), lanes)
+        return frozenset(remote), lanes
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
     lock = (transactional_id(topology.environment),) if lock_cluster(topology).name == cluster else ()
-    return _Known(frozenset(remote | declared | internal | {LOCK_TOPIC}), lock)
-
-
-def _asked(acl: AclBinding, known: _Known, taking: Sequence[AclBinding]) -> Iterator[AclBinding]:
-    """``acl`` name by name, where a rule that takes something away reaches. Of a pattern on groups no name is known."""
-    if acl.pattern is PatternType.LITERAL and not acl.wildcard:
-        yield acl
-        return
-    names = {ResourceType.TOPIC: known.topics, ResourceType.TRANSACTIONAL_ID: known.transactional_ids}
-    reaching = [one for one in taking if one.resource is acl.resource]
-    for name in names.get(acl.resource, ()):
-        if acl.covers_name(name) and any(one.covers_name(name) for one in reaching):
-            yield replace(acl, name=name, pattern=PatternType.LITERAL)
+    return frozenset(remote | declared | internal | {LOCK_TOPIC}), lock

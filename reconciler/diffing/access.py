@@ -19,6 +19,7 @@ from reconciler.routing import Routing
 from reconciler.topology import Topology
 
 NOTED = 10
+NOT_PROBED = Reason("not-probed", "done by an earlier run that was cut off, or could not tell, before it was confirmed")
 
 
 def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Findings:
@@ -50,12 +51,14 @@ def _cluster(name: str, live: LiveState, wishes: Wishes) -> Findings:
 def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, wishes: Wishes) -> Findings:
     rules = wishes.rules[name]
     owned: Mapping[AclBinding, Made] = {} if isinstance(access.owned, Unknown) else access.owned
-    deleted = dict(_deletions(name, acls, owned, wishes))
+    deleted = {**dict(_deletions(name, acls, owned, wishes)), **dict(_cut_off(name, acls, access, wishes))}
     kept = acls - deleted.keys()
     needed = frozenset(rules)
     creates, settled = [], []
     for acl, wish in sorted(rules.items()):
-        if acl in kept or redundant(acl, kept):
+        if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:
+            creates.append(CreateAcl(name, acl, wish.grant, NOT_PROBED, wish.rests_on))
+        elif acl in kept or redundant(acl, kept):
             settled.append(Settled(f"access {name} {acl}", "rule"))
         elif not redundant(acl, needed):
             creates.append(CreateAcl(name, acl, wish.grant, _reason(wish, owned), wish.rests_on))
@@ -87,6 +90,20 @@ def _deletions(
     for acl, made in owned.items():
         if acl in acls and acl not in rules and acl not in wishes.absent[name] and not redundant(acl, needed):
             yield acl, DeleteAcl(name, acl, Grant(made.title, made.maker), _left_over(made))
+
+
+def _cut_off(
+    name: str, acls: frozenset[AclBinding], access: LiveAccess, wishes: Wishes
+) -> Iterator[tuple[AclBinding, DeleteAcl]]:
+    """Rules that an earlier run deleted, and that no probe has confirmed since."""
+    for acl, before in access.pending.items():
+        if before.there and acl not in acls and acl not in wishes.rules[name]:
+            grant = wishes.absent[name].get(acl) or Grant(*_told(before.made))
+            yield acl, DeleteAcl(name, acl, grant, NOT_PROBED)
+
+
+def _told(made: Made | None) -> tuple[str, str]:
+    return (made.title, made.maker) if made is not None else ("rules that were not ours", DECLARED)
 
 
 def _left_over(made: Made) -> Reason:

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from reconciler import planfile
 from reconciler.causes import History
 from reconciler.changes import Risk
-from reconciler.plans import Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan
+from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import page as safe
 from reconciler.rendering.html_style import CSS, SCRIPT
 from reconciler.rendering.markdown import Handoff
+from reconciler.rendering.outcomes import outcome_sections
 from reconciler.rendering.outline import Entry, Place, Step, Value, ground, outline, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
 from reconciler.rendering.shifts import shift_sections
@@ -61,12 +63,8 @@ def drift_html(plan: Plan, seen: History = NOTHING) -> str:
     return _page(f"{plan.basis.environment}: drift", body)
 
 
-def outcomes_html(plan: Plan, outcomes: Sequence[Outcome]) -> str:
-    sections = []
-    for result, word in ((Result.FAILED, "Failed"), (Result.SKIPPED, "Not begun"), (Result.DONE, "Done")):
-        some = tuple(Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result)
-        if some:
-            sections.append(Section(word, "", some, urgent=result is not Result.DONE))
+def outcomes_html(plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> str:
+    sections = outcome_sections(outcomes, probes)
     body = [*_top(plan, applied_verdict(plan, outcomes), _links((), sections)), *_sections(sections)]
     return _page(f"{plan.basis.environment}: apply", body)
 

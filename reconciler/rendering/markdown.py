@@ -13,9 +13,11 @@ from enum import IntEnum
 from reconciler import planfile
 from reconciler.causes import History
 from reconciler.changes import Risk
-from reconciler.plans import Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan
+from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import code, fence, markdown
+from reconciler.rendering.outcomes import outcome_sections
 from reconciler.rendering.outline import Entry, Step, ground, outline, risk_words, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
 from reconciler.rendering.shifts import shift_sections
@@ -117,14 +119,11 @@ def drift_markdown(
     return _fitting(told, limit)
 
 
-def outcomes_markdown(plan: Plan, outcomes: Sequence[Outcome], limit: int = GITHUB_LIMIT) -> str:
+def outcomes_markdown(
+    plan: Plan, outcomes: Sequence[Outcome], limit: int = GITHUB_LIMIT, probes: Sequence[Probe] = ()
+) -> str:
     """Exactly what was done and what was not."""
-    sections = []
-    words = {Result.FAILED: "Failed", Result.SKIPPED: "Not begun", Result.DONE: "Done"}
-    for result, word in words.items():
-        some = [Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result]
-        if some:
-            sections.append(Section(word, "", tuple(some), urgent=result is not Result.DONE))
+    sections = outcome_sections(outcomes, probes)
 
     def told(detail: Detail) -> Iterator[str]:
         yield _hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})

@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reconciler.applying import exit_code
 from reconciler.plans import Outcome, Plan, Result
+from reconciler.probes import Probe, Verdict, probe_document
+from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style
 from reconciler.summary import applied_verdict
 
 FORMAT_VERSION = 1
-_MARKS = {Result.DONE: ("+", "done"), Result.FAILED: ("-", "failed"), Result.SKIPPED: ("~", "not begun")}
+_MARKS = {
+    Result.LEFT: ("-", "NOT undone"),
+    Result.FAILED: ("-", "failed"),
+    Result.UNDONE: ("~", "undone"),
+    Result.UNPROVEN: ("~", "not confirmed"),
+    Result.SKIPPED: ("~", "not begun"),
+}
+"""All but what is done, worst first: colour and word."""
 
 
-def outcomes_text(plan: Plan, outcomes: Sequence[Outcome], style: Style | None = None) -> str:
+def outcomes_text(
+    plan: Plan, outcomes: Sequence[Outcome], style: Style | None = None, probes: Sequence[Probe] = ()
+) -> str:
     """Failures with their errors; what was done by name."""
     chosen = style or Style()
     lines = [chosen.paint("bold", applied_verdict(plan, outcomes))]
-    for result in (Result.FAILED, Result.SKIPPED):
+    for result in _MARKS:
         for outcome in outcomes:
             if outcome.result is result:
                 lines += _told(outcome, chosen)
     done = [outcome.id for outcome in outcomes if outcome.result is Result.DONE]
     if done:
         lines.append(f"  {chosen.paint('+', 'done')}: {chosen.listed(done)}")
+    for item in _probed(probes):
+        lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
     if len(done) < len(outcomes):
         lines.append("Run plan again: it shows exactly what is left.")
     return "\n".join(lines) + "\n"
 
 
-def outcomes_json(plan: Plan, outcomes: Sequence[Outcome]) -> str:
+def outcomes_json(plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> str:
     """As schemas/outcome.schema.json."""
     document = {
         "format_version": FORMAT_VERSION,
@@ -43,7 +56,31 @@ def outcomes_json(plan: Plan, outcomes: Sequence[Outcome]) -> str:
             for one in outcomes
         ],
     }
+    if probes:
+        document["probes"] = [probe_document(one) for one in probes]
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def outcome_sections(outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> list[Section]:
+    """What a page tells, worst first."""
+    titles = {**{result: word[0].upper() + word[1:] for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
+    sections = []
+    for result, title in titles.items():
+        some = tuple(Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result)
+        if some:
+            sections.append(Section(title, "", some, urgent=result is not Result.DONE))
+    if told := tuple(_probed(probes)):
+        urgent = any(one.verdict is not Verdict.PASSED for one in probes)
+        sections.append(Section("Probes", "what each wave of access changes came to, asked afterwards", told, urgent))
+    return sections
+
+
+def _probed(probes: Sequence[Probe]) -> Iterator[Item]:
+    for one in probes:
+        checks = [f"{check.subject}: {check.verdict}: {check.text}" for check in one.checks]
+        todo = [f"against what others did: {line}" for line in one.todo]
+        text = f"probe of {one.cluster}, stage {one.stage}: {one.verdict} ({one.seconds:.1f} s)"
+        yield Item(text, (*checks, *todo))
 
 
 def _told(outcome: Outcome, style: Style) -> list[str]:

@@ -11,6 +11,7 @@ from reconciler.causes import History
 from reconciler.comparison import Against, Comparison, Sign
 from reconciler.errors import ReconcilerError
 from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.probes import Probe
 from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
 from reconciler.rendering.drift import NOTHING, drift_json, drift_text
 from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
@@ -94,16 +95,18 @@ def drift_in(plan: Plan, form: Format, style: Style | None = None, seen: History
             assert_never(form)
 
 
-def outcomes_in(plan: Plan, outcomes: Sequence[Outcome], form: Format, style: Style | None = None) -> str:
+def outcomes_in(
+    plan: Plan, outcomes: Sequence[Outcome], form: Format, style: Style | None = None, probes: Sequence[Probe] = ()
+) -> str:
     match form:
         case Format.TEXT:
-            return outcomes_text(plan, outcomes, style)
+            return outcomes_text(plan, outcomes, style, probes)
         case Format.JSON:
-            return outcomes_json(plan, outcomes)
+            return outcomes_json(plan, outcomes, probes)
         case Format.MARKDOWN:
-            return outcomes_markdown(plan, outcomes)
+            return outcomes_markdown(plan, outcomes, probes=probes)
         case Format.HTML:
-            return outcomes_html(plan, outcomes)
+            return outcomes_html(plan, outcomes, probes)
         case _:
             assert_never(form)
 

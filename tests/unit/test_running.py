@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.applying import Silent, apply
+from reconciler.applying import Caution, Silent, apply
 from reconciler.corrections import Corrections
 from reconciler.errors import LockHeld, Problem, ReconcilerError, TopologyError, Where
 from reconciler.handover import handovers
@@ -56,7 +56,7 @@ class Folder:
         self.carried.append([planned.id for planned in plan.changes])
         gate: Callable[[], str] = lambda: "a stop was wished" if self.stop else ""  # noqa: E731
         told = handovers(self.wished)
-        return apply(plan, self.world.clusters, self.world.runner, told, Silent(), gate)
+        return apply(plan, self.world.clusters, self.world.runner, told, Silent(), Caution(gate))
 
 
 @dataclass

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from reconciler.acls import AclBinding, Unsupported
-from reconciler.changes import AclChange, CreateAcl, DeleteAcl
+from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.acl_codes import acl_of, binding_of, not_understood
 from reconciler.edges.kafka.connection import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.errors import Asked, Speaker
-from reconciler.edges.kafka.ownership import OwnershipRecord
+from reconciler.edges.kafka.ownership import OwnershipRecord, Recorded
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import LiveAccess, Made
+from reconciler.live import Before, LiveAccess, Made
 from reconciler.plans import Outcome, Planned, Result
 from reconciler.topology import Cluster, Principal
 from wire import acls as wire_acls
@@ -32,6 +32,8 @@ ALTER = Asked("change access rules", "Alter", "--cluster")
 BATCH = 1_000
 AGREE_SECONDS = 30.0
 SECURITY_DISABLED, DENIED = 54, 31
+
+UNDOING, UNDO = Grant("undoing", "undoing"), Reason("undo", "puts back what a wave changed")
 
 Answer = TypeVar("Answer")
 Session = Callable[[WireCluster], Awaitable[Answer]]
@@ -56,9 +58,11 @@ class AccessControl:
         if isinstance(found, Unsupported):
             return LiveAccess(found)
         words = [(acl, binding_of(acl)) for acl in found]
+        recorded = self._recorded()
         return LiveAccess(
             acls=frozenset(binding for _, binding in words if binding is not None),
-            owned=self._owned(),
+            owned=recorded if isinstance(recorded, Unknown) else recorded.owned,
+            pending={} if isinstance(recorded, Unknown) else recorded.pending,
             not_understood=tuple(sorted(not_understood(acl) for acl, binding in words if binding is None)),
         )
 
@@ -75,6 +79,31 @@ class AccessControl:
                 outcomes.append(outcome)
                 progress(outcome)
         return tuple(outcomes)
+
+    def by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
+        """What each broker's authorizer knows now. Raises ClusterError."""
+
+        async def asked(cluster: WireCluster) -> dict[int, frozenset[AclBinding]]:
+            await cluster.refresh(())
+            return {node: await _shown(cluster, node) for node in cluster.brokers}
+
+        return self._run(asked)
+
+    def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
+        """Why each failed that did. What was ours is ours before it is there again; what was not, is struck last."""
+        kept = {acl: one.made for acl, one in before.items() if one.made is not None}
+        struck = {acl: None for acl, one in before.items() if one.made is None}
+        changes = [_putting_back(self.cluster.name, acl, one.there) for acl, one in before.items()]
+        failures: dict[AclBinding, str] = {}
+        try:
+            self.record.write(kept)
+            for start in range(0, len(changes), BATCH):
+                some = changes[start : start + BATCH]
+                failures |= self._run(lambda cluster, some=some: self._sent(cluster, some))  # type: ignore[misc]
+            self.record.write({acl: None for acl in struck if acl not in failures})
+        except ClusterError as error:
+            return dict.fromkeys(before, f"{self.cluster.name}: {error}")
+        return failures
 
     def _failures(self, changes: Sequence[AclChange]) -> list[str]:
         """Why each is not done, or empty."""
@@ -120,8 +149,7 @@ class AccessControl:
         for node in cluster.brokers:
             pause = 0.01
             while changes:
-                connection = await cluster.control(node)
-                shown = {binding_of(acl) for acl in await wire_acls.described(connection)}
+                shown = await _shown(cluster, node)
                 differing = {
                     one.acl: f"{self.cluster.name}: {one.acl} {_unlike(one)} on broker {node}\nRun plan again."
                     for one in changes
@@ -135,7 +163,7 @@ class AccessControl:
                 return differing
         return {}
 
-    def _owned(self) -> Mapping[AclBinding, Made] | Unknown:
+    def _recorded(self) -> Recorded | Unknown:
         try:
             return self.record.read()
         except ClusterError as error:
@@ -195,6 +223,16 @@ async def _described(cluster: WireCluster) -> list[wire_acls.Acl] | Unsupported:
         if error.code == SECURITY_DISABLED:
             return Unsupported("the cluster has no authorizer (SECURITY_DISABLED)")
         raise
+
+
+async def _shown(cluster: WireCluster, node: int) -> frozenset[AclBinding]:
+    connection = await cluster.control(node)
+    words = (binding_of(acl) for acl in await wire_acls.described(connection))
+    return frozenset(acl for acl in words if acl is not None)
+
+
+def _putting_back(cluster: str, acl: AclBinding, there: bool) -> AclChange:
+    return CreateAcl(cluster, acl, UNDOING, UNDO) if there else DeleteAcl(cluster, acl, UNDOING, UNDO)
 
 
 def _narrowed(planned: Planned) -> AclChange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
+from reconciler.acls import AclBinding
 from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange
 from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
@@ -14,7 +15,7 @@ from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.replicas import KafkaReplicas
 from reconciler.edges.kafka.writing import perform, validate
-from reconciler.live import LiveAccess, LiveCluster
+from reconciler.live import Before, LiveAccess, LiveCluster
 from reconciler.plans import Outcome, Planned
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
@@ -59,6 +60,15 @@ class KafkaCluster:
         if any(isinstance(planned.change, AlterQuota) for planned in changes):
             return QuotaControl(self.cluster, self.principal).perform(changes, progress)
         return perform(self._connected(), changes, progress) if changes else ()
+
+    def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
+        return self.access.by_broker()
+
+    def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
+        self.access.record.write_pending(before)
+
+    def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
+        return self.access.put_back(before)
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
         with self.replicas(environment) as replicas:

@@ -1,7 +1,8 @@
 """The ownership record: which access rules of a cluster the runs of one environment made, kept on that cluster.
 
 One compacted record a rule in ``__reconciler``. A record that is lost, or a topic that is not there, means: nothing is
-owned, so nothing is deleted. Writers hold the environment's lock.
+owned, so nothing is deleted. Beside it, one record for each rule that a wave is about to touch: how it was before.
+Writers hold the environment's lock.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,7 @@ from reconciler.edges.kafka.connection import (
 )
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.errors import ClusterError
-from reconciler.live import Made
+from reconciler.live import Before, Made
 from reconciler.locks import LOCK_TOPIC, LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
 
@@ -37,15 +38,18 @@ _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 READ_SECONDS = 30.0
 
 
-def key_of(environment: str, binding: AclBinding) -> bytes:
-    return f"access/{environment}/{binding}".encode()
+OWNED, PENDING = "access", "access-pending"
 
 
-def value_of(binding: AclBinding, made: Made) -> bytes:
-    return json.dumps({"acl": asdict(binding), **asdict(made)}, ensure_ascii=False, sort_keys=True).encode()
+def key_of(environment: str, binding: AclBinding, kind: str = OWNED) -> bytes:
+    return f"{kind}/{environment}/{binding}".encode()
 
 
-def entry_of(value: bytes) -> tuple[AclBinding, Made] | None:
+def value_of(binding: AclBinding, entry: Made | Before) -> bytes:
+    return json.dumps({"acl": asdict(binding), **asdict(entry)}, ensure_ascii=False, sort_keys=True).encode()
+
+
+def entry_of(value: bytes) -> tuple[AclBinding, Made | Before] | None:
     """None for a value of a later release."""
     try:
         told = json.loads(value)
@@ -59,9 +63,23 @@ def entry_of(value: bytes) -> tuple[AclBinding, Made] | None:
             Operation(acl["operation"]),
             Permission(acl["permission"]),
         )
-        return binding, Made(str(told["title"]), str(told["maker"]))
+        if "there" in told:
+            return binding, Before(bool(told["there"]), _made(told["made"]) if told["made"] else None)
+        return binding, _made(told)
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _made(told: Mapping[str, Any]) -> Made:
+    return Made(str(told["title"]), str(told["maker"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """``pending``: rules that a wave touched and no probe has confirmed."""
+
+    owned: Mapping[AclBinding, Made] = field(default_factory=lambda: MappingProxyType({}))
+    pending: Mapping[AclBinding, Before] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class OwnershipRecord:
@@ -71,8 +89,9 @@ class OwnershipRecord:
         self.cluster = cluster
         self.principal = principal
         self.environment = environment
+        self._ensured = False
 
-    def read(self) -> Mapping[AclBinding, Made]:
+    def read(self) -> Recorded:
         """Empty where the topic does not exist."""
         settings = {
             **client_settings(self.cluster, self.principal),
@@ -94,6 +113,15 @@ class OwnershipRecord:
 
     def write(self, entries: Mapping[AclBinding, Made | None]) -> None:
         """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
+        self._write(OWNED, entries)
+
+    def write_pending(self, entries: Mapping[AclBinding, Before | None]) -> None:
+        """As ``write``."""
+        self._write(PENDING, entries)
+
+    def _write(self, kind: str, entries: Mapping[AclBinding, Made | None] | Mapping[AclBinding, Before | None]) -> None:
+        if not entries:
+            return
         self._ensure_topic()
         settings = {
             **client_settings(self.cluster, self.principal),
@@ -110,11 +138,11 @@ class OwnershipRecord:
             if error is not None:
                 failed.append(error)
 
-        for binding, made in entries.items():
-            value = None if made is None else value_of(binding, made)
+        for binding, entry in entries.items():
+            key, value = key_of(self.environment, binding, kind), None if entry is None else value_of(binding, entry)
             while True:
                 try:
-                    producer.produce(LOCK_TOPIC, value, key_of(self.environment, binding), 0, on_delivery=delivered)
+                    producer.produce(LOCK_TOPIC, value, key, 0, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -123,11 +151,11 @@ class OwnershipRecord:
             error = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
             raise self._error(error, errors.Asked(f"write to topic {LOCK_TOPIC}", "Write", f"--topic {LOCK_TOPIC}"))
 
-    def _all(self, consumer: Consumer) -> Mapping[AclBinding, Made]:
+    def _all(self, consumer: Consumer) -> Recorded:
         topic = consumer.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics[LOCK_TOPIC]
         if topic.error is not None:
             if topic.error.code() in _MISSING:
-                return MappingProxyType({})
+                return Recorded()
             raise KafkaException(topic.error)
         part = TopicPartition(LOCK_TOPIC, 0)
         first, end = patiently(lambda: consumer.get_watermark_offsets(part, CONNECT_SECONDS), CONNECT_SECONDS)
@@ -138,12 +166,15 @@ class OwnershipRecord:
                 values.pop(key, None)
             else:
                 values[key] = value
-        found = (entry_of(value) for value in values.values())
-        return MappingProxyType(dict(entry for entry in found if entry is not None))
+        found = [entry for value in values.values() if (entry := entry_of(value)) is not None]
+        return Recorded(
+            {acl: entry for acl, entry in found if isinstance(entry, Made)},
+            {acl: entry for acl, entry in found if isinstance(entry, Before)},
+        )
 
     def _records(self, consumer: Consumer, at: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
         """Those of this environment, up to ``end``."""
-        mine = f"access/{self.environment}/".encode()
+        mine = tuple(f"{kind}/{self.environment}/".encode() for kind in (OWNED, PENDING))
         until = time.monotonic() + READ_SECONDS
         while at < end:
             if time.monotonic() > until:
@@ -161,11 +192,15 @@ class OwnershipRecord:
                     raise KafkaException(error)
 
     def _ensure_topic(self) -> None:
+        """Looked at once: who deletes it in the middle of a run is told by the write that fails."""
+        if self._ensured:
+            return
         connection = Connection(self.cluster, self.principal)
         try:
             described = connection.first(connection.admin.describe_cluster(), errors.DESCRIBE_CLUSTER)
             topics = connection.admin.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics
             if topics[LOCK_TOPIC].error is None:
+                self._ensured = True
                 return
             factor = min(LOCK_TOPIC_REPLICAS, len(described.nodes))
             new = NewTopic(LOCK_TOPIC, 1, factor, config=LOCK_TOPIC_CONFIGS)

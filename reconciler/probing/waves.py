@@ -1,0 +1,226 @@
+"""One wave after the other: look, write down how it was, do it, probe it, and undo it where the probe fails.
+
+An outcome is told only once its probe is over. A cluster whose probe did not pass gets no further access changes in
+this run; other clusters, and topics, go on. A run that is cut off leaves its wave pending for the next plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.acls import AclBinding
+from reconciler.changes import AclChange, CreateAcl
+from reconciler.errors import ClusterError, Unknown
+from reconciler.live import Before
+from reconciler.plans import Outcome, Planned, Result
+from reconciler.ports import ClusterAdmin, Prober
+from reconciler.probes import Check, Needs, Probe, Verdict
+from reconciler.probing import words
+from reconciler.probing.judging import Evidence, Views, checks, lagging
+from reconciler.probing.logins import KnownLogins
+from reconciler.probing.undoing import before_of, put_back, settled
+from reconciler.summary import counted
+
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    cluster: str
+    stage: str
+    planned: tuple[Planned, ...]
+
+    @property
+    def changes(self) -> tuple[AclChange, ...]:
+        return tuple(one.change for one in self.planned if isinstance(one.change, AclChange))
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How waves are carried out. ``patience``: seconds that brokers have to show what was done.
+
+    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note`` and ``probed`` are told.
+    """
+
+    prober: Prober
+    patience: float
+    held: Callable[[], str]
+    note: Callable[[str, str], None]
+    probed: Callable[[Probe], None]
+    wait: Callable[[float], None] = time.sleep
+
+
+@dataclass
+class _Open:
+    """The wave under way. ``before``: what undoing it puts back; ``undoing``: why that has begun, or empty."""
+
+    wave: Wave
+    rules: frozenset[AclBinding] = frozenset()
+    before: Mapping[AclBinding, Before] = field(default_factory=dict)
+    needs: Sequence[Needs] = ()
+    undoing: str = ""
+
+
+class AccessWaves:
+    """Those of one run. ``stopped``: cluster -> why no further access change of it is begun."""
+
+    def __init__(self, conduct: Conduct) -> None:
+        self.conduct = conduct
+        self.stopped: dict[str, str] = {}
+        self._logins = KnownLogins(conduct.prober)
+        self._open: _Open | None = None
+
+    def carry_out(self, wave: Wave, admin: ClusterAdmin) -> list[Outcome]:
+        """One outcome a change, in order. Raises nothing but what interrupts."""
+        if why := self.stopped.get(wave.cluster):
+            return [Outcome(one.id, Result.SKIPPED, f"not begun: {why}") for one in wave.planned]
+        began = time.monotonic()
+        under_way = self._open = _Open(wave)
+        try:
+            if wrong := self._look(under_way, admin):
+                return _all(wave, wrong)
+            outcomes = self._probed(under_way, admin)
+        except ClusterError as error:
+            return _all(wave, str(error))
+        self._open = None
+        seconds = (time.monotonic() - began) / len(outcomes)
+        return [replace(one, seconds=seconds) for one in outcomes]
+
+    def cut_off(self, planned: Planned, acls: frozenset[AclBinding]) -> Outcome | None:
+        """What became of a change that was under way when the run was interrupted; ``acls``: the rules there now."""
+        change, under_way = planned.change, self._open
+        if under_way is None or not isinstance(change, AclChange):
+            return None
+        if (change.acl in acls) is isinstance(change, CreateAcl):
+            return Outcome(planned.id, Result.UNPROVEN, words.interrupted(under_way.undoing))
+        if under_way.undoing:
+            return Outcome(planned.id, Result.UNDONE, words.undone(under_way.undoing))
+        return None
+
+    def _look(self, under_way: _Open, admin: ClusterAdmin) -> str:
+        """Writes down how it is. Why the wave cannot begin, or empty."""
+        access = admin.read_access()
+        if not isinstance(access.acls, frozenset):
+            return words.unreadable(access)
+        if isinstance(access.owned, Unknown):
+            return f"{access.owned.error}\n{access.owned.todo}"
+        wave = under_way.wave
+        under_way.before = before_of(wave.changes, access)
+        under_way.rules = put_back(access.acls, under_way.before)
+        under_way.needs = self.conduct.prober.needs(wave.cluster)
+        return ""
+
+    def _probed(self, under_way: _Open, admin: ClusterAdmin) -> list[Outcome]:
+        wave = under_way.wave
+        logins = self._logins.before(wave.cluster, under_way.needs, [one.acl for one in wave.changes])
+        admin.keep_pending(under_way.before)
+        outcomes = _complete(wave, admin.perform(wave.planned, _untold))
+        done = _done(wave, outcomes)
+        if not done:
+            return outcomes
+        self.conduct.note(f"access {wave.cluster}", f"probing {counted(len(done), 'rule')} of stage {wave.stage}")
+        began = time.monotonic()
+        views: Views = {}
+        try:
+            views = self._views(done, admin)
+            logins = self._logins.after(wave.cluster, logins)
+            server = self.conduct.prober.server(wave.cluster)
+            told = checks(Evidence(under_way.rules, done, views, tuple(under_way.needs), logins, server))
+        except ClusterError as error:
+            told = (Check("rules", Verdict.UNKNOWN, f"the rules could not be read again: {error.what}. {error.why}"),)
+        probe = Probe(wave.cluster, wave.stage, len(done), told, time.monotonic() - began)
+        self.conduct.probed(probe)
+        match probe.verdict:
+            case Verdict.PASSED:
+                self._logins.keep(wave.cluster, logins)
+                return self._confirmed(under_way, outcomes, views, admin)
+            case Verdict.FAILED:
+                self._stop(wave, "failed")
+                return self._undone(under_way, outcomes, probe, admin)
+            case _:
+                self._stop(wave, "could not tell whether it holds")
+                return [_turned(one, Result.UNPROVEN, words.unproven(probe.why)) for one in outcomes]
+
+    def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
+        """Waits until every broker shows what was done, as long as patience lasts."""
+        until, pause = time.monotonic() + self.conduct.patience, 0.02
+        while True:
+            views = admin.rules_by_broker()
+            if not lagging(views, done) or time.monotonic() > until:
+                return views
+            self.conduct.wait(pause)
+            pause = min(pause * 2, 1.0)
+
+    def _confirmed(
+        self, under_way: _Open, outcomes: Sequence[Outcome], views: Views, admin: ClusterAdmin
+    ) -> list[Outcome]:
+        done = {one.acl for one in _done(under_way.wave, outcomes)}
+        common = settled(frozenset.intersection(*views.values()), under_way.before)
+        try:
+            admin.keep_pending(dict.fromkeys(done | common))
+        except ClusterError as error:
+            return [
+                _turned(one, Result.UNPROVEN, words.unproven(f"that it passed is not written: {error.what}"))
+                for one in outcomes
+            ]
+        return list(outcomes)
+
+    def _undone(
+        self, under_way: _Open, outcomes: Sequence[Outcome], probe: Probe, admin: ClusterAdmin
+    ) -> list[Outcome]:
+        """Everything the wave touched is put back, also what failed half way."""
+        wave, before = under_way.wave, under_way.before
+        under_way.undoing = probe.why
+        failures: Mapping[AclBinding, str]
+        if held := self.conduct.held():
+            failures = dict.fromkeys(before, held)
+        else:
+            self.conduct.note(f"access {wave.cluster}", f"undoing stage {wave.stage}: {probe.why}")
+            try:
+                failures = admin.put_back(before)
+            except ClusterError as error:
+                failures = dict.fromkeys(before, str(error))
+        with contextlib.suppress(ClusterError):  # an entry about a rule that is as it was undoes nothing
+            admin.keep_pending({acl: None for acl in before if acl not in failures})
+        self._logins.forget(wave.cluster)
+        server = self.conduct.prober.server(wave.cluster)
+        told = []
+        for change, outcome in zip(wave.changes, outcomes, strict=True):
+            if reason := failures.get(change.acl):
+                text = words.left(change, before[change.acl], (probe.why, reason, server), probe.todo)
+                told.append(_turned(outcome, Result.LEFT, text))
+            else:
+                told.append(_turned(outcome, Result.UNDONE, words.undone(probe.why)))
+        return told
+
+    def _stop(self, wave: Wave, how: str) -> None:
+        self.stopped[wave.cluster] = (
+            f"the probe of stage {wave.stage} on {wave.cluster} {how}, so no further access change is made there"
+        )
+
+
+def _untold(_outcome: Outcome) -> None:
+    """What was sent counts only once it is probed."""
+
+
+def _complete(wave: Wave, told: Sequence[Outcome]) -> list[Outcome]:
+    by_id = {one.id: one for one in told}
+    silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
+    return [by_id.get(one.id) or Outcome(one.id, Result.FAILED, silent) for one in wave.planned]
+
+
+def _done(wave: Wave, outcomes: Sequence[Outcome]) -> tuple[AclChange, ...]:
+    pairs = zip(wave.changes, outcomes, strict=True)
+    return tuple(change for change, outcome in pairs if outcome.result is Result.DONE)
+
+
+def _all(wave: Wave, error: str) -> list[Outcome]:
+    return [Outcome(one.id, Result.FAILED, error) for one in wave.planned]
+
+
+def _turned(outcome: Outcome, result: Result, text: str) -> Outcome:
+    """What failed by itself stays so."""
+    return replace(outcome, result=result, error=text) if outcome.result is Result.DONE else outcome

@@ -1,0 +1,452 @@
+"""A wave of access changes is probed; one that fails is undone to the last rule, and what nobody could know stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.acls import AclBinding
+from reconciler.applying import Caution, Silent, apply, exit_code
+from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
+from reconciler.errors import ClusterError, Unknown
+from reconciler.handover import handovers
+from reconciler.live import Before, LiveAccess, Made
+from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.probes import Check, Probe, Verdict
+from reconciler.probing.undoing import before_of, by_hand, carried_out, put_back
+from reconciler.rendering.outcomes import outcomes_json, outcomes_text
+from reconciler.topology import Principal, Topology
+from tests.builders import World, world
+from tests.fake_prober import FakeProber
+from tests.unit.test_access_outlook import PLAIN, ROLES, env, ran, secured
+from tests.unit.test_access_plans import rule, rules
+
+SOME = """
+access:
+  - {role: consumer, principal: "User:a", clusters: [east], topics: [orders], groups: []}
+  - {role: producer, principal: "User:b", clusters: [east], topics: [orders]}
+  - {principal: "User:old", clusters: [east], resource: topic, names: [orders], operations: [read], absent: true}
+"""
+READ_A, WRITE_B, OLD = (
+    rule("allow User:a read topic orders"),
+    rule("allow User:b write topic orders"),
+    rule("allow User:old read topic orders"),
+)
+LOOK, BEFORE, DO, VIEWS, AFTER = range(2, 7)
+"""Calls of a wave on its cluster, after the one look at its id: read, write down, do, read of each broker, strike."""
+
+
+@dataclass
+class Ran:
+    outcomes: tuple[Outcome, ...]
+    plan: Plan
+    probes: list[Probe] = field(default_factory=list)
+
+    @property
+    def results(self) -> dict[str, str]:
+        return {one.id.partition(": ")[2] or one.id: one.result.value for one in self.outcomes}
+
+    @property
+    def words(self) -> str:
+        return outcomes_text(self.plan, self.outcomes, probes=self.probes)
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.probes: list[Probe] = []
+
+    def probed(self, probe: Probe) -> None:
+        self.probes.append(probe)
+
+
+def run(
+    seen: World, wished: Topology, *arranged: Callable[[], None], held: Callable[[], str] = str, **prober: Any
+) -> Ran:
+    """``arranged`` once the plan is made, so that calls are counted from the begin of the apply."""
+    planned, heard = seen.plan(wished), Heard()
+    for one in arranged:
+        one()
+    caution = Caution(held=held, prober=FakeProber(wished, seen.clusters, **prober), patience=0.1)
+    outcomes = apply(planned, seen.clusters, seen.runner, handovers(wished), heard, caution)
+    return Ran(outcomes, planned, heard.probes)
+
+
+def begun() -> World:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls |= {OLD}
+    return seen
+
+
+def strangers(seen: World, *texts: str, call: int = 5) -> Callable[[], None]:
+    """They make these rules just before the brokers are asked what they show."""
+    east = seen.clusters["east"]
+    return lambda: east.at_call(call, lambda: east.acls.update(rules(*texts)))
+
+
+def vanishing(seen: World, acl: AclBinding) -> Callable[[], None]:
+    east = seen.clusters["east"]
+    return lambda: east.at_call(VIEWS, lambda: east.acls.discard(acl))
+
+
+def failing(seen: World, call: int) -> Callable[[], None]:
+    error = ClusterError("east", "unreachable", "cluster east does not answer")
+    return lambda: seen.clusters["east"].fail_on(call, error)
+
+
+def access_of(seen: World, name: str = "east") -> tuple[set[AclBinding], dict[AclBinding, Made]]:
+    return set(seen.clusters[name].acls), dict(seen.clusters[name].owned)
+
+
+def test_each_wave_is_probed_before_it_counts_as_done() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished)
+    assert [(one.stage, one.rules, one.verdict) for one in ended.probes] == [
+        ("access", 2, Verdict.PASSED),
+        ("removals", 1, Verdict.PASSED),
+    ]
+    assert exit_code(ended.outcomes, ended.plan) is ExitCode.DONE
+    assert seen.clusters["east"].pending == {}
+    assert seen.plan(wished).exit_code is ExitCode.DONE
+
+
+def test_a_rule_that_vanishes_after_its_wave_takes_the_wave_back_and_stops_the_cluster() -> None:
+    seen, wished = begun(), env(PLAIN, SOME, "topics: {orders: {clusters: [east]}, fresh: {clusters: [east, west]}}")
+    before = access_of(seen)
+    ended = run(seen, wished, vanishing(seen, READ_A))
+    assert ended.results[str(READ_A)] == ended.results[str(WRITE_B)] == "undone"
+    assert ended.results[str(OLD)] == "skipped"
+    assert ended.results["create:east/fresh"] == ended.results["create:west/fresh"] == "done"
+    assert access_of(seen) == before
+    assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
+    for word in (f"'{READ_A}' is not there on broker 1", "All is as before this wave", "no further access change"):
+        assert word in ended.words
+    assert run(seen, wished).results[str(OLD)] == "done", "the next apply does it all"
+
+
+def test_other_clusters_go_on_when_the_probe_of_one_fails() -> None:
+    seen = begun()
+    wished = env(PLAIN, SOME.replace("clusters: [east], topics", "clusters: [east, west], topics"))
+    ended = run(seen, wished, vanishing(seen, READ_A))
+    told = {one.id: one.result.value for one in ended.outcomes}
+    assert {result for name, result in told.items() if ":west:" in name} == {"done"}
+    assert {result for name, result in told.items() if name.startswith("create-acl:east")} == {"undone"}
+
+
+def test_a_denial_by_a_stranger_in_the_middle_is_against_the_plan() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    theirs = rule("deny User:a read topic ord*")
+    before = access_of(seen)
+    ended = run(seen, wished, strangers(seen, "deny User:a read topic ord*"))
+    assert access_of(seen) == (before[0] | {theirs}, before[1]), "a stranger's rule is never touched"
+    assert "User:a may not read on topic orders" in ended.words
+    assert f"'{theirs}' is there" in ended.words
+    assert by_hand(theirs, False, "east:9092") in ended.words
+
+
+def test_what_strangers_do_elsewhere_meanwhile_fails_nothing() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    theirs = ("deny User:z read topic orders", "allow User:a read topic other", "allow User:a write topic orders")
+    ended = run(seen, wished, strangers(seen, *theirs))
+    assert set(ended.results.values()) == {"done"}
+    assert "3 rules of others changed meanwhile and decides none of it" in ended.probes[0].checks[1].text
+
+
+def test_brokers_may_take_their_time() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished, lambda: seen.clusters["east"].show_late(1, reads=2))
+    assert set(ended.results.values()) == {"done"}
+
+
+def test_a_broker_that_never_shows_it_fails_the_wave() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished, lambda: seen.clusters["east"].show_late(1, reads=10_000))
+    assert ended.results[str(READ_A)] == "undone"
+
+
+def test_what_is_not_known_stands_and_is_planned_again() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished, failing(seen, VIEWS))
+    assert ended.results == {str(READ_A): "unproven", str(WRITE_B): "unproven", str(OLD): "skipped"}
+    assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
+    assert "cluster east does not answer" in ended.words
+    again = seen.plan(wished)
+    assert {one.change.reason.code for one in again.changes if isinstance(one.change, CreateAcl)} == {"not-probed"}
+    assert set(run(seen, wished).results.values()) == {"done"}
+    assert seen.plan(wished).exit_code is ExitCode.DONE
+
+
+@pytest.mark.parametrize("call", [LOOK, BEFORE, DO])
+def test_a_wave_that_cannot_begin_changes_nothing(call: int) -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    before = access_of(seen)
+    ended = run(seen, wished, failing(seen, call))
+    assert ended.results[str(READ_A)] == "failed"
+    assert access_of(seen)[0] == before[0] - {OLD}
+    assert seen.clusters["east"].owned == {}
+
+
+STEPS = 12
+"""More calls than the two waves have."""
+
+
+@pytest.mark.parametrize("call", range(LOOK, LOOK + STEPS))
+@pytest.mark.parametrize("fails", [False, True])
+def test_killed_at_any_call_and_gone_on_with(call: int, fails: bool) -> None:
+    """Whatever a killed run leaves, the next one probes it, and leaves what a run that was not killed leaves."""
+    seen, wished = begun(), env(PLAIN, SOME)
+    east = seen.clusters["east"]
+    arranged = [vanishing(seen, READ_A)] if fails else []
+    killed = run(seen, wished, *arranged, lambda: east.fail_on(call, KeyboardInterrupt()))
+    east._failures.clear()
+    unproven = {one.id for one in killed.outcomes if one.result is Result.UNPROVEN}
+    assert unproven <= {one.id for one in seen.plan(wished).changes}, "nothing unconfirmed is forgotten"
+    done = {one.id for one in killed.outcomes if one.result is Result.DONE}
+    assert not done & {one.id for one in seen.plan(wished).changes}
+    ended = run(seen, wished)
+    assert set(ended.results.values()) <= {"done"}
+    assert access_of(seen)[0] == {READ_A, WRITE_B}
+    assert set(seen.clusters["east"].owned) == {READ_A, WRITE_B}
+    assert seen.clusters["east"].pending == {}
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_killed_between_any_two_rules_and_undone_later(after: int) -> None:
+    """The undo of a wave that was cut off twice leads back to what was there before both."""
+    seen, wished = begun(), env(PLAIN, SOME)
+    east, before = seen.clusters["east"], access_of(seen)
+    run(seen, wished, lambda: east.kill_after(after))
+    if not any(one.change.reason.code == "not-probed" for one in seen.plan(wished).changes):
+        return
+    east._left = None
+    texts = ("deny User:a read topic orders", "allow User:old read topic o*")
+    theirs = rules(*texts)
+    ended = run(seen, wished, strangers(seen, *texts, call=DO))
+    cut_off = {one.id for one in ended.plan.changes if one.change.reason.code == "not-probed"}
+    undone = {one.id for one in ended.outcomes if one.result is Result.UNDONE}
+    assert cut_off <= undone
+    if after < 3:
+        assert access_of(seen) == (before[0] | theirs, before[1])
+    else:
+        assert OLD in east.acls
+        assert OLD not in east.owned, "a stranger's rule that comes back is no rule of ours"
+
+
+def owned_and_strange(seen: World) -> Topology:
+    """East has a rule of ours that is declared no longer, and a stranger's that is declared absent."""
+    wished = env(PLAIN, SOME.replace("absent: true", "permission: allow"))
+    seen.clusters["east"].acls.discard(OLD)
+    run(seen, wished)
+    theirs = rule("allow User:stranger read topic orders")
+    seen.clusters["east"].acls.add(theirs)
+    gone = 'principal: "User:stranger", clusters: [east], resource: topic, names: [orders], operations: [read]'
+    return env(PLAIN, f"access: [{{{gone}, absent: true}}]")
+
+
+def test_an_undone_deletion_gives_everything_back_to_whom_it_was() -> None:
+    seen = begun()
+    wished = owned_and_strange(seen)
+    before = access_of(seen)
+    assert len(before[1]) == 3
+    theirs = rule("allow User:stranger read topic o*")
+    ended = run(seen, wished, strangers(seen, "allow User:stranger read topic o*"))
+    assert set(ended.results.values()) == {"undone"}
+    assert access_of(seen) == (before[0] | {theirs}, before[1])
+
+
+OWN_DENIAL = rule("deny User:apply alter cluster kafka-cluster")
+
+
+def plus(*entries: str) -> Topology:
+    return secured(roles=ROLES + "".join(f"  - {one}\n" for one in entries))
+
+
+CONSUMER = '{role: consumer, principal: "User:late", clusters: [east], topics: [orders], groups: []}'
+LATE = rule("allow User:late read topic orders")
+
+
+def test_who_lost_alter_meanwhile_is_told_what_to_put_back_by_whom() -> None:
+    seen = ran(secured())
+    east = seen.clusters["east"]
+
+    def strike() -> None:
+        east.acls.add(OWN_DENIAL)
+        east.altering = False
+
+    ended = run(seen, plus(CONSUMER), lambda: east.at_call(VIEWS, strike))
+    assert ended.results[str(LATE)] == "left"
+    assert LATE in east.acls
+    assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
+    for word in (
+        "1 NOT undone",
+        "apply principal User:apply may no longer do what it works with: alter on cluster",
+        by_hand(OWN_DENIAL, False, "east:9092"),
+        by_hand(LATE, False, "east:9092"),
+        "somebody with Alter on the cluster",
+    ):
+        assert word in ended.words, ended.words
+    east.acls.discard(OWN_DENIAL)
+    east.altering = True
+    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done", "it goes on from there"
+    assert seen.plan(plus(CONSUMER)).exit_code is ExitCode.DONE
+
+
+def test_a_super_user_loses_nothing_by_a_denial() -> None:
+    seen = ran(secured())
+    theirs = strangers(seen, "deny User:apply alter cluster kafka-cluster")
+    assert run(seen, plus(CONSUMER), theirs, super_users=["User:apply"]).results[str(LATE)] == "done"
+
+
+@pytest.mark.parametrize("no_login", [(), (Principal.MIRROR,)])
+def test_a_mirror_that_lost_its_right_meanwhile_takes_the_wave_back(no_login: tuple[Principal, ...]) -> None:
+    seen = ran(secured())
+    theirs = rule("deny User:mirror read topic orders")
+    before = access_of(seen)
+    ended = run(seen, plus(CONSUMER), strangers(seen, "deny User:mirror read topic orders"), no_login=no_login)
+    assert ended.results[str(LATE)] == "undone"
+    assert access_of(seen) == (before[0] | {theirs}, before[1])
+    assert "mirror principal User:mirror may no longer do what it works with: read on topic orders" in ended.words
+
+
+def test_who_cannot_log_in_from_here_is_said_not_to_be_probed() -> None:
+    seen = ran(secured())
+    ended = run(seen, plus(CONSUMER), no_login=(Principal.MIRROR,))
+    assert ended.results[str(LATE)] == "done"
+    [check] = [one for one in ended.probes[0].checks if "mirror" in one.subject]
+    assert (check.verdict, "no secret of mirror" in check.text) == (Verdict.SKIPPED, True)
+    assert "by the rules alone" in check.text
+
+
+def test_a_login_that_falls_silent_leaves_the_wave_unconfirmed() -> None:
+    seen = ran(secured())
+    ended = run(seen, plus(CONSUMER), silent=(4, 5, 6))
+    assert ended.results[str(LATE)] == "unproven"
+
+
+def test_who_could_not_log_in_before_is_not_held_against_the_wave() -> None:
+    seen = ran(secured())
+    ended = run(seen, plus(CONSUMER), silent=range(1, 100))
+    assert ended.results[str(LATE)] == "done"
+    assert "could not log in before the wave, either" in ended.words
+
+
+def test_a_right_that_was_missing_before_is_not_held_against_the_wave() -> None:
+    seen = ran(secured())
+    seen.clusters["east"].acls.add(rule("deny User:apply alter_configs cluster kafka-cluster"))
+    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done"
+
+
+def test_without_the_lock_nothing_is_undone_and_that_is_said() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished, vanishing(seen, READ_A), held=lambda: "the lock was taken by ada")
+    assert ended.results[str(WRITE_B)] == "left"
+    assert "the lock was taken by ada" in ended.words
+    assert WRITE_B in seen.clusters["east"].acls
+
+
+def test_a_probe_costs_the_same_few_requests_for_any_number_of_rules() -> None:
+    counts = []
+    for number in (1, 200):
+        seen = world()
+        names = ", ".join(f"t{one}" for one in range(number))
+        entry = f'{{role: producer, principal: "User:a", clusters: [east], topics: [{names}]}}'
+        before = seen.clusters["east"].calls
+        run(seen, env(PLAIN, f"access: [{entry}]"))
+        counts.append(seen.clusters["east"].calls - before)
+    assert counts[0] == counts[1] == 8, "two of the plan, one for the id, five of the wave"
+
+
+def test_json_of_an_apply_has_the_probes_as_its_schema_says() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    ended = run(seen, wished, vanishing(seen, READ_A))
+    document = json.loads(outcomes_json(ended.plan, ended.outcomes, ended.probes))
+    schema = json.loads(resources.files("schemas").joinpath("outcome.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["exit_code"] == 5
+    assert [one["verdict"] for one in document["probes"]] == ["failed"]
+
+
+ACLS = st.sampled_from(
+    [rule(f"{word} User:{who} read topic {name}") for word in ("allow", "deny") for who in "ab" for name in ("t", "u*")]
+)
+OWNER = Made("title", "declared")
+
+
+@st.composite
+def waves(draw: st.DrawFn) -> tuple[LiveAccess, list[AclChange]]:
+    there = draw(st.frozensets(ACLS))
+    owned = dict.fromkeys(draw(st.frozensets(ACLS)), OWNER)
+    pending = {
+        acl: Before(draw(st.booleans()), draw(st.sampled_from([None, OWNER]))) for acl in draw(st.frozensets(ACLS))
+    }
+    why = Reason("test", "test")
+    changes: list[AclChange] = [
+        draw(st.sampled_from([CreateAcl, DeleteAcl]))("east", acl, Grant("t", "declared"), why)
+        for acl in sorted(draw(st.frozensets(ACLS, min_size=1)))
+    ]
+    return LiveAccess(there, owned, pending=pending), changes
+
+
+@given(waves(), st.data())
+def test_undoing_any_prefix_of_a_wave_gives_exactly_what_was_there_before(
+    wave: tuple[LiveAccess, list[AclChange]], data: st.DataObject
+) -> None:
+    access, changes = wave
+    access = replace(access, pending={})
+    assert isinstance(access.acls, frozenset)
+    before = before_of(changes, access)
+    prefix = changes[: data.draw(st.integers(0, len(changes)))]
+    assert put_back(carried_out(access.acls, prefix), before) == access.acls
+
+
+@given(waves())
+def test_doing_and_undoing_leaves_the_ownership_record_as_it_was(wave: tuple[LiveAccess, list[AclChange]]) -> None:
+    access, changes = wave
+    assert isinstance(access.acls, frozenset)
+    assert not isinstance(access.owned, Unknown)
+    seen = world("east")
+    fake = seen.clusters["east"]
+    fake.acls, fake.owned = set(access.acls), dict(access.owned)
+    before = before_of(changes, replace(access, pending={}))
+    for change in changes:
+        fake._rule(change)
+    fake.put_back(before)
+    assert (frozenset(fake.acls), fake.owned) == (access.acls, access.owned)
+
+
+@given(waves())
+def test_what_was_before_a_wave_that_was_cut_off_is_not_forgotten(
+    wave: tuple[LiveAccess, list[AclChange]],
+) -> None:
+    access, changes = wave
+    assert isinstance(access.acls, frozenset)
+    first = before_of(changes, replace(access, pending={}))
+    cut_off = LiveAccess(carried_out(access.acls, changes), access.owned, pending=first)
+    assert before_of(changes, cut_off) == first
+
+
+def test_commands_are_what_kafka_acls_takes() -> None:
+    assert by_hand(rule("allow User:x describe_configs topic pay.*"), True, "b:1") == (
+        "kafka-acls.sh --bootstrap-server b:1 --add --allow-principal 'User:x' --operation DescribeConfigs"
+        " --topic pay. --resource-pattern-type prefixed"
+    )
+    assert by_hand(rule("deny User:x alter cluster kafka-cluster from 10.0.0.1"), False, "b:1") == (
+        "kafka-acls.sh --bootstrap-server b:1 --remove --force --deny-principal 'User:x' --deny-host 10.0.0.1"
+        " --operation Alter --cluster"
+    )
+
+
+def test_a_probe_is_as_bad_as_its_worst_check() -> None:
+    passed, unknown, failed = (Check("x", one, str(one)) for one in (Verdict.PASSED, Verdict.UNKNOWN, Verdict.FAILED))
+    skipped = Check("x", Verdict.SKIPPED, "s")
+    assert Probe("east", "access", 1, (passed, skipped)).verdict is Verdict.PASSED
+    assert Probe("east", "access", 1, (passed, unknown)).verdict is Verdict.UNKNOWN
+    assert Probe("east", "access", 1, (unknown, failed)).why == "failed"
