@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from ruamel.yaml import YAML
 
@@ -85,22 +85,30 @@ class Running:
                 stands += values
         return stands
 
-    def read(self, cluster: str, group: str, pattern: str, most: int) -> list[bytes]:
-        """What the group reads next, and commits; at most ``most``."""
+    def read(self, cluster: str, group: str, pattern: str, most: int, least: int = 0) -> list[bytes]:
+        """What the group reads next, and commits: ``most`` records, else up to the end of every partition; ``least``
+        are waited for."""
         settings = {**self.clusters[cluster].client(), "group.id": group, "enable.auto.commit": False}
-        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "session.timeout.ms": 6000})
+        settings |= {"auto.offset.reset": "earliest", "session.timeout.ms": 6000, "enable.partition.eof": True}
+        consumer = Consumer(settings)
         consumer.subscribe([f"^{pattern}$"])
         found: list[bytes] = []
-        quiet = time.monotonic() + 20
+        ended: set[tuple[str | None, int | None]] = set()
+        give_up = time.monotonic() + PATIENCE_S
         try:
-            while len(found) < most and time.monotonic() < quiet:
-                for message in consumer.consume(min(500, most - len(found)), 0.5):
-                    assert message.error() is None, message.error()
-                    found.append(message.value())
-                if found and not consumer.assignment():
-                    continue
-                if found:
-                    quiet = min(quiet, time.monotonic() + 4) if len(found) < most else quiet
+            while len(found) < most:
+                assert time.monotonic() < give_up, f"{group} has read {len(found)} records on {cluster}"
+                for message in consumer.consume(min(500, most - len(found)), 0.1):
+                    place = (message.topic(), message.partition())
+                    if (error := message.error()) is not None:
+                        assert error.code() == KafkaError._PARTITION_EOF, error
+                        ended.add(place)
+                    else:
+                        found.append(message.value())
+                        ended.discard(place)
+                here = {(one.topic, one.partition) for one in consumer.assignment()}
+                if here and here <= ended and len(found) >= least:
+                    break
             if found:
                 consumer.commit(asynchronous=False)
         finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from tests.wire.lane_runs import content
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 NAME = "active-active-same-name"
+Key = tuple[str, int]
 GROUPS = {"clerk": 0.5, "late": 0.9, "done": 1.0}
 """Group -> how much of each partition it has read on one side."""
 
@@ -86,7 +87,7 @@ def test_both_sides_hold_every_record_once_and_nothing_goes_round(
     for flow in flows.values():
         assert "record work: provenance" in {path["reason"] for path in flow["paths"]}
         assert flow["records_returning"] > 0
-    verified = reconciler("verify", env)
+    verified = reconciler("verify", env, "east-to-west")
     assert verified.code == 0, verified
     moves_and_misses_nothing(env, "failover", (east, west), topics)
     moves_and_misses_nothing(env, "failback", (west, east), topics)
@@ -97,32 +98,40 @@ def moves_and_misses_nothing(
 ) -> None:
     """Groups go on no later than at the first record, of whichever side, that they have not read where they leave."""
     origin, destination = move
-    unread: dict[tuple[str, str, int], set[bytes]] = {}
-    for topic, count in topics.items():
-        for partition in range(count):
-            here = list(placed(origin, topic, partition).items())
-            for group, part in GROUPS.items():
-                read = int(part * len(here))
-                offset = here[read][1] if read < len(here) else here[-1][1] + 1
-                commit(origin, f"{way}-{group}", TopicPartition(topic, partition, offset))
-                unread[f"{way}-{group}", topic, partition] = {value for value, _ in here[read:]}
+    here, there = ({key: placed(cluster, *key) for key in partitions(topics)} for cluster in move)
+    unread: dict[tuple[str, Key], set[bytes]] = {}
+    for group, part in GROUPS.items():
+        offsets: dict[Key, int] = {}
+        for key, found in here.items():
+            values, read = list(found), int(part * len(found))
+            offsets[key] = found[values[read]] if read < len(values) else found[values[-1]] + 1
+            unread[f"{way}-{group}", key] = set(values[read:])
+        commit(origin, f"{way}-{group}", offsets)
     moved = reconciler(way, env, "east-to-west", "--yes", "--format", "json")
     assert moved.code == 0, moved
     told = json.loads(moved.out)
-    assert {group for group, _, _ in unread} <= {one["group"] for one in told["groups"]}
-    for (group, topic, partition), wanted in unread.items():
-        consumer = Consumer({**destination.client(), "group.id": group})
-        (at,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
-        consumer.close()
-        there = placed(destination, topic, partition)
-        assert not [value for value in wanted if there[value] < at.offset], "missed"
+    assert {group for group, _ in unread} <= {one["group"] for one in told["groups"]}
+    at = {f"{way}-{group}": committed(destination, f"{way}-{group}", here) for group in GROUPS}
+    for (group, key), wanted in unread.items():
+        assert not [value for value in wanted if there[key][value] < at[group][key]], "missed"
     for cluster in move:  # the next move is of its own groups alone
         admin = AdminClient(cluster.client())
-        for future in admin.delete_consumer_groups(sorted({group for group, _, _ in unread})).values():
+        for future in admin.delete_consumer_groups(sorted({group for group, _ in unread})).values():
             future.result(20)
 
 
-def commit(cluster: ClusterHandle, group: str, at: TopicPartition) -> None:
+def partitions(topics: dict[str, int]) -> list[Key]:
+    return [(topic, number) for topic, count in topics.items() for number in range(count)]
+
+
+def committed(cluster: ClusterHandle, group: str, keys: Iterable[Key]) -> dict[Key, int]:
     consumer = Consumer({**cluster.client(), "group.id": group})
-    consumer.commit(offsets=[at], asynchronous=False)
+    found = consumer.committed([TopicPartition(*key) for key in keys], timeout=20)
+    consumer.close()
+    return {(one.topic, one.partition): one.offset for one in found}
+
+
+def commit(cluster: ClusterHandle, group: str, offsets: dict[Key, int]) -> None:
+    consumer = Consumer({**cluster.client(), "group.id": group})
+    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in offsets.items()], asynchronous=False)
     consumer.close()

@@ -183,7 +183,7 @@ def content(
     try:
         while len(at_end) < partitions:
             assert time.monotonic() < until, f"{topic} on {cluster.name} was not read to its end"
-            for message in consumer.consume(1000, 0.5):
+            for message in consumer.consume(1000, 0.1):
                 partition = message.partition()
                 if message.error() is not None:
                     at_end.add(partition)
