@@ -13,6 +13,7 @@ from itertools import groupby
 
 from reconciler.access.adopting import NO_ACCESS, AdoptedAccess, adopt_access
 from reconciler.changes import Ignored
+from reconciler.enrolling.adopting import NO_USERS, AdoptedUsers, adopt_users
 from reconciler.errors import Unknown
 from reconciler.limiting.adopting import NO_QUOTAS, AdoptedQuotas, adopt_quotas
 from reconciler.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
@@ -47,6 +48,7 @@ class Adoption:
     notes: tuple[str, ...] = ()
     access: AdoptedAccess = NO_ACCESS
     quotas: AdoptedQuotas = NO_QUOTAS
+    users: AdoptedUsers = NO_USERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
         else:
             left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
-    access = _access(cluster.name, live.access)
-    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), access, quotas)
+    access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
+    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), access, quotas, users)
 
 
 def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
@@ -89,6 +91,11 @@ def _notes(live: LiveCluster) -> Iterator[str]:
                 yield f"no access rule is declared: {unread.error}. {unread.todo}"
                 break
         yield from (f"access rule not understood, left alone: {one}" for one in live.access.not_understood)
+    if live.users is not None:
+        for missing in (live.users.credentials, live.users.recorded):
+            if isinstance(missing, Unknown):
+                yield f"no SCRAM user is declared: {missing.error}. {missing.todo}"
+                break
     if isinstance(live.quotas, Unknown):
         yield f"no quota is declared: {live.quotas.error}. {live.quotas.todo}"
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))

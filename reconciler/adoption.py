@@ -14,7 +14,7 @@ from reconciler.adopting import Adoption, Taking, adopt, counts
 from reconciler.edges.files import read_environment, write_folder
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
-from reconciler.live import LiveCluster, LiveState
+from reconciler.live import LiveCluster, LiveState, LiveUsers
 from reconciler.loading import load
 from reconciler.planning import plan
 from reconciler.plans import Plan
@@ -129,7 +129,7 @@ def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
 
 def _read(cluster: Cluster, environment: str) -> LiveCluster:
     with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
-        return replace(reader.read(), access=reader.read_access(), quotas=_quotas(reader))
+        return replace(reader.read(), access=reader.read_access(), quotas=_quotas(reader), users=_users(reader))
 
 
 def _quotas(reader: KafkaCluster) -> Mapping[QuotaEntity, Limits] | Unknown:
@@ -138,6 +138,13 @@ def _quotas(reader: KafkaCluster) -> Mapping[QuotaEntity, Limits] | Unknown:
         return reader.read_quotas()
     except ClusterError as error:
         return Unknown(f"quotas of {reader.name}", f"{error.what}. {error.why}", error.todo)
+
+
+def _users(reader: KafkaCluster) -> LiveUsers:
+    try:
+        return reader.read_users()
+    except ClusterError as error:
+        return LiveUsers(Unknown(f"users of {reader.name}", f"{error.what}. {error.why}", error.todo))
 
 
 def _adopted(wish: AdoptWish, live: LiveCluster, known: Topology | None) -> Adoption:
@@ -162,6 +169,7 @@ def _alone(topology: Topology, cluster: str) -> Topology:
         mirrors={},
         deletions=(),
         access=tuple(replace(rule, clusters=(cluster,)) for rule in topology.access if cluster in rule.clusters),
+        users=tuple(replace(user, clusters=(cluster,)) for user in topology.users if cluster in user.clusters),
         quotas=tuple(replace(quota, clusters=(cluster,)) for quota in topology.quotas if cluster in quota.clusters),
     )
 
@@ -192,6 +200,7 @@ def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, .
     cluster = adoption.cluster
     rules = f" and {counted(adoption.access.count, 'access rule')}" if adoption.access.rules else ""
     rules += f" and {counted(len(adoption.quotas.quotas), 'quota')}" if adoption.quotas.quotas else ""
+    rules += f" and {counted(len(adoption.users.users), 'SCRAM user')}" if adoption.users.users else ""
     lines = [
         f"Adopted {counted(len(adoption.topics), 'topic')}{rules} of cluster {cluster.name} (id {cluster.cluster_id})"
         f" into {counted(files, 'file')}; a plan of them is empty"
@@ -206,6 +215,7 @@ def report(wish: AdoptWish, adoption: Adoption, files: int, others: tuple[str, .
         lines += [f"    and {len(partly) - 8} more"] if len(partly) > 8 else []
     lines += [f"  access rule left out: {one}" for one in adoption.access.left_out]
     lines += [f"  quota left out: {one}" for one in adoption.quotas.left_out]
+    lines += [f"  user left out: {one}" for one in adoption.users.left_out]
     lines += [f"  note: {note}" for note in adoption.notes]
     if others:
         lines.append(f"  the other clusters of the environment were not looked at: {', '.join(others)}")

@@ -19,10 +19,11 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
     TopicChange,
+    UserChange,
     cluster_of,
 )
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
-from reconciler.landing import landed
+from reconciler.landing import landed, user_landed
 from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin, MirrorRunner, Prober
 from reconciler.probes import Probe
@@ -146,7 +147,7 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
 
     def together(planned: Planned) -> tuple[str, str, str]:
         change = planned.change
-        if isinstance(change, AclChange | AlterQuota):
+        if isinstance(change, AclChange | AlterQuota | UserChange):
             return planned.stage, change.cluster, type(change).__name__
         if isinstance(change, TopicChange):
             return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
@@ -194,7 +195,7 @@ class _Run:
             self._on_cluster(changes[0].ref.cluster, ready)
         elif ready and isinstance(changes[0], AclChange):
             self._wave(changes[0].cluster, ready)
-        elif ready and isinstance(changes[0], AlterQuota):
+        elif ready and isinstance(changes[0], AlterQuota | UserChange):
             self._on_cluster(changes[0].cluster, ready)
         elif ready and isinstance(changes[0], ReplicaChange):
             self._replicas(cluster_of(changes[0]), ready)
@@ -322,12 +323,15 @@ class _Run:
         unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
         if isinstance(change, ReplicaChange):
             return Outcome(planned.id, Result.FAILED, LEFT_MOVING)
-        if not isinstance(change, TopicChange | AclChange | AlterQuota):
+        if not isinstance(change, TopicChange | AclChange | AlterQuota | UserChange):
             return Outcome(planned.id, Result.FAILED, unsure)
         try:
             if isinstance(change, AlterQuota):
                 limits = self.admins[change.cluster].read_quotas().get(change.entity, {})
                 made = all(limits.get(one.key) == one.after for one in change.limits)
+                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
+            if isinstance(change, UserChange):
+                made = user_landed(change, self.admins[change.cluster].read_users())
                 return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
             if isinstance(change, AclChange):
                 shown = self.admins[change.cluster].read_access().acls

@@ -15,14 +15,17 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     ConfigChange,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
+    DeleteUser,
     FinishReassignment,
     Reason,
     ReassignReplicas,
+    UserChange,
 )
 from reconciler.live import Source
 from reconciler.plans import Planned
@@ -85,6 +88,8 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         return Told(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
     if one is not None:
         return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
+    if isinstance(planned.change, UserChange):
+        return _user(planned.change)
     if isinstance(planned.change, AclChange):
         return _access(planned.change)
     if isinstance(planned.change, AlterQuota) and last is not None and _limited(last, planned.change):
@@ -111,6 +116,25 @@ def _access(change: AclChange) -> Told:
             return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
         case DeleteAcl():
             return Told(Cause.NOT_TOLD, "an earlier run made the rule, and nothing asks for it any more")
+        case _:
+            assert_never(change)
+
+
+def _user(change: UserChange) -> Told:
+    """By the cluster's ownership record, which every run reads, wherever it runs."""
+    match change:
+        case AlterUser(reason=Reason(code="unfinished")):
+            return Told(Cause.HALF_FINISHED, change.reason.text)
+        case AlterUser(reason=Reason(code="removed-outside")):
+            return Told(Cause.EDITED_OUTSIDE, "an earlier run made the user, and someone has removed it since")
+        case AlterUser(reason=Reason(code="mechanism-missing" | "iterations")):
+            return Told(Cause.NOT_TOLD, "new in git, or changed outside: Kafka does not tell who set a credential")
+        case AlterUser():
+            return Told(Cause.NOT_TOLD, f"no earlier run set version {change.version}: new in git")
+        case DeleteUser(reason=Reason(code="declared-absent")):
+            return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
+        case DeleteUser():
+            return Told(Cause.NOT_TOLD, "an earlier run made it, and git names it no longer")
         case _:
             assert_never(change)
 

@@ -13,6 +13,7 @@ from reconciler.acls import AclBinding
 from reconciler.quotas import QuotaEntity
 from reconciler.replicas import Pace, Placement
 from reconciler.topology import TopicRef
+from reconciler.users import Mechanism
 
 
 class Action(StrEnum):
@@ -39,6 +40,7 @@ class Stage(StrEnum):
 
     DENIALS = "denials"
     TARGET_TOPICS = "target topics"
+    USERS = "users"
     ACCESS = "access"
     QUOTAS = "quotas"
     SOURCE_TOPICS = "source topics"
@@ -238,11 +240,46 @@ class AlterQuota:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class CredentialChange:
+    """One SCRAM credential. ``before``: its iterations now, None: it is not there."""
+
+    mechanism: Mechanism
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUser:
+    """Sets the password that ``password`` refers to, salted anew, for each of ``credentials``. ``recorded``: the
+    version that is known to be set, None: none is."""
+
+    cluster: str
+    user: str
+    credentials: tuple[CredentialChange, ...]
+    recorded: int | None
+    version: int
+    password: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUser:
+    """Deletes credentials of a SCRAM user. ``left``: those it keeps; with none of them the user is gone."""
+
+    cluster: str
+    user: str
+    mechanisms: tuple[Mechanism, ...]
+    left: tuple[Mechanism, ...]
+    reason: Reason
+
+
 TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
 MirrorChange = StartMirror | RestartMirror | StopMirror
 AclChange = CreateAcl | DeleteAcl
 ReplicaChange = ReassignReplicas | FinishReassignment
-Change = TopicChange | AclChange | AlterQuota | MirrorChange | ReplicaChange
+UserChange = AlterUser | DeleteUser
+Change = TopicChange | AclChange | AlterQuota | UserChange | MirrorChange | ReplicaChange
 
 
 def cluster_of(change: Change) -> str:
@@ -250,7 +287,7 @@ def cluster_of(change: Change) -> str:
     match change:
         case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return change.ref.cluster
-        case CreateAcl() | DeleteAcl() | AlterQuota() | FinishReassignment():
+        case CreateAcl() | DeleteAcl() | AlterQuota() | AlterUser() | DeleteUser() | FinishReassignment():
             return change.cluster
         case StartMirror() | RestartMirror() | StopMirror():
             return ""
@@ -267,6 +304,8 @@ def touched(change: Change) -> str:
             return f"access {change.cluster}"
         case AlterQuota():
             return f"quota {change.cluster}: {change.entity}"
+        case AlterUser() | DeleteUser():
+            return f"user {change.cluster}/{change.user}"
         case FinishReassignment():
             return f"reassignment of {change.cluster}"
         case StartMirror() | RestartMirror() | StopMirror():

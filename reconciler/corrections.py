@@ -14,10 +14,12 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
@@ -53,11 +55,15 @@ def fields_of(planned: Planned) -> tuple[Field, ...]:
             return (f"{planned.id} = {change.after}",)
         case AlterQuota():
             return tuple(f"{planned.id} {one.key} = {one.after}" for one in change.limits)
+        case AlterUser():
+            return (f"{planned.id} = version {change.version}",)
         case StartMirror() | RestartMirror():
             return (f"{planned.id} = {change.fingerprint}",)
         case ReassignReplicas():
             return (f"{planned.id} = {change.after}",)
-        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl() | FinishReassignment():
+        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl() | DeleteUser():
+            return (planned.id,)
+        case FinishReassignment():
             return (planned.id,)
         case _:
             assert_never(change)

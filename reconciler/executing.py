@@ -74,6 +74,7 @@ class Execution:
         self.session.runner.require_startable(
             planned.change.mirror for planned in plan.changes if isinstance(planned.change, StartMirror | RestartMirror)
         )
+        self.session.require_secrets(plan)
         run, told = uuid.uuid4().hex, handovers(self.session.topology)
         seen = plan.basis
         self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))

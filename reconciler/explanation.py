@@ -94,8 +94,8 @@ class MirrorDetails:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer. ``access``, ``quotas``:
-    all rules and quotas of the principal that is the subject."""
+    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer. ``access``, ``quotas``,
+    ``users``: all rules, quotas and SCRAM credentials of the principal that is the subject."""
 
     environment: str
     subject: str
@@ -106,3 +106,4 @@ class Explanation:
     unknown: tuple[Unknown, ...] = ()
     access: tuple[RuleAnswer, ...] = ()
     quotas: tuple[RuleAnswer, ...] = ()
+    users: tuple[RuleAnswer, ...] = ()

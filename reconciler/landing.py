@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
-from reconciler.live import LiveCluster
+from reconciler.changes import AddPartitions, AlterConfigs, AlterUser, CreateTopic, DeleteTopic, TopicChange, UserChange
+from reconciler.errors import Unknown
+from reconciler.live import LiveCluster, LiveUsers
 from reconciler.topic_configs import same
 
 
@@ -25,3 +27,15 @@ def landed(change: TopicChange, cluster: LiveCluster) -> bool:
             return all(same(one.key, topic.overrides.get(one.key), one.after) for one in change.configs)
         case _:
             assert_never(change)
+
+
+def user_landed(change: UserChange, users: LiveUsers) -> bool:
+    """Of a password only what the ownership record says: nothing else tells whether it was set."""
+    if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
+        return False
+    there = users.credentials.get(change.user, {})
+    if isinstance(change, AlterUser):
+        record = users.recorded.get(change.user)
+        set_and_said = record is not None and record.setting is None and record.version == change.version
+        return set_and_said and all(there.get(one.mechanism) == one.after for one in change.credentials)
+    return not any(mechanism in there for mechanism in change.mechanisms)

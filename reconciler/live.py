@@ -11,6 +11,7 @@ from reconciler.acls import AclBinding, Unsupported
 from reconciler.errors import Unknown
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
+from reconciler.users import Credentials, UserRecord
 
 
 class Source(StrEnum):
@@ -105,12 +106,26 @@ class LiveAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveUsers:
+    """The SCRAM users of one cluster. ``recorded``: what the ownership record says of users that runs of this
+    environment set; one that is not in ``credentials`` was removed by someone else."""
+
+    credentials: Mapping[str, Credentials] | Unknown | Unsupported
+    recorded: Mapping[str, UserRecord] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+
+
+def _no_quotas() -> Mapping[QuotaEntity, frozenset[str]]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
     ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
     ``replicas`` None: nobody had a reason to look closer.
-    ``access``, ``quotas`` None: nobody asked, because nothing that is declared rests on it.
+    ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.
+    ``access``, ``quotas``, ``users`` None: nobody asked, because nothing that is declared rests on it.
     """
 
     name: str
@@ -121,6 +136,8 @@ class LiveCluster:
     replicas: ReplicaFacts | Unknown | None = None
     access: LiveAccess | None = None
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
+    quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_no_quotas)
+    users: LiveUsers | None = None
 
     @property
     def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:

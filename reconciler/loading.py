@@ -28,6 +28,8 @@ from reconciler.building import (
 from reconciler.building_rules import build_audit, build_class, build_protection, build_shrink_limit
 from reconciler.checking import check
 from reconciler.checking_rules import check_rules
+from reconciler.enrolling.building import build_user
+from reconciler.enrolling.checking import check_users
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.limiting.building import build_quota
 from reconciler.limiting.checking import check_quotas
@@ -41,7 +43,7 @@ from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
 Noun = TypeVar("Noun")
-NUMBERED = ("access", "quotas")
+NUMBERED = ("access", "quotas", "users")
 
 
 def load(texts: Mapping[str, str], environment: str, today: date | None = None) -> Topology:
@@ -90,18 +92,26 @@ def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
         by_name(mirrors),
         stones,
         tuple(builder.build("access", build_access)),
-        any(isinstance(one.root, YamlMapping) and "access" in one.root.entries for one in documents),
+        _written(documents, "access"),
         rules=_rules(builder),
         quotas=tuple(builder.build("quotas", build_quota)),
+        quotas_declared=_written(documents, "quotas"),
+        users=tuple(builder.build("users", build_user)),
+        users_declared=_written(documents, "users"),
     )
     problems += check(topology, places)
     problems += check_rules(topology, places)
     problems += check_access(topology, places)
     problems += check_quotas(topology, places)
+    problems += check_users(topology, places)
     problems += check_tombstones(topology, places, today)
     if problems:
         raise TopologyError(tuple(problems))
     return topology
+
+
+def _written(documents: Iterable[Document], section: str) -> bool:
+    return any(isinstance(one.root, YamlMapping) and section in one.root.entries for one in documents)
 
 
 def _rules(builder: _Builder) -> Rules:
@@ -177,7 +187,7 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
 
 
 def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules and quotas, which have no names: they are counted over all files."""
+    """Access rules, quotas and users, which may stand there for several clusters: they are counted over all files."""
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             yield "", Entry("", item, item.line, item.column)
@@ -199,6 +209,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "deletions": ("the deletion of", _listed),
     "access": ("access rule", _numbered),
     "quotas": ("quota", _numbered),
+    "users": ("user", _numbered),
     "classes": ("class", _named),
     "defaults": ("", _single),
     "shrink_limit": ("", _single),

@@ -18,6 +18,7 @@ from reconciler.changes import (
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     RestartMirror,
     Risk,
     Role,
@@ -100,7 +101,7 @@ def known_part(plan: Plan) -> Narrowed:
             reasons[planned.id] = f"refused: {shrunk}"
         elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and isinstance(planned.change, DeleteTopic | DeleteAcl):
+        elif doubt and isinstance(planned.change, DeleteTopic | DeleteAcl | DeleteUser):
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     return without(replace(plan, refused=(), unknown=()), reasons)
 
@@ -153,7 +154,7 @@ def _at(planned: Planned, strange: Collection[str]) -> str:
 
 def _takes_away(planned: Planned) -> bool:
     """What a half-read folder would do harm with."""
-    return isinstance(planned.change, DeleteTopic | DeleteAcl | RestartMirror | StopMirror)
+    return isinstance(planned.change, DeleteTopic | DeleteAcl | DeleteUser | RestartMirror | StopMirror)
 
 
 def _is_growth(planned: Planned) -> bool:
@@ -166,4 +167,5 @@ def _touched(planned: Planned) -> str:
 
 def _subject(text: str) -> str:
     """``east/orders partitions`` is about the topic east/orders."""
-    return text if text.startswith(("mirror ", "cluster ", "flow ", "access ")) else text.split(" ")[0]
+    kinds = ("mirror ", "cluster ", "flow ", "access ", "quota ", "user ")
+    return text if text.startswith(kinds) else text.split(" ")[0]

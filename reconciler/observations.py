@@ -12,11 +12,13 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
@@ -30,6 +32,7 @@ from reconciler.plans import Observation
 from reconciler.quotas import limits_text
 from reconciler.routing import Route
 from reconciler.topology import TopicRef, Topology
+from reconciler.users import credentials_text
 
 ABSENT = "absent"
 _SIMPLE = frozenset({str, int, float, bool, type(None)})
@@ -50,6 +53,8 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
                     found.add(f"acl {change.rests_on}")
             case AlterQuota():
                 found |= {f"quota {change.cluster}/{change.entity}", f"cluster {change.cluster}"}
+            case AlterUser() | DeleteUser():
+                found |= {f"user {change.cluster}/{change.user}", f"cluster {change.cluster}"}
             case ReassignReplicas():
                 kinds = ("topic", "replicas")
                 found |= {f"{kind} {change.ref}" for kind in kinds} | {f"cluster {change.ref.cluster}"}
@@ -80,7 +85,7 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
             found.setdefault(cluster, []).append(topic)
         elif kind == "cluster":
             found.setdefault(name, [])
-        elif kind in ("acl", "quota"):
+        elif kind in ("acl", "quota", "user"):
             found.setdefault(name.partition("/")[0], [])
     return {cluster: tuple(names) for cluster, names in found.items()}
 
@@ -93,6 +98,11 @@ def access_to_read(wanted: Iterable[str]) -> frozenset[str]:
 def quotas_to_read(wanted: Iterable[str]) -> frozenset[str]:
     """Clusters whose quotas are needed to check these subjects."""
     return frozenset(subject[6:].partition("/")[0] for subject in wanted if subject.startswith("quota "))
+
+
+def users_to_read(wanted: Iterable[str]) -> frozenset[str]:
+    """Clusters whose SCRAM users are needed to check these subjects."""
+    return frozenset(subject[5:].partition("/")[0] for subject in wanted if subject.startswith("user "))
 
 
 def topology_digest(topology: Topology) -> str:
@@ -122,6 +132,8 @@ def _text(subject: str, live: LiveState) -> str:
         return _mirror(live.mirrors.get(name))
     if kind == "quota":
         return _quota(live.known(name.partition("/")[0]), name.partition("/")[2])
+    if kind == "user":
+        return _user(live.known(name.partition("/")[0]), name.partition("/")[2])
     ref = TopicRef(name, "") if kind == "cluster" else TopicRef(*name.split("/", 1))
     cluster = live.clusters.get(ref.cluster)
     if cluster is None or isinstance(cluster, Unknown):
@@ -137,6 +149,15 @@ def _quota(cluster: LiveCluster | None, whom: str) -> str:
     if cluster is None or cluster.quotas is None or isinstance(cluster.quotas, Unknown):
         return "unknown"
     return next((limits_text(limits) for entity, limits in cluster.quotas.items() if str(entity) == whom), ABSENT)
+
+
+def _user(cluster: LiveCluster | None, name: str) -> str:
+    users = cluster.users if cluster is not None else None
+    if users is None or not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
+        return "unknown"
+    record, there = users.recorded.get(name), users.credentials.get(name)
+    said = "not ours" if record is None else str(record)
+    return f"{credentials_text(there) if there else ABSENT}, {said}"
 
 
 def _topic(topic: LiveTopic | None) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
+from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
 from reconciler.ports import ClusterReader, MirrorRunner
 from reconciler.quotas import Limits, QuotaEntity
 
@@ -20,40 +20,81 @@ THREADS = 16
 
 Answer = TypeVar("Answer")
 Quotas = Mapping[QuotaEntity, Limits] | Unknown
+QuotaKeys = Mapping[QuotaEntity, frozenset[str]] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Clusters of which more is read than brokers and topics, beside everything else.
+
+    ``quota_keys``: of which also the ownership record of quotas is read.
+    """
+
+    access: Collection[str] = ()
+    quotas: Collection[str] = ()
+    quota_keys: Collection[str] = ()
+    users: Collection[str] = ()
+
+
+NOTHING_MORE = Wanted()
 
 
 def observe(
     readers: Mapping[str, ClusterReader],
     runner: MirrorRunner | None = None,
     mirrors: Iterable[str] = (),
-    access: Collection[str] = (),
-    quotas: Collection[str] = (),
+    wanted: Wanted = NOTHING_MORE,
 ) -> LiveState:
     """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
-
-    ``access``, ``quotas``: the clusters whose access rules or quotas are read too, beside everything else.
 
     Never raises for a cluster or a mirror that cannot be read. Without a runner no mirror is looked at.
     """
     names = tuple(mirrors) if runner is not None else ()
-    asked = [name for name in readers if name in access]
-    limited = [name for name in readers if name in quotas]
-    with ThreadPoolExecutor(
-        max_workers=max(1, min(THREADS, len(readers) + len(names) + len(asked) + len(limited)))
-    ) as pool:
-        clusters = {name: pool.submit(_cluster, name, reader) for name, reader in readers.items()}
-        rules = {name: pool.submit(_access, name, readers[name]) for name in asked}
-        limits = {name: pool.submit(_quotas, name, readers[name]) for name in limited}
+    asked = sum(name in part for name in readers for part in _parts(wanted))
+    with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + asked))) as pool:
+        found = {name: _begun(pool, name, reader, wanted) for name, reader in readers.items()}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
-            clusters=MappingProxyType(
-                {
-                    name: _with_quotas(_with_access(future.result(), rules.get(name)), limits.get(name))
-                    for name, future in clusters.items()
-                }
-            ),
+            clusters=MappingProxyType({name: begun.ended() for name, begun in found.items()}),
             mirrors=MappingProxyType({name: future.result() for name, future in jobs.items()}),
         )
+
+
+def _parts(wanted: Wanted) -> tuple[Collection[str], ...]:
+    return wanted.access, wanted.quotas, wanted.quota_keys, wanted.users
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What is asked of one cluster; None: nobody wants it."""
+
+    cluster: Future[LiveCluster | Unknown]
+    access: Future[LiveAccess] | None
+    quotas: Future[Quotas] | None
+    quota_keys: Future[QuotaKeys] | None
+    users: Future[LiveUsers] | None
+
+    def ended(self) -> LiveCluster | Unknown:
+        found = self.cluster.result()
+        if isinstance(found, Unknown):
+            return found
+        return replace(
+            found,
+            access=self.access.result() if self.access else None,
+            quotas=self.quotas.result() if self.quotas else None,
+            quota_keys=self.quota_keys.result() if self.quota_keys else found.quota_keys,
+            users=self.users.result() if self.users else None,
+        )
+
+
+def _begun(pool: ThreadPoolExecutor, name: str, reader: ClusterReader, wanted: Wanted) -> _Begun:
+    return _Begun(
+        pool.submit(_cluster, name, reader),
+        pool.submit(_access, name, reader) if name in wanted.access else None,
+        pool.submit(_quotas, name, reader) if name in wanted.quotas else None,
+        pool.submit(_quota_keys, name, reader) if name in wanted.quota_keys else None,
+        pool.submit(_users, name, reader) if name in wanted.users else None,
+    )
 
 
 def _cluster(name: str, reader: ClusterReader) -> LiveCluster | Unknown:
@@ -65,20 +106,17 @@ def _access(name: str, reader: ClusterReader) -> LiveAccess:
     return LiveAccess(found) if isinstance(found, Unknown) else found
 
 
-def _with_access(cluster: LiveCluster | Unknown, rules: Future[LiveAccess] | None) -> LiveCluster | Unknown:
-    if rules is None or isinstance(cluster, Unknown):
-        return cluster
-    return replace(cluster, access=rules.result())
-
-
 def _quotas(name: str, reader: ClusterReader) -> Quotas:
     return _told(f"quotas of {name}", reader.read_quotas)
 
 
-def _with_quotas(cluster: LiveCluster | Unknown, quotas: Future[Quotas] | None) -> LiveCluster | Unknown:
-    if quotas is None or isinstance(cluster, Unknown):
-        return cluster
-    return replace(cluster, quotas=quotas.result())
+def _quota_keys(name: str, reader: ClusterReader) -> QuotaKeys:
+    return _told(f"ownership record of {name}", reader.read_quota_keys)
+
+
+def _users(name: str, reader: ClusterReader) -> LiveUsers:
+    found = _told(f"users of {name}", reader.read_users)
+    return LiveUsers(found) if isinstance(found, Unknown) else found
 
 
 def _mirror(name: str, runner: MirrorRunner) -> LiveMirror | Unknown:

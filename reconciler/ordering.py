@@ -17,11 +17,13 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
@@ -32,13 +34,16 @@ from reconciler.changes import (
     cluster_of,
     touched,
 )
+from reconciler.enrolling.logins import logs_in_as
+from reconciler.guarding.pruning import PRUNE
 from reconciler.internal_topics import written_by
 from reconciler.live import LiveState
 from reconciler.plans import Planned
 from reconciler.risks import assess
 from reconciler.routing import Routing
 from reconciler.topic_configs import number
-from reconciler.topology import Mirror, TopicRef, Topology
+from reconciler.topology import Mirror, Principal, TopicRef, Topology
+from reconciler.users import user_words
 from replication.names import STATUS_TOPIC
 
 _STAGES = tuple(Stage)
@@ -48,6 +53,7 @@ _KINDS = (
     CreateTopic,
     AddPartitions,
     AlterConfigs,
+    AlterUser,
     CreateAcl,
     AlterQuota,
     StopMirror,
@@ -55,6 +61,7 @@ _KINDS = (
     StartMirror,
     DeleteTopic,
     DeleteAcl,
+    DeleteUser,
 )
 
 
@@ -78,7 +85,12 @@ def change_id(change: Change) -> str:
         case DeleteAcl():
             return f"delete-acl:{change.cluster}: {change.acl}"
         case AlterQuota():
-            return f"quota:{change.cluster}: {change.entity}"
+            prefix = "prune-quota" if change.reason.code == PRUNE else "quota"
+            return f"{prefix}:{change.cluster}: {change.entity}"
+        case AlterUser():
+            return f"user:{change.cluster}: {user_words(change.user)}"
+        case DeleteUser():
+            return f"delete-user:{change.cluster}: {user_words(change.user)}"
         case ReassignReplicas():
             return f"replicas:{change.ref}"
         case FinishReassignment():
@@ -120,8 +132,10 @@ def stage_of(change: Change, later: Collection[TopicRef] = ()) -> Stage:
         case CreateAcl():
             return Stage.ACCESS if change.acl.permission is Permission.ALLOW else Stage.DENIALS
         case AlterQuota():
-            return Stage.QUOTAS
-        case DeleteTopic() | DeleteAcl():
+            return Stage.REMOVALS if change.reason.code == PRUNE else Stage.QUOTAS
+        case AlterUser():
+            return Stage.USERS
+        case DeleteTopic() | DeleteAcl() | DeleteUser():
             return Stage.REMOVALS
         case _:
             assert_never(change)
@@ -140,7 +154,9 @@ def place_of(change: Change, later: Collection[TopicRef]) -> tuple[int, int, str
             return stage, 0, "", kind, change.mirror
         case CreateAcl() | DeleteAcl():
             return stage, isinstance(change, DeleteAcl), change.cluster, kind, f"{change.grant.title} {change.acl}"
-        case DeleteTopic() | ReassignReplicas() | FinishReassignment() | AlterQuota():
+        case AlterQuota() | DeleteUser():
+            return stage, 2, cluster_of(change), kind, touched(change)  # among removals, after rules and topics
+        case DeleteTopic() | ReassignReplicas() | FinishReassignment() | AlterUser():
             return stage, 0, cluster_of(change), kind, touched(change)
         case _:
             assert_never(change)
@@ -180,8 +196,20 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
     replicas = {change.ref: change_id(change) for change in ordered if isinstance(change, ReassignReplicas)}
     first = {ref: (*_only(grown.get(ref)), *_lowered(ref, ordered)) for ref in replicas}
     access = access_links({change_id(change): change for change in ordered}, topology)
-    rights = {name: access.before_job(mirror, topology) for name, mirror in topology.mirrors.items()}
+    rights = {
+        name: (*_before_login(mirror, ordered, topology), *access.before_job(mirror, topology))
+        for name, mirror in topology.mirrors.items()
+    }
     return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights)
+
+
+def _before_login(mirror: Mirror, ordered: Iterable[Change], topology: Topology) -> Iterable[str]:
+    """Changes that make or change the user that the job logs in with."""
+    sides = {side for flow in topology.flows_of(mirror) for side in (flow.source, flow.target)}
+    made = [change for change in ordered if isinstance(change, AlterUser) and change.cluster in sides]
+    for change in made:
+        if logs_in_as(topology.clusters[change.cluster], Principal.MIRROR) == change.user:
+            yield change_id(change)
 
 
 def _only(found: str | None) -> tuple[str, ...]:
@@ -215,7 +243,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
             if rights := links.rights.get(change.mirror, ()):
                 wanted, why = (
                     [*wanted, *rights],
-                    f"{why} and needs these rights" if wanted else "the job needs these rights",
+                    f"{why} and needs these users and rights" if wanted else "the job needs these users and rights",
                 )
         case DeleteTopic():
             wanted = list(links.jobs)
@@ -223,6 +251,9 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case DeleteAcl():
             wanted = list(links.jobs) if used_by_a_job(change) else []
             why = "a job with an older definition may still use the right"
+        case DeleteUser():
+            wanted = list(links.jobs)
+            why = "a job with an older definition may still log in as this user"
         case AlterConfigs():
             wanted = [links.replicas[change.ref]] if change.ref in links.later else []
             why = "min.insync.replicas may not be above the replicas that are there"
@@ -235,7 +266,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
         case CreateAcl():
             wanted = list(links.access.before_grant(change))
             why = "what is denied must be denied before more is allowed"
-        case StopMirror() | FinishReassignment() | AlterQuota():
+        case StopMirror() | FinishReassignment() | AlterQuota() | AlterUser():
             return (), ""
         case _:
             assert_never(change)

@@ -98,7 +98,7 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
 
 
 def with_broker_refusals(planned: Plan, refusals: Mapping[str, str], unasked: Mapping[str, str]) -> Plan:
-    """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): str(ref) -> refusal.
+    """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): subject -> refusal.
 
     ``unasked``: cluster -> why its brokers could not be asked; that is noted, and blocks nothing.
     """
@@ -123,10 +123,15 @@ def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
             brokers, topics = len(cluster.brokers), len(cluster.topics)
             quotas = len(cluster.quotas) if isinstance(cluster.quotas, Mapping) else None
             seen = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all, quotas=quotas)
-            found.append(seen)
+            found.append(replace(seen, users=_users(cluster)))
         else:
             found.append(SeenCluster(name, None, 0, 0))
     return tuple(found)
+
+
+def _users(cluster: LiveCluster) -> int | None:
+    there = cluster.users.credentials if cluster.users is not None else None
+    return len(there) if isinstance(there, Mapping) else None
 
 
 def _undisturbed(topology: Topology, found: Findings, routing: Routing) -> list[str]:

@@ -27,8 +27,8 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls``, ``quotas`` None: not
-    looked at.
+    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls``, ``quotas``,
+    ``users`` None: not looked at.
 
     ``sees_all`` False: it hides topics from the principal. ``metadata_version``: finalized level of that feature.
     ``authorizer``, ``metadata_version`` None: not told.
@@ -43,6 +43,7 @@ class SeenCluster:
     metadata_version: int | None = None
     authorizer: bool | None = None
     quotas: int | None = None
+    users: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

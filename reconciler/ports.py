@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from reconciler.acls import AclBinding
-from reconciler.changes import TopicChange
+from reconciler.changes import AlterQuota, TopicChange
 from reconciler.checkups import Ask, Rights
 from reconciler.errors import ClusterError
-from reconciler.live import Before, LiveAccess, LiveCluster, LiveMirror
+from reconciler.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers
 from reconciler.plans import Outcome, Planned
 from reconciler.probes import Needs
 from reconciler.quotas import Limits, QuotaEntity
@@ -36,8 +36,16 @@ class ClusterReader(Protocol):
         """Every client quota of the cluster, in one request."""
         ...
 
-    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
-        """Validate-only requests: str(ref) -> the broker's refusal. Empty when all would be accepted."""
+    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
+        """Which keys of whose quotas this environment's runs set, by the ownership record."""
+        ...
+
+    def read_users(self) -> LiveUsers:
+        """Every SCRAM user of the cluster in one request, and which versions this environment's runs set."""
+        ...
+
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
+        """Validate-only requests: ``touched`` of a change -> the broker's refusal. Empty when all would be accepted."""
         ...
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
@@ -88,7 +96,8 @@ class ReplicaAdmin(Protocol):
 class ClusterAdmin(ClusterReader, Protocol):
     """One cluster, changed. ``perform`` batches below KRaft's 10,000 records a request and never raises for one item:
     each gets its ``Outcome``; afterwards the reads of this cluster agree with what was done. Rules are deleted by their
-    exact 7-tuple only, and what is made is written to the ownership record before it is made."""
+    exact 7-tuple only, and what is made is written to the ownership record before it is made; the version of a password
+    after it is set, so that none is claimed that is not."""
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]: ...
 

@@ -10,12 +10,14 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     ConfigChange,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
@@ -33,6 +35,7 @@ REVERSIBLE = "reversible"
 DATA_LOSS = "irreversible: records that expire are gone"
 GONE = "irreversible: its records and its id are gone"
 GROWTH = "irreversible: Kafka cannot remove partitions"
+OLD_PASSWORD = "reversible only with the password it had"  # noqa: S105 - words
 _RETENTION = ("retention.ms", "retention.bytes")
 _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 
@@ -67,6 +70,10 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             return _access(change)
         case AlterQuota():
             return _quota(change)
+        case AlterUser():
+            return _user(change)
+        case DeleteUser():
+            return _user_gone(change)
         case ReassignReplicas():
             return _replicas(change, live)
         case FinishReassignment():
@@ -95,6 +102,22 @@ def _quota(change: AlterQuota) -> Assessment:
     if tighter:
         return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; nothing of theirs is lost")
     return Assessment(Risk.LOW)
+
+
+def _user(change: AlterUser) -> Assessment:
+    if all(one.before is None for one in change.credentials):
+        return Assessment(Risk.LOW)
+    if change.reason.code == "take-over":
+        why = "the password that is there was set by someone else: clients that have it cannot connect any more"
+        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+    why = "clients that still have the old password cannot connect anew; open connections go on until they end"
+    return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
+
+
+def _user_gone(change: DeleteUser) -> Assessment:
+    by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
+    why = f"clients that log in with it{by} cannot connect anew; Kafka does not tell who does"
+    return Assessment(Risk.HIGH, why, OLD_PASSWORD)
 
 
 def _what_goes(change: DeleteTopic) -> str:

@@ -71,6 +71,11 @@ def has_reference(text: str) -> bool:
     return "${" in text
 
 
+def is_reference(text: str) -> bool:
+    """One reference and nothing else."""
+    return bool(_REFERENCE.fullmatch(text))
+
+
 def topic_config(key: str, node: Node) -> str | Wrong:
     """The value of one topic config: durations for ``*.ms``, sizes for ``*.bytes``, lists joined with commas."""
     if key in THROTTLES:

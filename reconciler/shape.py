@@ -21,7 +21,8 @@ from reconciler.yaml_nodes import Document
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 NOT_CARRIED_OUT = ("rollout",)
 SINGLE = ("audit", "defaults", "shrink_limit")
-_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule", "quotas": "quota"}
+_WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule", "quotas": "quota",
+          "users": "user"}  # fmt: skip
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
@@ -90,6 +91,8 @@ def _tail(path: Sequence[Step]) -> str:
 
 
 def _is_secret(path: Sequence[Step]) -> bool:
+    if path[:1] == ["users"]:
+        return len(path) < 3 or path[2] == "password"
     return "client" in path[2:3] or "principals" in path[2:3]
 
 

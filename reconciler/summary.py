@@ -11,11 +11,13 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
@@ -50,6 +52,8 @@ class Summary:
     revoked: int
     replicated: int
     limited: int
+    enrolled: int
+    dismissed: int
 
 
 def summarize(plan: Plan) -> Summary:
@@ -72,6 +76,8 @@ def summarize(plan: Plan) -> Summary:
         revoked=sum(isinstance(change, DeleteAcl) for change in changes),
         replicated=sum(isinstance(change, ReassignReplicas) for change in changes),
         limited=sum(isinstance(change, AlterQuota) for change in changes),
+        enrolled=sum(isinstance(change, AlterUser) for change in changes),
+        dismissed=sum(isinstance(change, DeleteUser) for change in changes),
     )
 
 
@@ -83,6 +89,8 @@ def verdict(plan: Plan) -> str:
         one, many = ("topic, mirror or access rule", "topics, mirrors and access rules") if rules else WORDS
         if any(cluster.quotas is not None for cluster in plan.basis.clusters):
             one, many = f"{one.replace(' or ', ', ')} or quota", f"{many.replace(' and ', ', ')} and quotas"
+        if any(cluster.users is not None for cluster in plan.basis.clusters):
+            one, many = f"{one.replace(' or ', ', ')} or user", f"{many.replace(' and ', ', ')} and users"
         checked = counted(found.unchanged, one, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
@@ -122,6 +130,8 @@ def action(change: Change) -> Action:
             if all(one.before is None for one in change.limits):
                 return Action.CREATE
             return Action.DELETE if all(one.after is None for one in change.limits) else Action.UPDATE
+        case AlterUser():
+            return Action.CREATE if all(one.before is None for one in change.credentials) else Action.UPDATE
         case CreateTopic() | StartMirror() | CreateAcl():
             return Action.CREATE
         case AddPartitions() | AlterConfigs() | ReassignReplicas():
@@ -130,7 +140,7 @@ def action(change: Change) -> Action:
             return Action.RESTART
         case StopMirror() | FinishReassignment():
             return Action.STOP
-        case DeleteTopic() | DeleteAcl():
+        case DeleteTopic() | DeleteAcl() | DeleteUser():
             return Action.DELETE
         case _:
             assert_never(change)
@@ -146,6 +156,8 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
         kinds.append(f"~{counted(found.configured, 'config')}")
     if found.granted:
         kinds.append(f"+{counted(found.granted, 'access rule')}")
+    if found.enrolled:
+        kinds.append(f"~{counted(found.enrolled, 'user')}")
     if found.limited:
         kinds.append(f"~{counted(found.limited, 'quota')}")
     if found.replicated:
@@ -163,4 +175,6 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
         kinds.append(f"-{counted(found.removed, 'topic')}")
     if found.revoked:
         kinds.append(f"-{counted(found.revoked, 'access rule')}")
+    if found.dismissed:
+        kinds.append(f"-{counted(found.dismissed, 'user')}")
     return kinds

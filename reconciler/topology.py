@@ -13,6 +13,7 @@ from reconciler.errors import NOWHERE, Where
 from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
 from reconciler.quotas import Quota
 from reconciler.replicas import Pace
+from reconciler.users import ScramUser
 from replication.additions import AddedHeader
 from replication.selection import Where as Selection
 
@@ -256,7 +257,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """One environment folder. Mappings are keyed by name, in the order of the files."""
+    """One environment folder. Mappings are keyed by name, in the order of the files.
+
+    ``*_declared``: the section is written, perhaps empty, so that what left it is looked for.
+    """
 
     environment: str
     clusters: Mapping[str, Cluster]
@@ -268,6 +272,9 @@ class Topology:
     access_declared: bool = False
     rules: Rules = Rules()
     quotas: tuple[Quota, ...] = ()
+    quotas_declared: bool = False
+    users: tuple[ScramUser, ...] = ()
+    users_declared: bool = False
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

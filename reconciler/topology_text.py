@@ -15,6 +15,7 @@ from reconciler.access.adopting import AdoptedAccess, fields_of
 from reconciler.access_rules import NamePattern
 from reconciler.acls import PatternType
 from reconciler.adopting import AdoptedTopic, Adoption, counts
+from reconciler.enrolling.adopting import AdoptedUsers
 from reconciler.limiting.adopting import AdoptedQuotas
 from reconciler.limiting.adopting import fields_of as quota_fields
 from reconciler.quotas import BYTE_RATES, exact_size
@@ -35,7 +36,7 @@ _SEGMENT = re.compile(r"[._-]")
 
 
 def texts(adoption: Adoption) -> dict[str, str]:
-    """``cluster.yaml``; ``access.yaml``, ``quotas.yaml`` if there are any;
+    """``cluster.yaml``; ``access.yaml``, ``quotas.yaml``, ``users.yaml`` if there are any;
     ``topics.yaml`` or ``topics/<names begin>.yaml``."""
     found = {"cluster.yaml": _cluster_text(adoption)}
     if len(adoption.topics) <= ONE_FILE:
@@ -46,6 +47,8 @@ def texts(adoption: Adoption) -> dict[str, str]:
         found["access.yaml"] = _access_text(adoption.access)
     if adoption.quotas.quotas:
         found["quotas.yaml"] = _quotas_text(adoption.quotas)
+    if adoption.users.users:
+        found["users.yaml"] = _users_text(adoption.users)
     return found | {path: _topics_text(part) for path, part in files.items()}
 
 
@@ -147,6 +150,29 @@ def _quotas_text(adopted: AdoptedQuotas) -> str:
         fields = {"clusters": f"[{', '.join(map(scalar, quota.clusters))}]"}
         for key, text, limit in quota_fields(quota):
             fields[key] = _limit(key, limit) if limit is not None else scalar(text) if text else "{default: true}"
+        lines.append(f"  - {_flow(fields)}")
+    return "\n".join(lines) + "\n"
+
+
+def _users_text(adopted: AdoptedUsers) -> str:
+    lines = [
+        "# The SCRAM users as the cluster holds them. Version 0 keeps the password that is there. To set one, let",
+        "# password refer to it and raise version (docs/users.md).",
+    ]
+    for one in adopted.left_out:
+        lines += _comment(f"Left out: {one}")
+    lines.append("users:")
+    for user in adopted.users:
+        fields = {
+            "clusters": f"[{', '.join(map(scalar, user.clusters))}]",
+            "name": scalar(user.name),
+            "mechanisms": f"[{', '.join(user.mechanisms)}]",
+        }
+        if user.iterations is not None:
+            fields["iterations"] = str(user.iterations)
+        fields |= {"version": str(user.version), "password": json.dumps(user.password)}
+        if user.take_over:
+            fields["take_over"] = "true"
         lines.append(f"  - {_flow(fields)}")
     return "\n".join(lines) + "\n"
 

@@ -16,27 +16,29 @@ from typing import Any
 from reconciler.access import access_clusters
 from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
 from reconciler.authorizing.readers import reading_questions, with_readers
-from reconciler.changes import TopicChange
+from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
 from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.kafka.stakes import read_nature, read_stakes
 from reconciler.edges.run_folders import state_folder
+from reconciler.edges.secrets import require_secrets
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.edges.verify_job import VerifyRun, run_verify_job
+from reconciler.enrolling import user_clusters
 from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
 from reconciler.guarding import applied_now, clusters_of, guarded, released, unmet
 from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
-from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState
+from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
 from reconciler.loading import load
 from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.observations import access_to_read, quotas_to_read, topics_to_read
-from reconciler.observing import observe
+from reconciler.observations import access_to_read, quotas_to_read, topics_to_read, users_to_read
+from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
@@ -77,7 +79,13 @@ class Narrow:
     def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
         return self.reader.read_quotas()
 
-    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
+    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
+        return self.reader.read_quota_keys()
+
+    def read_users(self) -> LiveUsers:
+        return self.reader.read_users()
+
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
         return self.reader.validate(changes)
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
@@ -119,13 +127,9 @@ class Session:
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
         self.strays = self._strays()
-        self.seen = observe(
-            self.clusters,
-            self.runner,
-            (*self.topology.mirrors, *self.strays),
-            access_clusters(self.topology),
-            quota_clusters(self.topology),
-        )
+        quotas = quota_clusters(self.topology)
+        wanted = Wanted(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
+        self.seen = observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays), wanted)
         return self.seen
 
     def observe_mirrors(self) -> LiveState:
@@ -224,10 +228,12 @@ class Session:
         readers = {name: Narrow(self.clusters[name], names) for name, names in wanted.items() if name in self.clusters}
         mirrors = [subject.removeprefix("mirror ") for subject in subjects if subject.startswith("mirror ")]
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
-        live = observe(readers, self.runner, mirrors, access_to_read(subjects), quotas_to_read(subjects))
+        more = Wanted(access_to_read(subjects), quotas_to_read(subjects), (), users_to_read(subjects))
+        live = observe(readers, self.runner, mirrors, more)
         unknown = [one for one in (*live.clusters.values(), *live.mirrors.values()) if isinstance(one, Unknown)]
         unknown += [acls for one in live.clusters.values() if isinstance(acls := _acls(one), Unknown)]
         unknown += [quotas for one in live.clusters.values() if isinstance(quotas := _quotas(one), Unknown)]
+        unknown += [part for one in live.clusters.values() for part in _users(one) if isinstance(part, Unknown)]
         if unknown:
             raise ReconcilerError(
                 "nothing was applied: what the plan rests on could not be read again",
@@ -235,6 +241,14 @@ class Session:
                 "Mend it and apply again.",
             )
         return still_true(planned, basis_now(planned, self.topology, live))
+
+    def require_secrets(self, planned: Plan) -> None:
+        """Raises SecretError with every password of the plan that cannot be had here, before anything is changed."""
+        require_secrets(
+            (f"user {change.cluster}/{change.user}", change.password)
+            for change in (one.change for one in planned.changes)
+            if isinstance(change, AlterUser)
+        )
 
     def verify(self, wish: VerifyWish, mirrors: Sequence[str], progress: Callable[[str], None]) -> Verification:
         """Both sides of the wished flows compared by Spark, one application a mirror. Raises ReconcilerError."""
@@ -262,20 +276,21 @@ class Session:
         return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}
 
     def _checked(self, made: Plan) -> Plan:
-        """With the brokers' own check of its topic changes; where they cannot be asked, the plan says so."""
-        asked: dict[str, list[TopicChange]] = {}
+        """With the brokers' own check of topics and quotas; where they cannot be asked, the plan says so."""
+        asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
         for planned in made.changes:
-            if isinstance(planned.change, TopicChange):
-                asked.setdefault(planned.change.ref.cluster, []).append(planned.change)
+            if isinstance(planned.change, TopicChange | AlterQuota):
+                key = cluster_of(planned.change), isinstance(planned.change, AlterQuota)
+                asked.setdefault(key, []).append(planned.change)
         refusals: dict[str, str] = {}
         unasked: dict[str, str] = {}
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
-            answers = {name: pool.submit(self.clusters[name].validate, some) for name, some in asked.items()}
-            for name, answer in answers.items():
+            answers = {key: pool.submit(self.clusters[key[0]].validate, some) for key, some in asked.items()}
+            for (name, _), answer in answers.items():
                 try:
                     refusals |= answer.result()
                 except ClusterError as error:
-                    unasked[name] = error.what
+                    unasked[name] = "; ".join(filter(None, (unasked.get(name), error.what)))
         return with_broker_refusals(made, refusals, unasked)
 
     def _strays(self) -> dict[str, LiveMirror]:
@@ -298,6 +313,11 @@ def _acls(cluster: LiveCluster | Unknown) -> object:
 
 def _quotas(cluster: LiveCluster | Unknown) -> object:
     return cluster.quotas if isinstance(cluster, LiveCluster) else None
+
+
+def _users(cluster: LiveCluster | Unknown) -> tuple[object, ...]:
+    users = cluster.users if isinstance(cluster, LiveCluster) else None
+    return (users.credentials, users.recorded) if users is not None else ()
 
 
 def now_ms() -> int:

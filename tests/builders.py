@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.access import access_clusters
 from reconciler.access_rules import AccessRule
 from reconciler.applying import Caution, Silent, apply
 from reconciler.changes import AlterConfigs, ConfigChange
-from reconciler.errors import ClusterError, Unknown
+from reconciler.enrolling import user_clusters
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
-from reconciler.live import LiveCluster, LiveState
+from reconciler.live import LiveState
+from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer
 from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
-from reconciler.quotas import Limits, QuotaEntity
 from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
 from tests.fake_prober import FakeProber
 from tests.fakes import FakeCluster, FakeRunner
@@ -62,9 +62,10 @@ class World:
     runner: FakeRunner = field(default_factory=FakeRunner)
 
     def look(self, wished: Topology) -> LiveState:
-        looked_at, limited = access_clusters(wished), quota_clusters(wished)
+        quotas = quota_clusters(wished)
+        wanted = Wanted(access_clusters(wished), quotas, quotas, user_clusters(wished))
         live = LiveState(
-            {name: self._read(name, name in looked_at, name in limited) for name in wished.clusters},
+            observe({name: self.clusters[name] for name in wished.clusters}, wanted=wanted).clusters,
             {name: self.runner.observe(name) for name in wished.mirrors},
         )
         return look_closer(wished, live, self.clusters)
@@ -83,20 +84,6 @@ class World:
             name: {t: (len(found.assignment), dict(found.overrides)) for t, found in sorted(fake.topics.items())}
             for name, fake in sorted(self.clusters.items())
         } | {"jobs": {name: (job.state, job.fingerprint) for name, job in sorted(self.runner.jobs.items())}}
-
-    def _read(self, name: str, access: bool, quotas: bool) -> LiveCluster | Unknown:
-        try:
-            found = self.clusters[name].read()
-            found = replace(found, access=self.clusters[name].read_access()) if access else found
-            return replace(found, quotas=self._quotas(name)) if quotas else found
-        except ClusterError as error:
-            return Unknown(f"cluster {name}", error.what, error.todo)
-
-    def _quotas(self, name: str) -> Mapping[QuotaEntity, Limits] | Unknown:
-        try:
-            return self.clusters[name].read_quotas()
-        except ClusterError as error:
-            return Unknown(f"quotas of {name}", error.what, error.todo)
 
 
 def world(*names: str, brokers: int = 1) -> World:

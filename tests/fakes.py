@@ -17,10 +17,14 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     CreateAcl,
     CreateTopic,
     DeleteTopic,
+    DeleteUser,
     TopicChange,
+    UserChange,
+    touched,
 )
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.live import (
@@ -34,12 +38,14 @@ from reconciler.live import (
     LiveMirror,
     LivePartition,
     LiveTopic,
+    LiveUsers,
     Made,
     Source,
 )
 from reconciler.plans import Outcome, Planned, Result
 from reconciler.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
+from reconciler.users import Mechanism, UserRecord
 from tests.fake_replicas import FakeReplicas, MovingReplicas
 
 RECORD_LIMIT = 10_000
@@ -114,6 +120,12 @@ class FakeCluster(MovingReplicas):
         self.record_unreadable: Unknown | None = None
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.quotas_unreadable: ClusterError | None = None
+        self.quota_keys: dict[QuotaEntity, frozenset[str]] = {}
+        self.users: dict[str, dict[Mechanism, int]] = {}
+        self.passwords: dict[str, dict[Mechanism, str]] = {}
+        self.recorded: dict[str, UserRecord] = {}
+        self.users_unreadable: Unknown | Unsupported | None = None
+        self.cut_off = False
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
         self._acts: dict[int, Callable[[], None]] = {}
@@ -214,14 +226,28 @@ class FakeCluster(MovingReplicas):
             raise self.quotas_unreadable
         return {whom: dict(limits) for whom, limits in self.quotas.items()}
 
-    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
+    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
+        self.call()
+        if isinstance(self.record_unreadable, Unknown):
+            raise ClusterError(self.name, "denied", self.record_unreadable.error, "", self.record_unreadable.todo)
+        return dict(self.quota_keys)
+
+    def read_users(self) -> LiveUsers:
+        self.call()
+        there = {name: dict(found) for name, found in self.users.items()}
+        return LiveUsers(self.users_unreadable or there, self.record_unreadable or dict(self.recorded))
+
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
         self.call()
         refused: dict[str, str] = {}
         for change in changes:
             try:
-                self._check(change)
+                if isinstance(change, AlterQuota):
+                    self._check_quota(change)
+                else:
+                    self._check(change)
             except BrokerError as refusal:
-                refused[str(change.ref)] = str(refusal)
+                refused[touched(change)] = str(refusal)
         return refused
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
@@ -243,6 +269,8 @@ class FakeCluster(MovingReplicas):
                     self._rule(planned.change)
                 elif isinstance(planned.change, AlterQuota):
                     self._quota(planned.change)
+                elif isinstance(planned.change, UserChange):
+                    self._user(planned.change)
                 elif isinstance(planned.change, TopicChange) and not self._is_already_so(planned.change):
                     self._check(planned.change)
                     self._do(planned.change)
@@ -276,7 +304,34 @@ class FakeCluster(MovingReplicas):
             self.acls.discard(change.acl)
             self.owned.pop(change.acl, None)
 
-    def _quota(self, change: AlterQuota) -> None:
+    def _user(self, change: UserChange) -> None:
+        """ScramControlManager; ``cut_off`` is a kill after the password was set and before that was recorded."""
+        if reason := self._refuse.get(change.user):
+            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
+        if isinstance(change, AlterUser) and not all(4096 <= one.after <= 16384 for one in change.credentials):
+            raise BrokerError("UNACCEPTABLE_CREDENTIAL: Too few or too many iterations")
+        there, before = self.users.setdefault(change.user, {}), self.recorded.get(change.user) or UserRecord(None)
+        if isinstance(change, DeleteUser):
+            for one in change.mechanisms:
+                there.pop(one, None)
+            left = tuple(one for one in before.mechanisms if one not in change.mechanisms)
+            self.recorded[change.user] = replace(before, mechanisms=left)
+            if not there:
+                del self.users[change.user]
+            if not change.left:
+                del self.recorded[change.user]
+            return
+        ours = tuple(sorted({*before.mechanisms, *(one.mechanism for one in change.credentials)}))
+        self.recorded[change.user] = replace(before, mechanisms=ours, setting=change.version)
+        for one in change.credentials:
+            there[one.mechanism] = one.after
+            self.passwords.setdefault(change.user, {})[one.mechanism] = change.password
+        if self.cut_off:
+            self.cut_off = False
+            raise KeyboardInterrupt
+        self.recorded[change.user] = UserRecord(change.version, ours)
+
+    def _check_quota(self, change: AlterQuota) -> None:
         """ClientQuotaControlManager: each key of an entity fits its kind, and rates in bytes are whole numbers."""
         if reason := self._refuse.get(str(change.entity)):
             raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
@@ -286,6 +341,12 @@ class FakeCluster(MovingReplicas):
                 raise BrokerError(f"INVALID_REQUEST: Invalid configuration key {one.key}")
             if one.after is not None and one.key in BYTE_RATES and one.after != int(one.after):
                 raise BrokerError(f"INVALID_REQUEST: {one.key} must be a whole number")
+
+    def _quota(self, change: AlterQuota) -> None:
+        self._check_quota(change)
+        keys = self.quota_keys.get(change.entity, frozenset())
+        keys |= {one.key for one in change.limits if one.after is not None}
+        self.quota_keys[change.entity] = keys - {one.key for one in change.limits if one.after is None}
         limits = self.quotas.setdefault(change.entity, {})
         for one in change.limits:
             if one.after is None:

@@ -10,6 +10,7 @@ from reconciler.access import access_clusters
 from reconciler.acls import Operation
 from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.diagnosing.groups import group_needs
+from reconciler.enrolling import user_clusters
 from reconciler.errors import Unknown
 from reconciler.internal_topics import internal_topics, written_by
 from reconciler.limiting import quota_clusters
@@ -131,9 +132,13 @@ def _of_cluster(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]
     needs: dict[str, str] = {}
     if one.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
+        if cluster in user_clusters(topology):
+            needs["DESCRIBE"] = "bytes at stake, access rules and SCRAM users would not be known"
     moves = _factors(topology, cluster)
     if one.principal is Principal.APPLY and (access_clusters(topology) or moves):
         needs["ALTER"] = "access rules could not be set, nor replicas moved"
+    elif one.principal is Principal.APPLY and cluster in user_clusters(topology):
+        needs["ALTER"] = "SCRAM users could not be made, nor their passwords set"
     if one.principal is Principal.APPLY and moves:
         needs["ALTER_CONFIGS"] = "replicas could not be moved under a throttle"
     if cluster in quota_clusters(topology) and one.principal in (Principal.PLAN, Principal.APPLY):
@@ -217,8 +222,8 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
             if _keeps_lock(topology, cluster) and LOCK_TOPIC in one.operations:
                 why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
                 needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
-            elif cluster in access_clusters(topology) and LOCK_TOPIC in one.operations:
-                why = "plan could not tell which access rules are ours (docs/access.md)"
+            elif cluster in _record_clusters(topology) and LOCK_TOPIC in one.operations:
+                why = "plan could not tell which access rules, quotas and users are ours (docs/access.md)"
                 needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
             return tuple(needs)
         case Principal.APPLY:
@@ -238,8 +243,8 @@ def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
             if _keeps_lock(topology, cluster):
                 why = "the lock of the environment is kept there; nothing could be applied"
                 needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
-            elif cluster in access_clusters(topology) and LOCK_TOPIC in one.operations:
-                why = "no access rule could be made, since it could not be written down as ours"
+            elif cluster in _record_clusters(topology) and LOCK_TOPIC in one.operations:
+                why = "no access rule, quota or user could be made, since it could not be written down as ours"
                 needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
             return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
@@ -279,8 +284,12 @@ def _keeps_lock(topology: Topology, cluster: str) -> bool:
 
 
 def _keeps_record(topology: Topology, cluster: str) -> bool:
-    """Of the lock, or of the access rules that are ours."""
-    return _keeps_lock(topology, cluster) or cluster in access_clusters(topology)
+    """Of the lock, or of what is ours."""
+    return _keeps_lock(topology, cluster) or cluster in _record_clusters(topology)
+
+
+def _record_clusters(topology: Topology) -> frozenset[str]:
+    return access_clusters(topology) | quota_clusters(topology) | user_clusters(topology)
 
 
 def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:

@@ -18,6 +18,7 @@ from reconciler.diffing.quotas import compare_quotas
 from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.replicas import compare_replicas
 from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
+from reconciler.diffing.users import compare_users
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import prune
@@ -35,7 +36,8 @@ def diff(
 ) -> tuple[Findings, Routing]:
     """``previous``: mirror name -> the hand-over its running job was started with, where it is still known.
 
-    ``pruning``: unmanaged topics that a prune list owns are deleted; else it is only told which.
+    ``pruning``: unmanaged topics that a prune list owns are deleted, and quotas and users that earlier runs made and
+    git names no longer; else it is only told which.
     """
     clusters = merged(_cluster(topology, live, name) for name in sorted(topology.clusters))
     present = _usable(topology, live)
@@ -57,7 +59,8 @@ def diff(
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
             compare_access(topology, usable, routing),
-            compare_quotas(topology, usable),
+            compare_quotas(topology, usable, pruning),
+            compare_users(topology, usable, pruning),
         )
     )
     return replace(found, unknown=_each_once(found.unknown)), routing

@@ -16,26 +16,27 @@ from reconciler.explaining.access import access_wishes, rules_about_principal, r
 from reconciler.explaining.matching import flow_answer
 from reconciler.explaining.quotas import quotas_about
 from reconciler.explaining.topics import Ground, topic_answer
+from reconciler.explaining.users import credentials_of
 from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails
 from reconciler.handover import flow_handover, mirror_handover
-from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveUsers
 from reconciler.routing import find_routes
 from reconciler.topology import Flow, Mirror, TopicRef, Topology
 
 
 def explain(topology: Topology, subject: str, live: LiveState | None = None) -> Explanation:
     """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, the name of a flow or mirror, or a
-    principal such as ``User:orders-app`` that access rules or quotas are about; also ``client-id:x`` and ``ip:x``.
+    principal such as ``User:orders-app`` that rules, quotas or SCRAM users are about; also ``client-id:x``, ``ip:x``.
 
     ``live`` None: no cluster was asked. Raises ReconcilerError for a subject that is nowhere.
     """
     ground = _ground(topology, live)
     rules = access_wishes(ground)
     about = rules_about_principal(ground, rules, subject) if rules is not None else ()
-    if quotas := quotas_about(ground, subject):
-        return Explanation(topology.environment, subject, (), (), (), live is not None, _unknown(live), about, quotas)
-    if about:
-        return Explanation(topology.environment, subject, (), (), (), live is not None, _unknown(live), about)
+    quotas, users = quotas_about(ground, subject), credentials_of(ground, subject)
+    if about or quotas or users:
+        asked, unknown = live is not None, _unknown(live)
+        return Explanation(topology.environment, subject, (), (), (), asked, unknown, about, quotas, users)
     name, _, key = subject.partition(":")
     topics = tuple(topic_answer(ground, ref, key) for ref in _topics(ground, name))
     if rules is not None and not key:
@@ -116,7 +117,12 @@ def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
     found = (*live.clusters.values(), *live.mirrors.values()) if live else ()
     rules = [one.acls for one in found if isinstance(one, LiveCluster) and one.access is not None]
     quotas = [one.quotas for one in found if isinstance(one, LiveCluster)]
-    return tuple(one for one in (*found, *rules, *quotas) if isinstance(one, Unknown))
+    users = [part for one in found if isinstance(one, LiveCluster) and one.users for part in _parts(one.users)]
+    return tuple(one for one in (*found, *rules, *quotas, *users) if isinstance(one, Unknown))
+
+
+def _parts(users: LiveUsers) -> tuple[object, object]:
+    return users.credentials, users.recorded
 
 
 def _nowhere(ground: Ground, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:

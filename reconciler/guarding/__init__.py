@@ -55,7 +55,8 @@ def is_prune(plan: Plan) -> bool:
 
 def _empty(plan: Plan, topology: Topology) -> list[Refused]:
     """Nothing at all is declared, and yet something would be stopped or deleted."""
-    if topology.topics or topology.flows or topology.access or topology.quotas or not plan.changes:
+    wished = topology.topics or topology.flows or topology.access or topology.quotas or topology.users
+    if wished or not plan.changes:
         return []
     what = f"the environment declares no topic, flow or access rule, and the plan has {len(plan.changes)} changes"
     todo = "Look whether a file is missing or empty. If everything is to go, agree with apply --allow-shrink"

@@ -13,11 +13,13 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     Reason,
     ReassignReplicas,
@@ -71,7 +73,7 @@ def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
     match change:
         case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
             return frozenset({change.ref.cluster})
-        case CreateAcl() | DeleteAcl() | AlterQuota() | FinishReassignment():
+        case CreateAcl() | DeleteAcl() | AlterQuota() | AlterUser() | DeleteUser() | FinishReassignment():
             return frozenset({change.cluster})
         case StartMirror() | RestartMirror():
             mirror = topology.mirrors.get(change.mirror)

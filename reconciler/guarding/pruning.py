@@ -1,6 +1,7 @@
 """Prune: unmanaged topics that git says this environment alone owns, and that nothing asks for any more.
 
 Three must agree before a topic goes this way: the cluster's ``prune`` list in git, ``plan --prune``, ``apply --prune``.
+For quotas and users the ownership record stands in for the list.
 """
 
 from __future__ import annotations
@@ -42,6 +43,19 @@ def prune(topology: Topology, live: LiveState, unmanaged: Sequence[Unmanaged], a
     left = tuple(one for one in unmanaged if one.ref not in gone)
     refused = (*_blind(live, found), *_above_limit(topology, live, found)) if found else ()
     return Prune(tuple(found), left, refused, ignored)
+
+
+def names_shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def too_many_pruned(topology: Topology, what: str, gone: Sequence[str], before: int) -> Iterator[Refused]:
+    """``what``: ``users of east``; ``before``: how many of them earlier runs made."""
+    limit = topology.rules.shrink_limit
+    if too_many(gone, before, limit, left=before - len(gone)):
+        why = f"{len(gone)} of {before} {what} would be pruned, more than {limit.percent} %: {names_shown(gone)}"
+        todo = f"Look whether a file is missing or empty. If it is meant, {AGREE}"
+        yield Refused(f"prune of {what}", Reason("prune-above-limit", why), todo)
 
 
 def _candidates(

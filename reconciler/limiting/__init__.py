@@ -11,5 +11,7 @@ __all__ = ["quota_clusters"]
 
 
 def quota_clusters(topology: Topology) -> frozenset[str]:
-    """Where quotas are declared; only these clusters are asked for them."""
+    """Whose quotas are looked at: none where the section is not written."""
+    if topology.quotas_declared:
+        return frozenset(topology.clusters)
     return frozenset(name for quota in topology.quotas for name in quota.clusters)

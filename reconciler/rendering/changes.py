@@ -10,12 +10,15 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     Change,
     ConfigChange,
     CreateAcl,
     CreateTopic,
+    CredentialChange,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     LimitChange,
     ReassignReplicas,
@@ -27,6 +30,7 @@ from reconciler.quotas import limit_words
 from reconciler.rendering.replicas import finished, reassigned
 from reconciler.summary import counted
 from reconciler.topic_configs import human
+from reconciler.users import user_words
 
 
 def subject(change: Change) -> str:
@@ -42,6 +46,8 @@ def subject(change: Change) -> str:
             return change.grant.title
         case AlterQuota():
             return str(change.entity)
+        case AlterUser() | DeleteUser():
+            return user_words(change.user)
         case _:
             assert_never(change)
 
@@ -73,6 +79,11 @@ def headline(change: Change, alone: bool = True) -> str:
         case AlterQuota():
             gone = all(one.after is None for one in change.limits)
             return f"{'remove ' if gone else ''}{counted(len(change.limits), 'limit')}{why}"
+        case AlterUser():
+            new = all(one.before is None for one in change.credentials) and change.recorded is None
+            return f"{'create with' if new else 'set'} {_password(change)}{why}"
+        case DeleteUser():
+            return f"{'delete ' + ', '.join(change.mechanisms) if change.left else 'DELETE the user'}{why}"
         case _:
             assert_never(change)
 
@@ -97,7 +108,14 @@ def signature(change: Change) -> object:
             return type(change).__name__, change.grant.title, change.reason
         case ReassignReplicas():
             return "replicas", change.before, change.after, change.pace, change.in_flight > 0, change.reason.code
-        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic() | FinishReassignment() | AlterQuota():
+        case AlterQuota():
+            return "quota", change.limits, change.reason.code
+        case AlterUser():
+            versions = change.recorded, change.version
+            return "user", change.credentials, versions, bool(change.password), change.reason.code
+        case DeleteUser():
+            return "delete user", change.mechanisms, change.left, change.reason.code
+        case StartMirror() | RestartMirror() | StopMirror() | DeleteTopic() | FinishReassignment():
             return change
         case _:
             assert_never(change)
@@ -125,6 +143,13 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield from finished(first)
         case AlterQuota():
             yield from map(limit_line, first.limits)
+        case AlterUser():
+            yield from map(credential_line, first.credentials)
+            references = dict.fromkeys(one.password for one in changes if isinstance(one, AlterUser))
+            yield f"password from {', '.join(references)}"
+        case DeleteUser():
+            stays = f", {' and '.join(first.left)} stays" if first.left else ""
+            yield f"{' and '.join(first.mechanisms)} goes{stays}"
         case AddPartitions() | StopMirror():
             return
         case CreateAcl() | DeleteAcl():
@@ -138,6 +163,18 @@ def limit_line(change: LimitChange) -> str:
         "none" if value is None else limit_words(change.key, value) for value in (change.before, change.after)
     )
     return f"{change.key}: {before} -> {after}"
+
+
+def _password(change: AlterUser) -> str:
+    if change.recorded == change.version:
+        return f"the password of version {change.version} again"
+    before = "" if change.recorded is None else f", before {change.recorded}"
+    return f"the password of version {change.version}{before}"
+
+
+def credential_line(change: CredentialChange) -> str:
+    before = "none" if change.before is None else f"{change.before} iterations"
+    return f"{change.mechanism}: {before} -> {change.after} iterations, salted anew"
 
 
 def _config(change: ConfigChange, origin: str) -> str:

@@ -12,17 +12,20 @@ from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
+    AlterUser,
     ConfigChange,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
     DeleteTopic,
+    DeleteUser,
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
     Role,
     StartMirror,
     StopMirror,
+    touched,
 )
 from reconciler.plans import Plan, Planned
 from reconciler.quotas import limit_words
@@ -31,6 +34,7 @@ from reconciler.rendering.lists import left_lists
 from reconciler.rendering.style import Style
 from reconciler.summary import counted
 from reconciler.topic_configs import human
+from reconciler.users import credentials_text
 
 FORMAT_VERSION = 1
 
@@ -103,6 +107,18 @@ def drift_json(plan: Plan, seen: History = NOTHING) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
+_USER_KINDS = {"declared": "user-missing", "removed-outside": "user-missing", "version-raised": "user-version"}
+
+
+def _credentials(change: AlterUser) -> tuple[str, str]:
+    """Wished and found. Of passwords only their versions are known."""
+    wished = credentials_text({one.mechanism: one.after for one in change.credentials})
+    there = {one.mechanism: one.before for one in change.credentials if one.before is not None}
+    recorded = "no version of ours" if change.recorded is None else f"version {change.recorded}"
+    found = f"{recorded}, {credentials_text(there) or 'no such credential'}"
+    return f"version {change.version}, {wished}", found
+
+
 def _of(planned: Planned, seen: History) -> Iterator[Difference]:
     change = planned.change
 
@@ -152,6 +168,11 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
                     for value in (limit.after, limit.before)
                 )
                 yield difference(f"{change.cluster}: {change.entity} {limit.key}", "quota", wished, found)
+        case AlterUser():
+            yield difference(touched(change), _USER_KINDS.get(change.reason.code, "user"), *_credentials(change))
+        case DeleteUser():
+            found = f"{', '.join(change.mechanisms)} ({change.reason.text})"
+            yield difference(touched(change), "user-left-over", "no such credential", found)
         case CreateAcl():
             wished = f"a rule ({change.reason.text})"
             yield difference(f"{change.cluster}: {change.acl}", "access-missing", wished, "no such rule")

@@ -22,6 +22,8 @@ def explanation_text(found: Explanation, style: Style | None = None) -> str:
         parts.append([chosen.paint("bold", f"principal {found.subject}"), *_access(found.access)])
     if found.quotas:
         parts.append([chosen.paint("bold", f"quotas of {found.subject}"), *_access(found.quotas)])
+    if found.users:
+        parts.append([chosen.paint("bold", f"SCRAM credentials of {found.subject}"), *_access(found.users)])
     if not found.asked:
         parts.append(["Told from git alone; no cluster was asked."])
     if found.unknown:

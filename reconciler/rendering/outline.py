@@ -9,7 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.changes import AclChange, AlterConfigs, ConfigChange, CreateTopic, Risk, Stage, cluster_of
+from reconciler.changes import (
+    AclChange,
+    AlterConfigs,
+    AlterQuota,
+    Change,
+    ConfigChange,
+    CreateTopic,
+    Risk,
+    Stage,
+    UserChange,
+    cluster_of,
+)
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
 from reconciler.rendering.changes import described, headline, signature, subject
 from reconciler.rendering.stakes import stakes_lines
@@ -26,6 +37,7 @@ _RELEASES = {
 STAGE_WHY = {
     Stage.DENIALS: "before anything is made that they are about",
     Stage.TARGET_TOPICS: "before anything flows to them",
+    Stage.USERS: "before the rules that name them",
     Stage.ACCESS: "once what it is about is there",
     Stage.QUOTAS: "how much clients may use",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
@@ -65,6 +77,7 @@ class Entry:
     needs: tuple[str, ...]
     needs_why: str
     folds: bool = False
+    noun: str = "topic"
     stakes: tuple[str, ...] = ()
 
     @property
@@ -74,7 +87,7 @@ class Entry:
     @property
     def title(self) -> str:
         """What stands in for the names where there are several."""
-        return self.names[0] if len(self.names) == 1 else f"{counted(len(self.names), 'topic')}, each"
+        return self.names[0] if len(self.names) == 1 else f"{counted(len(self.names), self.noun)}, each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,8 @@ def seen(cluster: SeenCluster) -> str:
         parts.append(counted(cluster.acls, "access rule"))
     if cluster.quotas is not None:
         parts.append(counted(cluster.quotas, "quota"))
+    if cluster.users is not None:
+        parts.append(counted(cluster.users, "SCRAM user"))
     return ", ".join(parts)
 
 
@@ -174,8 +189,15 @@ def _entry(members: Sequence[Planned]) -> Entry:
         reversibility=first.reversibility,
         needs=tuple(dict.fromkeys(need for one in members for need in one.needs)),
         needs_why=first.needs_why,
+        noun=_noun(first.change),
         stakes=stakes_lines([one.stakes for one in members]),
     )
+
+
+def _noun(change: Change) -> str:
+    if isinstance(change, AlterQuota):
+        return "quota"
+    return "user" if isinstance(change, UserChange) else "topic"
 
 
 def _access(members: Sequence[Planned]) -> Entry:

@@ -16,7 +16,7 @@ from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.live import LiveAccess, Made
 from reconciler.loading import load
-from reconciler.observing import observe
+from reconciler.observing import Wanted, observe
 from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin
@@ -180,7 +180,7 @@ def apply(secure: Sandbox, unique: str) -> Iterator[Applied]:
 
     def run(text: str) -> Plan:
         wished = load({"a.yaml": f"clusters:\n{addresses}\n{text}"}, unique)
-        made = plan(wished, observe(admins, access=admins))
+        made = plan(wished, observe(admins, wanted=Wanted(access=admins)))
         for planned in made.changes:
             if not isinstance(planned.change, MirrorChange):
                 cluster = (
@@ -188,7 +188,7 @@ def apply(secure: Sandbox, unique: str) -> Iterator[Applied]:
                 )
                 [outcome] = admins[cluster].perform([planned], lambda _: None)
                 assert outcome.result is Result.DONE, outcome.error
-        left = plan(wished, observe(admins, access=admins))
+        left = plan(wished, observe(admins, wanted=Wanted(access=admins)))
         assert not [one.id for one in left.changes if not isinstance(one.change, MirrorChange)]
         return made
 

@@ -12,7 +12,7 @@ from mirror.lanes import Endpoint
 from mirror.verify import reading as verify_reading
 from mirror.verify.ranges import Span
 
-from reconciler.edges.kafka import errors, lock_log, ownership, patience
+from reconciler.edges.kafka import errors, lock_log, patience, record_log
 from reconciler.edges.kafka.lock_log import LockLog
 from reconciler.edges.status_tail import Tail
 from reconciler.errors import ClusterError
@@ -98,9 +98,9 @@ def _status(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
 
 
 def _ownership(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
-    kept = ownership.OwnershipRecord(EAST, Principal.APPLY, "x")
+    kept = record_log.RecordLog(EAST, Principal.APPLY)
     renamed = [_under(message, b"access/x/1") for message in consumer.said]
-    return dict(kept._records(_scripted(renamed), 0, 3))[b"access/x/1"]
+    return dict(kept._records(_scripted(renamed), 0, 3, (b"access/x/",)))[b"access/x/1"]
 
 
 def _under(message: Message, key: bytes) -> Message:

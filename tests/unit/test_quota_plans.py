@@ -18,7 +18,7 @@ from reconciler.limiting.adopting import adopt_quotas
 from reconciler.live import LiveState
 from reconciler.loading import load
 from reconciler.narrowing import Autonomy, within
-from reconciler.observing import observe
+from reconciler.observing import Wanted, observe
 from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true
 from reconciler.plans import ExitCode, Plan, Result
@@ -127,10 +127,12 @@ def test_keys_and_entities_go_only_when_git_says_so() -> None:
     assert BATCH in seen.clusters["east"].quotas
 
 
-def test_a_cluster_is_asked_only_where_quotas_are_declared() -> None:
+def test_all_clusters_are_asked_once_the_section_is_written_and_none_before() -> None:
     seen = world()
     seen.plan(quota("user: a, producer_byte_rate: 1MiB"))
-    assert (seen.clusters["east"].calls, seen.clusters["west"].calls) == (2, 1)
+    assert (seen.clusters["east"].calls, seen.clusters["west"].calls) == (3, 3)
+    seen.plan(env())
+    assert (seen.clusters["east"].calls, seen.clusters["west"].calls) == (4, 4)
 
 
 def test_quotas_that_cannot_be_read_are_unknown_and_change_nothing() -> None:
@@ -140,7 +142,7 @@ def test_quotas_that_cannot_be_read_are_unknown_and_change_nothing() -> None:
     assert planned.exit_code is ExitCode.ERROR
     assert not planned.changes
     assert [(one.subject, one.detail) for one in planned.unknown] == [("quotas east", ("user orders-app",))]
-    live = observe(dict(seen.clusters), quotas=("east",))
+    live = observe(dict(seen.clusters), wanted=Wanted(quotas=("east",)))
     assert live.known("east") is not None
     assert plan(quota("user: orders-app, producer_byte_rate: 1MiB"), live).unknown
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
 from reconciler.acls import AclBinding
-from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange
+from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange, UserChange
 from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
@@ -14,8 +14,9 @@ from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.replicas import KafkaReplicas
+from reconciler.edges.kafka.users import UserControl
 from reconciler.edges.kafka.writing import perform, validate
-from reconciler.live import Before, LiveAccess, LiveCluster
+from reconciler.live import Before, LiveAccess, LiveCluster, LiveUsers
 from reconciler.plans import Outcome, Planned
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
@@ -27,10 +28,12 @@ class KafkaCluster:
     reference that cannot be resolved. One thread at a time; a context manager."""
 
     def __init__(self, cluster: Cluster, principal: Principal = Principal.PLAN, environment: str = "") -> None:
-        """``environment``: whose ownership record says which access rules are ours."""
+        """``environment``: whose ownership record says which access rules, quotas and users are ours."""
         self.cluster = cluster
         self.principal = principal
         self.access = AccessControl(cluster, principal, environment)
+        self.quotas = QuotaControl(cluster, principal, environment)
+        self.users = UserControl(cluster, principal, environment)
         self._connection: Connection | None = None
 
     @property
@@ -47,18 +50,28 @@ class KafkaCluster:
         return self.access.read()
 
     def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
-        return QuotaControl(self.cluster, self.principal).read()
+        return self.quotas.read()
 
-    def validate(self, changes: Sequence[TopicChange]) -> Mapping[str, str]:
-        askable = (change for change in changes if not isinstance(change, DeleteTopic))  # Kafka cannot validate these
-        items = [Item(f"{number}", change) for number, change in enumerate(askable)]
-        return validate(self._connected(), items) if items else {}
+    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
+        return self.quotas.keys()
+
+    def read_users(self) -> LiveUsers:
+        return self.users.read()
+
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
+        topics = [one for one in changes if not isinstance(one, AlterQuota | DeleteTopic)]
+        items = [Item(f"{number}", change) for number, change in enumerate(topics)]
+        refusals = dict(validate(self._connected(), items)) if items else {}
+        quotas = [one for one in changes if isinstance(one, AlterQuota)]
+        return refusals | dict(self.quotas.validate(quotas)) if quotas else refusals
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
         if any(isinstance(planned.change, AclChange) for planned in changes):
             return self.access.perform(changes, progress)
         if any(isinstance(planned.change, AlterQuota) for planned in changes):
-            return QuotaControl(self.cluster, self.principal).perform(changes, progress)
+            return self.quotas.perform(changes, progress)
+        if any(isinstance(planned.change, UserChange) for planned in changes):
+            return self.users.perform(changes, progress)
         return perform(self._connected(), changes, progress) if changes else ()
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:

@@ -2,47 +2,26 @@
 
 One compacted record a rule in ``__reconciler``. A record that is lost, or a topic that is not there, means: nothing is
 owned, so nothing is deleted. Beside it, one record for each rule that a wave is about to touch: how it was before.
-Writers hold the environment's lock.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
-
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import (
-    CONNECT_SECONDS,
-    REQUEST_SECONDS,
-    Connection,
-    DebugLog,
-    client_settings,
-    secrets_in,
-    speaker_of,
-)
-from reconciler.edges.kafka.patience import patiently, reads_on
-from reconciler.errors import ClusterError
+from reconciler.edges.kafka.record_log import RecordLog
 from reconciler.live import Before, Made
-from reconciler.locks import LOCK_TOPIC, LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
-
-_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-READ_SECONDS = 30.0
-
 
 OWNED, PENDING = "access", "access-pending"
 
 
-def key_of(environment: str, binding: AclBinding, kind: str = OWNED) -> bytes:
-    return f"{kind}/{environment}/{binding}".encode()
+def key_of(environment: str, binding: AclBinding, kind: str = OWNED) -> str:
+    return f"{kind}/{environment}/{binding}"
 
 
 def value_of(binding: AclBinding, entry: Made | Before) -> bytes:
@@ -83,33 +62,20 @@ class Recorded:
 
 
 class OwnershipRecord:
-    """Raises ClusterError. Opens a client for each call and closes it on the calling thread."""
+    """Raises ClusterError."""
 
     def __init__(self, cluster: Cluster, principal: Principal, environment: str) -> None:
-        self.cluster = cluster
-        self.principal = principal
         self.environment = environment
-        self._ensured = False
+        self.log = RecordLog(cluster, principal)
 
     def read(self) -> Recorded:
         """Empty where the topic does not exist."""
-        settings = {
-            **client_settings(self.cluster, self.principal),
-            "group.id": "reconciler-access",  # asked for by the client; no group is ever joined
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_uncommitted",  # only the lock is written in transactions
-            "fetch.wait.max.ms": 50,
-            "error_cb": _unheard,
-        }
-        consumer = Consumer(settings, logger=DebugLog())
-        try:
-            return self._all(consumer)
-        except KafkaException as error:
-            raise self._error(error.args[0], errors.read_topic(LOCK_TOPIC)) from None
-        finally:
-            consumer.close()
+        values = self.log.read(*(f"{kind}/{self.environment}/" for kind in (OWNED, PENDING)))
+        found = [entry for value in values.values() if (entry := entry_of(value)) is not None]
+        return Recorded(
+            {acl: entry for acl, entry in found if isinstance(entry, Made)},
+            {acl: entry for acl, entry in found if isinstance(entry, Before)},
+        )
 
     def write(self, entries: Mapping[AclBinding, Made | None]) -> None:
         """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
@@ -120,108 +86,9 @@ class OwnershipRecord:
         self._write(PENDING, entries)
 
     def _write(self, kind: str, entries: Mapping[AclBinding, Made | None] | Mapping[AclBinding, Before | None]) -> None:
-        if not entries:
-            return
-        self._ensure_topic()
-        settings = {
-            **client_settings(self.cluster, self.principal),
-            "acks": "all",
-            "enable.idempotence": False,  # an entry written twice is the same entry
-            "delivery.timeout.ms": int(REQUEST_SECONDS * 1000),
-            "linger.ms": 5,
-            "error_cb": _unheard,
-        }
-        producer = Producer(settings, logger=DebugLog())
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for binding, entry in entries.items():
-            key, value = key_of(self.environment, binding, kind), None if entry is None else value_of(binding, entry)
-            while True:
-                try:
-                    producer.produce(LOCK_TOPIC, value, key, 0, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        left = producer.flush(REQUEST_SECONDS + 5)
-        if failed or left:
-            error = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
-            raise self._error(error, errors.Asked(f"write to topic {LOCK_TOPIC}", "Write", f"--topic {LOCK_TOPIC}"))
-
-    def _all(self, consumer: Consumer) -> Recorded:
-        topic = consumer.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics[LOCK_TOPIC]
-        if topic.error is not None:
-            if topic.error.code() in _MISSING:
-                return Recorded()
-            raise KafkaException(topic.error)
-        part = TopicPartition(LOCK_TOPIC, 0)
-        first, end = patiently(lambda: consumer.get_watermark_offsets(part, CONNECT_SECONDS), CONNECT_SECONDS)
-        consumer.assign([TopicPartition(LOCK_TOPIC, 0, first)])
-        values: dict[bytes, bytes] = {}
-        for key, value in self._records(consumer, first, end):
-            if value is None:
-                values.pop(key, None)
-            else:
-                values[key] = value
-        found = [entry for value in values.values() if (entry := entry_of(value)) is not None]
-        return Recorded(
-            {acl: entry for acl, entry in found if isinstance(entry, Made)},
-            {acl: entry for acl, entry in found if isinstance(entry, Before)},
+        self.log.write(
+            {
+                key_of(self.environment, binding, kind): None if entry is None else value_of(binding, entry)
+                for binding, entry in entries.items()
+            }
         )
-
-    def _records(self, consumer: Consumer, at: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """Those of this environment, up to ``end``."""
-        mine = tuple(f"{kind}/{self.environment}/".encode() for kind in (OWNED, PENDING))
-        until = time.monotonic() + READ_SECONDS
-        while at < end:
-            if time.monotonic() > until:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{LOCK_TOPIC} could not be read to its end"))
-            for message in consumer.consume(500, 0.2):
-                error = message.error()
-                if error is None:
-                    at = max(at, message.offset() + 1)
-                    key: Any = message.key()
-                    if key is not None and key.startswith(mine) and message.offset() < end:
-                        yield key, message.value()
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    at = max(at, message.offset())
-                elif not reads_on(error):
-                    raise KafkaException(error)
-
-    def _ensure_topic(self) -> None:
-        """Looked at once: who deletes it in the middle of a run is told by the write that fails."""
-        if self._ensured:
-            return
-        connection = Connection(self.cluster, self.principal)
-        try:
-            described = connection.first(connection.admin.describe_cluster(), errors.DESCRIBE_CLUSTER)
-            topics = connection.admin.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics
-            if topics[LOCK_TOPIC].error is None:
-                self._ensured = True
-                return
-            factor = min(LOCK_TOPIC_REPLICAS, len(described.nodes))
-            new = NewTopic(LOCK_TOPIC, 1, factor, config=LOCK_TOPIC_CONFIGS)
-            made = connection.admin.create_topics([new], operation_timeout=15, request_timeout=REQUEST_SECONDS)
-            connection.settle(made.values())
-            failed = connection.failure(made[LOCK_TOPIC], errors.create_topic(LOCK_TOPIC))
-            if failed is not None and failed.kind != "exists":
-                raise failed
-        except KafkaException as error:
-            raise self._error(error.args[0], errors.describe_topic(LOCK_TOPIC)) from None
-        finally:
-            connection.close()
-
-    def _error(self, error: KafkaError, asked: errors.Asked) -> ClusterError:
-        speaker = speaker_of(self.cluster, self.principal)
-        words = error.str()
-        raw = self.cluster.client_for(self.principal)
-        for secret in secrets_in(raw, client_settings(self.cluster, self.principal)):
-            words = words.replace(secret, "***")
-        return errors.translate(speaker, error, asked, words)
-
-
-def _unheard(_error: KafkaError) -> None:
-    """What matters comes with the call that failed."""

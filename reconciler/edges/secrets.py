@@ -1,0 +1,39 @@
+"""Passwords behind references, had at the last moment. No message and no noun ever holds one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from reconciler.errors import SecretError
+from replication.references import MissingReference, resolve
+
+
+def secret(reference: str) -> str:
+    """What ``${env:NAME}`` or ``${file:PATH}`` refers to now. Raises SecretError."""
+    try:
+        found = resolve({"": reference}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))[""]
+    except MissingReference as error:
+        raise SecretError(str(error)) from None
+    except UnicodeDecodeError:
+        raise SecretError(f"{reference}: not a text file") from None
+    if not found:
+        raise SecretError(f"{reference}: it is empty")
+    return found
+
+
+def require_secrets(wanted: Iterable[tuple[str, str]]) -> None:
+    """``wanted``: whose, and the reference. Raises one SecretError that names all that cannot be had."""
+    missing = []
+    for whose, reference in wanted:
+        try:
+            secret(reference)
+        except SecretError as error:
+            missing.append(f"  {whose}: {error.what}")
+    if missing:
+        raise SecretError(
+            "nothing was applied: passwords of users cannot be had",
+            "\n".join(missing),
+            "Set the variables or the files for this process, or correct the references in the topology.",
+        )

@@ -1,0 +1,59 @@
+"""The SCRAM users of a live cluster as entries of ``users``, with the passwords they have; what cannot be is told.
+
+Border: nouns in, nouns and words out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import Unknown
+from reconciler.live import LiveUsers
+from reconciler.users import AS_FOUND, LEAST_ITERATIONS, Credentials, ScramUser, UserRecord, user_words
+from reconciler.yaml_text import CONTROL
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedUsers:
+    users: tuple[ScramUser, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+NO_USERS = AdoptedUsers()
+TODO = "TODO_PASSWORD_OF_"
+
+
+def adopt_users(cluster: str, live: LiveUsers | None) -> AdoptedUsers:
+    """In the order of their names; none where the users or their record could not be read."""
+    if live is None or not isinstance(live.credentials, Mapping) or isinstance(live.recorded, Unknown):
+        return NO_USERS
+    users: list[ScramUser] = []
+    left: list[str] = []
+    for name, credentials in sorted(live.credentials.items()):
+        if not credentials:
+            left.append(f"{user_words(name)}: a mechanism that no entry can name")
+        elif not name or CONTROL.search(name) or name.startswith("User:"):
+            left.append(f"{user_words(name)}: a name that no entry can hold")
+        elif (record := live.recorded.get(name)) is not None and record.setting is not None:
+            left.append(f"{user_words(name)}: {record}")
+        else:
+            users.append(_user(len(users) + 1, cluster, name, credentials, record))
+    return AdoptedUsers(tuple(users), tuple(left))
+
+
+def _user(number: int, cluster: str, name: str, credentials: Credentials, record: UserRecord | None) -> ScramUser:
+    version = record.version if record is not None and record.version is not None else AS_FOUND
+    counts = set(credentials.values())
+    iterations = counts.pop() if len(counts) == 1 else None
+    return ScramUser(
+        number,
+        (cluster,),
+        name,
+        version,
+        tuple(sorted(credentials)),
+        None if iterations == LEAST_ITERATIONS else iterations,
+        f"${{env:{TODO}{re.sub('[^A-Z0-9]', '_', name.upper())}}}",
+        take_over=version == AS_FOUND,
+    )

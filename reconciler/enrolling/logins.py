@@ -1,0 +1,108 @@
+"""The SCRAM users that the reconciler and the mirror jobs log in with, and what a plan must not do to them.
+
+Border: client settings as git has them; a name behind a reference is not known here, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.changes import AlterUser, DeleteUser, Reason, Refused, UserChange, touched
+from reconciler.topology import Cluster, Principal, Topology
+from reconciler.users import user_words
+
+LOCKS_OUT = "locks-itself-out"
+OWN_PASSWORD = "own-password"  # noqa: S105 - the name of a rule
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """``name`` None: behind a reference. ``password``: the reference, as written."""
+
+    principal: Principal
+    name: str | None
+    mechanism: str
+    password: str
+
+
+def login_of(cluster: Cluster, principal: Principal) -> Login | None:
+    """None for a principal that does not log in by SCRAM."""
+    client = cluster.client_for(principal)
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms", ""))
+    if not client.get("security.protocol", "").upper().startswith("SASL_") or not mechanism.startswith("SCRAM-"):
+        return None
+    name = client.get("sasl.username", "")
+    return Login(principal, None if "${" in name else name, mechanism, client.get("sasl.password", ""))
+
+
+def logs_in_as(cluster: Cluster, principal: Principal) -> str | None:
+    login = login_of(cluster, principal)
+    return login.name if login is not None else None
+
+
+def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[Refused]:
+    """What would take a user, or its password, away from those who work with it, each with the proof."""
+    mine = [login for login in _logins(topology, cluster) if login.name is not None]
+    for change in changes:
+        for login in mine:
+            if login.name == change.user and (found := _refusal(change, login)):
+                yield found
+                break
+
+
+def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[str]:
+    """Logins whose names git does not tell, and jobs that keep a password which is replaced."""
+    asked = list(changes)
+    for login in _logins(topology, cluster) if asked else ():
+        if login.name is None:
+            yield (
+                f"not checked whether the {login.principal} principal logs in to {cluster} as one of these users: its"
+                " sasl.username is a reference; apply looks for its own before it changes anything"
+            )
+        elif login.principal is Principal.MIRROR:
+            for change in asked:
+                if isinstance(change, AlterUser) and change.user == login.name and _is_used(change, login):
+                    yield (
+                        f"jobs that log in to {cluster} as {login.name} keep the password they were started with, and"
+                        " cannot connect anew with it: restart them after the apply"
+                    )
+
+
+def _logins(topology: Topology, cluster: str) -> Iterator[Login]:
+    carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
+    sides = {side for name in carried for side in (topology.flows[name].source, topology.flows[name].target)}
+    for principal in Principal:
+        if principal is Principal.MIRROR and cluster not in sides:
+            continue
+        if (login := login_of(topology.clusters[cluster], principal)) is not None:
+            yield login
+
+
+def _is_used(change: AlterUser, login: Login) -> bool:
+    """Whether the password that is replaced is the one this login works with now."""
+    return any(one.mechanism.value == login.mechanism and one.before is not None for one in change.credentials)
+
+
+def _refusal(change: UserChange, login: Login) -> Refused | None:
+    who = "the mirror job" if login.principal is Principal.MIRROR else f"its own {login.principal} principal"
+    proof = f"it logs in to {change.cluster} as {change.user} by {login.mechanism}"
+    if isinstance(change, DeleteUser):
+        if login.mechanism not in {one.value for one in change.mechanisms}:
+            return None
+        what = f"this plan would delete {user_words(change.user)} of {change.cluster} from under {who}: {proof}"
+        todo = "Keep the user, or first let the client settings name another one"
+        return Refused(touched(change), Reason(LOCKS_OUT, what), todo)
+    if not _is_used(change, login) or login.password == change.password:
+        return None
+    what = f"this plan would set a password for {user_words(change.user)} of {change.cluster} that {who} does not have"
+    text = f"{what}: {proof}, with sasl.password {_shown(login.password)}, and the new one is {change.password}"
+    todo = (
+        "Make a second user with the new password, let the client settings name it, and delete this one later; or let"
+        " the settings and the user name the same reference"
+    )
+    return Refused(touched(change), Reason(OWN_PASSWORD, text), todo)
+
+
+def _shown(password: str) -> str:
+    return password if password.startswith("${") else "not set"

@@ -1,0 +1,76 @@
+"""SCRAM users: mechanisms, credentials, and users as an environment declares them (RFC 5802, KIP-554).
+
+Border: nouns and their words; no password is ever in one of them, only the reference to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.errors import NOWHERE, Where
+
+LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
+"""As brokers accept them (ScramMechanism.minIterations, ScramControlManager.MAX_ITERATIONS)."""
+AS_FOUND = 0
+"""The version of a user whose password was not set from here and stays as it is."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/=+-]*")
+
+
+class Mechanism(StrEnum):
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+Credentials = Mapping[Mechanism, int]
+"""What a cluster tells of a user: mechanism -> iterations. Never a password, nor anything made of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUser:
+    """One entry of ``users``. ``password`` is a reference such as ``${env:NAME}``; ``version`` counts its passwords.
+
+    ``iterations`` None: what is there stays, a new credential gets the least. ``take_over``: the password of a user
+    that nobody here made may be replaced. ``absent``: no such user may be there. ``number`` counts entries from 1.
+    """
+
+    number: int
+    clusters: tuple[str, ...]
+    name: str
+    version: int = AS_FOUND
+    mechanisms: tuple[Mechanism, ...] = (Mechanism.SHA_512,)
+    iterations: int | None = None
+    password: str = ""
+    take_over: bool = False
+    absent: bool = False
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """What the ownership record says of a user. ``version``: the last one that was surely set, None: none was.
+
+    ``setting``: a version that a run began to set, without saying that it is set; the password may be the old one or
+    the new one. ``mechanisms``: those that runs of this environment have set.
+    """
+
+    version: int | None
+    mechanisms: tuple[Mechanism, ...] = ()
+    setting: int | None = None
+
+    def __str__(self) -> str:
+        said = "no version recorded" if self.version is None else f"version {self.version} recorded"
+        return said if self.setting is None else f"{said}, version {self.setting} begun and not finished"
+
+
+def user_words(name: str) -> str:
+    """``user orders-app``; a name with other signs in quotes."""
+    return f"user {name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)}"
+
+
+def credentials_text(credentials: Credentials) -> str:
+    """``SCRAM-SHA-512 with 4096 iterations``."""
+    return ", ".join(f"{one} with {credentials[one]} iterations" for one in sorted(credentials))
