@@ -126,11 +126,17 @@ class Session:
 
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
-        self.strays = self._strays()
         quotas = quota_clusters(self.topology)
         wanted = Wanted(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
-        self.seen = observe(self.clusters, self.runner, (*self.topology.mirrors, *self.strays), wanted)
+        with ThreadPoolExecutor(1) as aside:
+            jobs = aside.submit(self._mirrors_and_strays)
+            clusters = observe(self.clusters, wanted=wanted).clusters
+            self.seen = LiveState(clusters, jobs.result())
         return self.seen
+
+    def _mirrors_and_strays(self) -> Mapping[str, LiveMirror | Unknown]:
+        self.strays = self._strays()
+        return observe({}, self.runner, (*self.topology.mirrors, *self.strays)).mirrors
 
     def observe_mirrors(self) -> LiveState:
         """The mirrors of the topology alone: cheap enough for every other second."""

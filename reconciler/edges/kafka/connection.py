@@ -24,8 +24,8 @@ from reconciler.topology import Cluster, Principal
 from replication.references import REFERENCE, MissingReference, resolve
 
 CONNECT_SECONDS = 10.0
-REFUSED_SECONDS = 4.0
-"""Every address refused for this long means: nothing listens. A broker that restarts is back sooner."""
+REFUSED_SECONDS = 1.5
+"""Every address refused for this long, over several attempts, means: nothing listens."""
 REQUEST_SECONDS = 30.0
 LOOK_AROUND_SECONDS = 1.5
 
@@ -171,7 +171,10 @@ class Connection:
         until = self._begin() + CONNECT_SECONDS
         while not future.done() and time.monotonic() < until:
             wait((future,), timeout=0.05)
-            self._listen(future)
+            if self.heard.refused_since is None:
+                self._listen(future)
+            else:  # nobody is there to be asked about others
+                self.admin.poll(0)
             if self.heard.authentication is not None:
                 self.close()
                 raise authentication(self.speaker, self.heard.authentication)
