@@ -13,7 +13,7 @@ from reconciler.edges.audit_file import read_lines
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
 from reconciler.rendering.checkup import checkup_json, checkup_text
-from reconciler.rendering.parity import parity_json, parity_text
+from reconciler.rendering.parity import parity_in
 from reconciler.rendering.review import drift_in
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
@@ -50,10 +50,8 @@ def drift(
 
 
 def _parity(env: Path, form: Page, out: Path | None) -> int:
-    if form not in (Page.TEXT, Page.JSON):
-        raise ReconcilerError(f"--parity has no format {form}", "It is told as text or json", "Choose one of these.")
     found = drifting.parity_report(env)
-    text = parity_json(found) if form is Page.JSON else parity_text(found, style())
+    text = parity_in(found, form, style())
     if out is not None:
         write_text(out, text)
     show(text)

@@ -63,6 +63,12 @@ def drift_html(plan: Plan, seen: History = NOTHING) -> str:
     return _page(f"{plan.basis.environment}: drift", body)
 
 
+def report_html(kind: str, environment: str, said: str, sections: Sequence[Section]) -> str:
+    """A report that is no plan: its verdict and its sections."""
+    top = (f"<h1>{safe(said)}</h1>", f'<p class="faint">environment {safe(environment)}</p>')
+    return _page(f"{environment}: {kind}", [*top, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
+
+
 def outcomes_html(plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> str:
     sections = outcome_sections(outcomes, probes)
     body = [*_top(plan, applied_verdict(plan, outcomes), _links((), sections)), *_sections(sections)]

@@ -119,6 +119,21 @@ def drift_markdown(
     return _fitting(told, limit)
 
 
+def report_markdown(
+    kind: str, environment: str, said: str, sections: Sequence[Section], limit: int = GITHUB_LIMIT
+) -> str:
+    """A report that is no plan: its verdict and its sections. ``kind`` finds the comment again (``marker``)."""
+    whole = Handoff(artifact="the same with --format json")
+
+    def told(detail: Detail) -> Iterator[str]:
+        yield _hidden(kind, environment, {})
+        yield from (f"### {markdown(environment)}: {markdown(_cut(said))}", "")
+        yield from _less(detail, whole)
+        yield from _told(sections, detail)
+
+    return _fitting(told, limit)
+
+
 def outcomes_markdown(
     plan: Plan, outcomes: Sequence[Outcome], limit: int = GITHUB_LIMIT, probes: Sequence[Probe] = ()
 ) -> str:

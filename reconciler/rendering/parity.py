@@ -1,16 +1,60 @@
-"""The parity report as text or JSON: what differs against the rules first, then what a rule allows, folded."""
+"""The parity report in four formats: what differs against the rules first, then what a rule allows, folded."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import assert_never
 
 from reconciler.parity import Disparity, Parity
-from reconciler.rendering.style import Style
+from reconciler.rendering.html import report_html
+from reconciler.rendering.markdown import report_markdown
+from reconciler.rendering.sections import Item, Section
+from reconciler.rendering.style import Format, Style
 from reconciler.summary import counted
 
 FORMAT_VERSION = 1
+
+
+def parity_in(found: Parity, form: Format, style: Style | None = None) -> str:
+    said = parity_verdict(found)
+    match form:
+        case Format.TEXT:
+            return parity_text(found, style)
+        case Format.JSON:
+            return parity_json(found)
+        case Format.MARKDOWN:
+            return report_markdown("parity", found.environment, said, parity_sections(found))
+        case Format.HTML:
+            return report_html("parity", found.environment, said, parity_sections(found))
+        case _:
+            assert_never(form)
+
+
+def parity_sections(found: Parity) -> tuple[Section, ...]:
+    """Each only when there is something in it."""
+    wrong, allowed = ([one for one in found.disparities if one.allowed is side] for side in (False, True))
+    unknown = tuple(Item(f"{one.subject}: {one.error}", (one.todo,) if one.todo else ()) for one in found.unknown)
+    every = (
+        Section("Not allowed", "the sides differ, and no rule lets them", _items(wrong), urgent=True, count=len(wrong)),
+        Section("Unknown", "could not be read, so nothing is concluded from it", unknown, urgent=True),
+        Section("Allowed", "the sides differ, each time by a rule", _items(allowed), count=len(allowed)),
+    )
+    return tuple(section for section in every if section.items)
+
+
+def _items(found: Iterable[Disparity]) -> tuple[Item, ...]:
+    """Differences that are alike once, with all their pairs."""
+    return tuple(Item(words, tuple(pairs), "~") for words, pairs in _alike(found).items())
+
+
+def _alike(found: Iterable[Disparity]) -> dict[str, list[str]]:
+    alike: dict[str, list[str]] = {}
+    for one in found:
+        words = f"flow {one.flow}, {one.field}: {one.here} on the source, {one.there} on the target: {one.why}"
+        alike.setdefault(words, []).append(f"{one.source} -> {one.remote}")
+    return alike
 
 
 def parity_verdict(found: Parity) -> str:
@@ -36,13 +80,8 @@ def parity_text(found: Parity, style: Style | None = None) -> str:
 def _part(found: list[Disparity], title: str, style: Style) -> Iterator[str]:
     if found:
         yield from ("", f"{title} ({len(found)})")
-    alike: dict[tuple[str, str, str, str, str], list[str]] = {}
-    for one in found:
-        alike.setdefault((one.flow, one.field, one.here, one.there, one.why), []).append(
-            f"{one.source} -> {one.remote}"
-        )
-    for (flow, field, here, there, why), pairs in alike.items():
-        yield f"  flow {flow}, {field}: {here} on the source, {there} on the target: {why}"
+    for words, pairs in _alike(found).items():
+        yield f"  {words}"
         yield f"    {style.listed(pairs)}"
 
 
