@@ -53,13 +53,13 @@ def load(texts: Mapping[str, str], environment: str, today: date | None = None) 
     ``today`` decides which tombstones have expired; without it, it is this day (UTC).
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
-    with _no_collection():
+    with no_collection():
         return _load(texts, environment, today or datetime.now(UTC).date())
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hardly anything that loading makes is garbage; the collector would walk all of it again and again."""
+def no_collection() -> Iterator[None]:
+    """Hardly anything that loading or planning makes is garbage; the collector would walk all of it again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

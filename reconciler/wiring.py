@@ -35,7 +35,7 @@ from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
-from reconciler.loading import load
+from reconciler.loading import load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observations import access_to_read, quotas_to_read, topics_to_read, users_to_read
 from reconciler.observing import Wanted, observe
@@ -142,6 +142,7 @@ class Session:
         """The mirrors of the topology alone: cheap enough for every other second."""
         return observe({}, self.runner, self.topology.mirrors)
 
+    @no_collection()
     def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED, alone: bool = False) -> Plan:
         """``alone``: nobody will read it, so nothing is asked that only people want to know.
 
