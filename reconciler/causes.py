@@ -108,6 +108,8 @@ def _access(change: AclChange) -> Told:
     match change:
         case CreateAcl(reason=Reason(code="removed-outside")):
             return Told(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
+        case CreateAcl(reason=Reason(code="not-probed")) | DeleteAcl(reason=Reason(code="not-probed")):
+            return Told(Cause.HALF_FINISHED, "an earlier run did it, and no probe has confirmed it")
         case CreateAcl(rests_on=""):
             return Told(Cause.NOT_TOLD, "no earlier run made the rule: new in git")
         case CreateAcl():

@@ -111,8 +111,10 @@ def quarrel(history: Corrections, disputed: Iterable[Field]) -> str:
 
 
 def corrected(history: Corrections, plan: Plan, outcomes: Iterable[Outcome], now: float) -> Corrections:
-    """With what was just done. ``plan`` is the one that was carried out."""
-    succeeded = {outcome.id for outcome in outcomes if outcome.result is Result.DONE}
+    """With what was just done. ``plan`` is the one that was carried out. What a probe took back counts, too: doing and
+    undoing it every round would be a quarrel as well."""
+    acted = (Result.DONE, Result.UNDONE, Result.UNPROVEN)
+    succeeded = {outcome.id for outcome in outcomes if outcome.result in acted}
     done = dict(history.done)
     for planned in plan.changes:
         if planned.id in succeeded:

@@ -143,10 +143,12 @@ def _principal(needs: Needs, seen: Evidence) -> Check:
         return Check(subject, Verdict.FAILED, text, todo[:SHOWN])
     if login.after is not None and login.after.failed is not None:
         return Check(subject, Verdict.UNKNOWN, f"{subject} could not be asked again: {login.after.failed.error}")
-    if login.after is None:
+    why_not = login.why_not or ("" if login.asked else "nothing of what it works with is there to be asked about")
+    if login.after is None or why_not:
         rest = "; by the rules alone it keeps what it works with" if needs.name else ""
-        return Check(subject, Verdict.SKIPPED, f"{login.why_not}{rest}")
-    return Check(subject, Verdict.PASSED, f"keeps what it works with, by the brokers' own word on {login.asked}")
+        return Check(subject, Verdict.SKIPPED, f"{why_not}{rest}")
+    asked = counted(login.asked, "resource")
+    return Check(subject, Verdict.PASSED, f"keeps what it works with, by the brokers' own word on {asked}")
 
 
 @dataclass(frozen=True, slots=True)

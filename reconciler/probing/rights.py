@@ -27,9 +27,9 @@ class Login:
     why_not: str = ""
 
     @property
-    def asked(self) -> str:
-        names = {(one.resource, one.name) for one in self.wanted if told(self.before, one) is not None}
-        return f"{len(names)} resource{'' if len(names) == 1 else 's'}"
+    def asked(self) -> int:
+        """Resources that brokers told something about."""
+        return len({(one.resource, one.name) for one in self.wanted if told(self.before, one) is not None})
 
 
 def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBinding, ...]:

@@ -47,6 +47,9 @@ STAGE_WHY = {
 }
 
 
+PROBED = "then its access rules are probed, and undone if that fails"
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """One config in words. ``before`` is empty for a topic that is new; ``by`` is empty where origins differ."""
@@ -118,7 +121,10 @@ def outline(plan: Plan) -> tuple[Step, ...]:
     for number, (stage, planned) in enumerate(groupby(plan.changes, key=lambda one: one.stage), start=1):
         together = list(planned)
         places = tuple(Place(where, entries(list(some))) for where, some in groupby(together, key=_cluster))
-        found.append(Step(number, stage, STAGE_WHY[Stage(stage)], len(together), places))
+        why = STAGE_WHY[Stage(stage)]
+        if any(isinstance(one.change, AclChange) for one in together):
+            why = f"{why}; {PROBED}"
+        found.append(Step(number, stage, why, len(together), places))
     return tuple(found)
 
 

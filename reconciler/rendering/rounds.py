@@ -59,7 +59,7 @@ def round_figures(found: Round, live: LiveState | None) -> Figures:
         succeeded_at=found.began + found.seconds,
         pending=MappingProxyType({kind: left[kind] for kind in KINDS}),
         done=MappingProxyType(dict(done)),
-        failed=sum(one.result is Result.FAILED for one in found.outcomes),
+        failed=sum(one.result not in (Result.DONE, Result.SKIPPED) for one in found.outcomes),
         refused=len(found.plan.refused),
         unknown_clusters=sum(seen.cluster_id is None for seen in found.plan.basis.clusters),
         contested=len(found.contested),

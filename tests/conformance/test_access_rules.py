@@ -14,7 +14,7 @@ from reconciler.acls import AclBinding, Unsupported
 from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import Unknown
-from reconciler.live import LiveAccess, Made
+from reconciler.live import Before, LiveAccess, Made
 from reconciler.loading import load
 from reconciler.observing import Wanted, observe
 from reconciler.planning import plan
@@ -29,6 +29,7 @@ from tests.fakes import FakeCluster
 from tests.unit.test_access_plans import rule
 
 GRANT = Grant("User:app: consumer on orders", "declared")
+OURS = Made(GRANT.title, GRANT.maker)
 
 
 @pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
@@ -94,6 +95,42 @@ def test_a_deletion_meets_its_own_rule_and_no_other(admin: ClusterAdmin, unique:
     assert shown(admin, unique) == set(near[1:])
     assert results(perform(admin, delete(near[0]))) == ["done"]
     perform(admin, *map(delete, near[1:]))
+
+
+def test_rules_are_put_back_to_whom_they_were(admin: ClusterAdmin, unique: str) -> None:
+    ours, theirs, new = (rule(f"allow User:{unique} {word} topic orders") for word in ("read", "write", "alter"))
+    perform(admin, create(ours), create(theirs))
+    admin.put_back({theirs: Before(there=True, made=None)})
+    assert admin.read_access().owned == {ours: OURS}, "what was a stranger's is a stranger's again"
+    before = {ours: Before(True, OURS), theirs: Before(True), new: Before(False)}
+    admin.keep_pending(before)
+    assert admin.read_access().pending == before
+    assert results(perform(admin, delete(ours), delete(theirs), create(new))) == ["done"] * 3
+    for _ in range(2):  # undone twice is undone
+        assert admin.put_back(before) == {}
+        assert shown(admin, unique) == {ours, theirs}
+        assert admin.read_access().owned == {ours: OURS}
+    admin.keep_pending(dict.fromkeys(before))
+    assert admin.read_access().pending == {}
+    perform(admin, delete(ours), delete(theirs))
+
+
+def test_each_broker_tells_its_rules(admin: ClusterAdmin, unique: str) -> None:
+    acl = rule(f"allow User:{unique} read topic orders")
+    perform(admin, create(acl))
+    views = admin.rules_by_broker()
+    assert views
+    assert all(acl in view for view in views.values())
+    perform(admin, delete(acl))
+    assert not any(acl in view for view in admin.rules_by_broker().values())
+
+
+def test_who_may_not_alter_the_cluster_puts_nothing_back_and_says_why(secure: Sandbox, unique: str) -> None:
+    acl = rule(f"allow User:{unique} read topic orders")
+    east = secure.clusters["east"]
+    with KafkaCluster(real_cluster(east, "plan"), Principal.PLAN, unique) as cluster:
+        failed = cluster.put_back({acl: Before(there=True)})
+    assert "--operation Alter --cluster" in failed[acl]
 
 
 def test_without_an_authorizer_there_are_no_rules_to_speak_of(plain: Sandbox, unique: str) -> None:

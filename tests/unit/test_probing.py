@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from reconciler.acls import AclBinding
 from reconciler.applying import Caution, Silent, apply, exit_code
+from reconciler.causes import Cause, History, cause_of
 from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
+from reconciler.corrections import Corrections, corrected, looked, uncontested
 from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
 from reconciler.live import Before, LiveAccess, Made
@@ -372,6 +374,22 @@ def test_json_of_an_apply_has_the_probes_as_its_schema_says() -> None:
     jsonschema.Draft202012Validator(schema).validate(document)
     assert document["exit_code"] == 5
     assert [one["verdict"] for one in document["probes"]] == ["failed"]
+
+
+def test_a_loop_does_not_do_and_undo_for_ever() -> None:
+    seen, wished, history = begun(), env(PLAIN, SOME), Corrections()
+    for at in range(3):
+        ended = run(seen, wished, vanishing(seen, READ_A))
+        history = corrected(looked(history, ended.plan, at), ended.plan, ended.outcomes, at)
+    held = uncontested(seen.plan(wished), looked(history, seen.plan(wished), 4.0)).held
+    assert f"create-acl:east: {READ_A}" in {one.id for one in held}
+
+
+def test_drift_says_that_a_run_was_cut_off_before_its_probe() -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    run(seen, wished, failing(seen, VIEWS))
+    [cause] = {cause_of(one, History()).cause for one in seen.plan(wished).changes if isinstance(one.change, CreateAcl)}
+    assert cause is Cause.HALF_FINISHED
 
 
 ACLS = st.sampled_from(
