@@ -1,22 +1,52 @@
-"""DescribeTransactions by hand (KIP-664, from Kafka 3.0): is a transaction that was ended complete, markers and all?"""
+"""DescribeTransactions by hand (KIP-664, from Kafka 3.0): how far has a transaction that was ended come?"""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from wire.compact import NO_TAGS, Reader, count, string
 from wire.errors import MalformedResponseError
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
 _UNDECIDED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+_ABORTED = frozenset({"Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """``error`` is Kafka's code; the rest means nothing then. ``epoch`` as the coordinator has it now."""
+
+    throttle_ms: int
+    error: int
+    state: str
+    producer_id: int = -1
+    epoch: int = -1
+
+    @property
+    def undecided(self) -> bool:
+        """Ended, but the markers are not all written yet."""
+        return self.state in _UNDECIDED
+
+    @property
+    def committed(self) -> bool | None:
+        """How the last transaction ends once its producer is fenced. None: there is none, or none is known."""
+        if self.state in _COMMITTED:
+            return True
+        return False if self.state in _ABORTED else None
+
+    def epochs(self, *, version_2: bool) -> tuple[int, ...]:
+        """Which its records can carry: with KIP-890 version 2 the end of a transaction raises the epoch."""
+        return (self.epoch, self.epoch - 1) if version_2 and self.state != "Ongoing" else (self.epoch,)
 
 
 def pack(transactional_id: str) -> bytes:
     return b"".join((count(1), string(transactional_id), NO_TAGS))
 
 
-def unpack(frame: memoryview) -> tuple[int, int, str]:
-    """(throttle in ms, Kafka's error code, state). What follows the state is not read."""
+def unpack(frame: memoryview) -> TransactionState:
+    """Its topics are not read."""
     try:
         reader = Reader(frame)
         throttle = reader.int32()
@@ -24,11 +54,11 @@ def unpack(frame: memoryview) -> tuple[int, int, str]:
             raise ValueError("it is not about one transaction")
         error = reader.int16()
         reader.string()
-        return throttle, error, reader.string()
+        state = reader.string()
+        if error:
+            return TransactionState(throttle, error, state)
+        reader.int32()
+        reader.int64()
+        return TransactionState(throttle, error, state, reader.int64(), reader.int16())
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise MalformedResponseError(f"a DescribeTransactions response cannot be read: {error}") from error
-
-
-def undecided(state: str) -> bool:
-    """Ended, but the markers are not all written yet."""
-    return state in _UNDECIDED

@@ -9,30 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from wire import producing, protocol, transaction_state
+from wire import position_requests, producing, protocol, transaction_state
 from wire.cluster import GROUP, TRANSACTION, Cluster, Key
 from wire.connection import Connection
-from wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, BrokerError, ConnectionLostError, check
+from wire.endings import Endings
+from wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, DENIED, BrokerError, ConnectionLostError, check
+from wire.position_requests import Committed
+from wire.transaction_state import TransactionState
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0
+_CLASSIC_END = 3
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
 _AGAIN = COORDINATOR_MOVED | {7, 13, CONCURRENT_TRANSACTIONS}
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A position to commit: next offset, leader epoch of the last record (-1 unknown), metadata string."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
 
 
 class Identity:
@@ -41,14 +35,28 @@ class Identity:
     A request whose outcome stays unknown raises ConnectionLostError or BrokerError: then ``start`` again, which
     resolves what was open, and read the positions again. FencedError: somebody else did that. A broker answers one
     request a connection at a time: identities that work at once have connections of their own by their ``purpose``.
+
+    ``left``: whether the transaction that ``start`` found was committed; None when there was none or nobody can say.
+    ``disturbed``: a coordinator went away while a transaction was ended, so a marker may be missing. ``endings`` lasts
+    longer than one identity, where the caller keeps it.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str | None, group: str, purpose: str = "control") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str | None,
+        group: str,
+        purpose: str = "control",
+        endings: Endings | None = None,
+    ) -> None:
         self.transactional_id = transactional_id
         self._purpose = purpose
         self.producer_id = -1
         self.epoch = -1
         self.version_2 = False
+        self.left: bool | None = None
+        self.endings = endings or Endings()
+        self.disturbed = False
         self._tells_state = True
         self._cluster = cluster
         self._group = group
@@ -84,8 +92,29 @@ class Identity:
             self.version_2 = self.transactional and speaks_version_2(connection)
             return answer
 
+        before = await self._patiently(TRANSACTION, self._state) if self.transactional else None
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self._remember(before)
+
+    def _remember(self, before: TransactionState | None) -> None:
+        self.left = before.committed if before is not None else None
+        if before is not None and self.left is not None:
+            for epoch in before.epochs(version_2=self.version_2):
+                self.endings.ended(before.producer_id, epoch, committed=self.left, version_2=self.version_2)
+        self.endings.began(self.producer_id, self.epoch)
+
+    async def finish(self, keys: Iterable[Key], *, committed: bool) -> None:
+        """Writes the marker of a transaction that lacks it into ``keys`` and the group's positions.
+
+        By an empty transaction of the classic protocol, in which a client names partitions itself; brokers take it in
+        either protocol. The group's coordinator must serve, or its marker would be left out again.
+        """
+        await self._patiently(GROUP, _nothing)
+        if named := tuple(keys):
+            await self.add_partitions(named)
+        await self._patiently(TRANSACTION, self._add_offsets)
+        await self._end(committed=committed, newest=_CLASSIC_END)
 
     async def add_partitions(self, keys: Iterable[Key]) -> None:
         """Classic only: announces partitions before their first batch of a transaction."""
@@ -121,6 +150,14 @@ class Identity:
 
     async def end(self, *, committed: bool) -> bool:
         """Ends the transaction; True: the epoch changed, so sequences of all partitions restart at 0."""
+        answer = await self._end(committed=committed, newest=5 if self.version_2 else _CLASSIC_END)
+        if not self.version_2:
+            return False
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return True
+
+    async def _end(self, *, committed: bool, newest: int) -> Any:
+        tried = 0
 
         async def ask(connection: Connection) -> Any:
             request = protocol.EndTxnRequest(
@@ -128,17 +165,17 @@ class Identity:
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 committed=committed,
-                version=connection.version(protocol.EndTxnRequest, 5 if self.version_2 else 3),
+                version=connection.version(protocol.EndTxnRequest, newest),
             )
+            nonlocal tried
+            tried += 1
             answer = await connection.call(request)
             check(answer.error_code, f"EndTxn of {self.transactional_id}")
             return answer
 
         answer = await self._patiently(TRANSACTION, ask)
-        if not self.version_2:
-            return False
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        return True
+        self.disturbed |= tried > 1
+        return answer
 
     async def complete(self) -> None:
         """Version 2: returns when the markers of the transaction that was just ended are written.
@@ -148,23 +185,29 @@ class Identity:
         """
         until = time.monotonic() + _COMPLETE_WITHIN
         while self._tells_state and time.monotonic() < until:
-            connection = await self._coordinator(TRANSACTION)
-            _, newest = connection.versions.get(transaction_state.DESCRIBE_TRANSACTIONS, (0, -1))
-            if newest < transaction_state.VERSION:
-                self._tells_state = False
-                return
-            api = (transaction_state.DESCRIBE_TRANSACTIONS, transaction_state.VERSION, True)
-            frame = await connection.send(api, [transaction_state.pack(str(self.transactional_id))])
-            try:
-                throttle, error, state = transaction_state.unpack(frame.body)
-            finally:
-                if frame.buffer is not None:
-                    frame.buffer.release()
-            connection.throttle(throttle)
-            self._tells_state = not error
-            if not transaction_state.undecided(state):
+            told = await self._state(await self._coordinator(TRANSACTION))
+            if told is None or not told.undecided:
                 return
             await asyncio.sleep(_COMPLETE_LOOK)
+
+    async def _state(self, connection: Connection) -> TransactionState | None:
+        """None: the broker is older, or does not say."""
+        _, newest = connection.versions.get(transaction_state.DESCRIBE_TRANSACTIONS, (0, -1))
+        if newest < transaction_state.VERSION:
+            self._tells_state = False
+            return None
+        api = (transaction_state.DESCRIBE_TRANSACTIONS, transaction_state.VERSION, True)
+        frame = await connection.send(api, [transaction_state.pack(str(self.transactional_id))])
+        try:
+            told = transaction_state.unpack(frame.body)
+        finally:
+            if frame.buffer is not None:
+                frame.buffer.release()
+        connection.throttle(told.throttle_ms)
+        if told.error in _AGAIN:
+            raise BrokerError(told.error, f"state of {self.transactional_id}")
+        self._tells_state = told.error not in DENIED
+        return None if told.error else told
 
     async def _add_offsets(self, connection: Connection) -> None:
         request = protocol.AddOffsetsToTxnRequest(
@@ -180,38 +223,16 @@ class Identity:
         by_topic: dict[str, list[tuple[int, Committed]]] = {}
         for (topic, partition), position in positions.items():
             by_topic.setdefault(topic, []).append((partition, position))
-        request = self._txn_offset_commit if self.transactional else self._offset_commit
-        answer = await connection.call(request(connection, by_topic))
+        if self.transactional:
+            holder = (str(self.transactional_id), self.producer_id, self.epoch)
+            newest = 5 if self.version_2 else 3
+            request = position_requests.in_transaction(connection, self._group, holder, by_topic, newest)
+        else:
+            request = position_requests.at_once(connection, self._group, by_topic)
+        answer = await connection.call(request)
         for topic in answer.topics:
             for p in topic.partitions:
                 check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
-
-    def _txn_offset_commit(self, connection: Connection, by_topic: Mapping[str, list[tuple[int, Committed]]]) -> Any:
-        request = protocol.TxnOffsetCommitRequest
-        topic_type = request.TxnOffsetCommitRequestTopic
-        return request(
-            transactional_id=self.transactional_id,
-            group_id=self._group,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=_position_topics(topic_type, topic_type.TxnOffsetCommitRequestPartition, by_topic),
-            version=connection.version(request, 5 if self.version_2 else 3),
-        )
-
-    def _offset_commit(self, connection: Connection, by_topic: Mapping[str, list[tuple[int, Committed]]]) -> Any:
-        request = protocol.OffsetCommitRequest
-        topic_type = request.OffsetCommitRequestTopic
-        return request(
-            group_id=self._group,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=_position_topics(topic_type, topic_type.OffsetCommitRequestPartition, by_topic),
-            version=connection.version(request),
-        )
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""
@@ -255,23 +276,3 @@ def speaks_version_2(connection: Connection) -> bool:
         and newest.get(protocol.EndTxnRequest.API_KEY, 0) >= 5
         and newest.get(protocol.TxnOffsetCommitRequest.API_KEY, 0) >= 5
     )
-
-
-def _position_topics(
-    topic_type: Any, partition_type: Any, by_topic: Mapping[str, list[tuple[int, Committed]]]
-) -> list[Any]:
-    return [
-        topic_type(
-            name=name,
-            partitions=[
-                partition_type(
-                    partition_index=partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
-                )
-                for partition, position in members
-            ],
-        )
-        for name, members in by_topic.items()
-    ]

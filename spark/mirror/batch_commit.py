@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable
 
 from mirror import positions
-from mirror.batch_lane import Lane
+from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition
 from wire.cluster import Key
-from wire.transactions import Committed
+from wire.position_requests import Committed
 
 # confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it the record path would
 # read on into foreign memory.
@@ -88,6 +88,8 @@ class Committer:
         self.transactions += 1
         self._last = time.monotonic()
         self._took = self._last - began
+        if lane.identity.disturbed:
+            raise RestartError("the coordinator went away while a transaction was ended")
         if lane.identity.version_2 and not lane.stopping:
             await lane.identity.complete()
         lane.closing = lane.stopping

@@ -66,6 +66,7 @@ class Lane:
         self.tuning = tuning
         self.partitions: dict[Key, Partition] = {}
         self.copied: dict[Key, Copied] = {}
+        self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()
         self.touched: set[Partition] = set()

@@ -38,6 +38,7 @@ from mirror.latency import NO_LATENCY
 from mirror.throttle import Throttle
 from replication.references import resolve
 from wire.cluster import Cluster, Key
+from wire.endings import Endings
 from wire.errors import (
     AuthenticationFailedError,
     BrokerError,
@@ -47,6 +48,7 @@ from wire.errors import (
     SettingError,
     UnsupportedBrokerError,
 )
+from wire.hanging import HangingTransactionError, settle
 from wire.settings import connection_settings
 from wire.transactions import Identity
 
@@ -75,6 +77,8 @@ class Attempts:
         self._counts: dict[Key, PartitionProgress] = {}
         self._transactions = 0
         self._retries = 0
+        self._endings = Endings()
+        self._unseen: frozenset[Key] = frozenset()
         self._latency = NO_LATENCY
         self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
@@ -90,6 +94,8 @@ class Attempts:
             return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
         except LookupError as error:  # a secret reference
             return self._failed("secret_missing", str(error))
+        except HangingTransactionError as error:
+            return self._failed("hanging_transaction", str(error))
         except (SettingError, UnsupportedBrokerError) as error:
             return self._failed("lane_failed", str(error))
         except AuthenticationFailedError as error:
@@ -129,7 +135,15 @@ class Attempts:
 
     def _new_identity(self, target: Cluster) -> Identity:
         transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
-        return Identity(target, transactional_id, self._spec.group)
+        return Identity(target, transactional_id, self._spec.group, endings=self._endings)
+
+    async def _begin(self, identity: Identity, target: Cluster) -> None:
+        """Fences, and puts right what a broker forgot of an earlier transaction."""
+        await identity.start()
+        if identity.transactional:
+            keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
+            await target.refresh({topic for topic, _ in keys})
+            self._unseen = await settle(identity, target, keys)
 
     async def _sessions(self, source: Cluster, target: Cluster) -> LaneReport:
         pause = PAUSE_FIRST
@@ -137,8 +151,10 @@ class Attempts:
             before = self._transactions
             try:
                 identity, self._identity = self._identity or self._new_identity(target), None
-                if await self._unless_leaving(identity.start()):
-                    await self._session(Lane(self._spec, (source, target), identity, self._tuning))
+                if await self._unless_leaving(self._begin(identity, target)):
+                    lane = Lane(self._spec, (source, target), identity, self._tuning)
+                    lane.unseen = self._unseen
+                    await self._session(lane)
                 return LaneReport(self._end(), self._progress)
             except FencedError as error:
                 return await self._fenced(target, error)

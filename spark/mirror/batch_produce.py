@@ -33,6 +33,7 @@ from wire.errors import (
     WireError,
     name_of,
 )
+from wire.hanging import look
 from wire.producing import Produced
 
 PER_REQUEST = 0.004
@@ -61,17 +62,29 @@ class Sender:
         self.pump()
 
     async def run(self) -> None:
-        lane = self._lane
         while True:
             self._wake.clear()
             if self._ready:
                 try:
-                    self._connection = await lane.target.connection(self._node, "produce")
-                    await asyncio.sleep(max(0.0, self._connection.throttled_until - time.monotonic()))
-                    self._send_all(self._connection)
+                    self._connection = connection = await self._connected()
+                    await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
+                    self._send_all(connection)
                 except ConnectionLostError:
                     self._unreachable()
             await self._wake.wait()
+
+    async def _connected(self) -> Connection:
+        """After a lost connection the broker may have been down: then markers may be missing that it should hold."""
+        lane, before = self._lane, self._connection
+        connection = await lane.target.connection(self._node, "produce")
+        if before in (None, connection) or not lane.identity.transactional:
+            return connection
+        led = [p for p in lane.partitions.values() if (at := lane.target.leader(*p.target)) and at.node == self._node]
+        if any(p in lane.touched or p in lane.added for p in led):
+            raise RestartError(f"the connection to {connection.where} was lost within a transaction")
+        if (await look(lane.target, [p.target for p in led])).of(lane.identity.producer_id):
+            raise RestartError(f"a transaction hangs on {connection.where}")
+        return connection
 
     def pump(self) -> None:
         """Sends what can be sent now; at once when the connection is there and nothing slows it down."""

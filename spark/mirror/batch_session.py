@@ -113,6 +113,9 @@ class Session:
         if leader is None or leader.node < 0:
             self.later(partition, RETRY_PAUSE, moved=True)
             return
+        if partition.target in self.lane.unseen:
+            self.lane.fail(RestartError(f"{partition.target[0]}-{partition.target[1]} has a leader again"))
+            return
         sender = self._senders.get(leader.node)
         if sender is None:
             sender = self._senders[leader.node] = Sender(self.lane, leader.node)

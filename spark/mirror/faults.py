@@ -244,6 +244,8 @@ def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
         f"{lane.source.cluster}; reconciler plan lists them. The lane is tried again by itself.",
         "target_unreachable": f"Check {lane.target.cluster} ({', '.join(lane.target.bootstrap_servers)}). The lane is "
         "tried again by itself.",
+        "hanging_transaction": "Compare the last records of both partitions (reconciler verify), then end the "
+        "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is tried again by itself.",
         "secret_missing": "Set it where the Spark tasks run. The lane is tried again by itself.",
     }
     return Condition(

@@ -34,8 +34,10 @@ from replication.references import resolve
 from wire.cluster import Cluster, Key
 from wire.errors import check
 from wire.groups import Groups
+from wire.hanging import settle, settle_all
+from wire.position_requests import Committed
 from wire.settings import connection_settings
-from wire.transactions import Committed, Identity
+from wire.transactions import Identity
 
 _CONNECTIONS = 4
 """A broker fences one id a connection at a time."""
@@ -150,11 +152,14 @@ class _Open:
     async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, Position]]:
         """Steps 1 and 2, and the positions as nobody else can change them any more."""
         await self.first.start()
+        keys = {*mine, *await self._positions()}
+        await self.cluster.refresh({topic for topic, _ in keys})
+        await settle(self.first, self.cluster, keys)
         found = await self._positions()
         while True:
             claim = _above(found, application)
             await self._claim(claim, _of(found, mine))
-            before, found = found, await self._fence_others()
+            before, found = found, await self._fence_others(keys)
             if before or not found:
                 return _above(found, application), found
 
@@ -162,9 +167,10 @@ class _Open:
         before = provenance_ground.unmarked(found) if self.flow.work.provenance is not None else {}
         return await asyncio.to_thread(provenance_ground.marks, self.flow, before) if before else {}
 
-    async def _fence_others(self) -> dict[Key, Position]:
+    async def _fence_others(self, keys: Collection[Key]) -> dict[Key, Position]:
         """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
         await asyncio.gather(*(other.start() for other in self.others))
+        await settle_all(self.others, self.cluster, keys)
         if not self.first.version_2:
             await asyncio.sleep(_APPLIED_S)
         return await self._positions()

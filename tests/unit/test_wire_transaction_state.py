@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from wire.errors import MalformedResponseError
-from wire.transaction_state import pack, undecided, unpack
+from wire.transaction_state import TransactionState, pack, unpack
 
 
 def answer(error: int, state: str) -> bytes:
@@ -26,13 +26,32 @@ def test_one_transaction_is_asked_for() -> None:
     ("state", "waits"), [("PrepareCommit", True), ("PrepareAbort", True), ("CompleteCommit", False), ("Empty", False)]
 )
 def test_the_state_tells_whether_markers_are_still_written(state: str, waits: bool) -> None:
-    throttle, error, found = unpack(memoryview(answer(0, state) + b"\0"))
-    assert (throttle, error, found) == (5, 0, state)
-    assert undecided(found) is waits
+    told = unpack(memoryview(answer(0, state) + b"\0"))
+    assert told == TransactionState(5, 0, state, producer_id=7, epoch=3)
+    assert told.undecided is waits
 
 
 def test_a_denial_is_an_error_and_no_state() -> None:
-    assert unpack(memoryview(answer(53, "")))[1:] == (53, "")
+    told = unpack(memoryview(answer(53, "")))
+    assert (told.error, told.state, told.committed) == (53, "", None)
+
+
+@pytest.mark.parametrize(
+    ("state", "committed", "epochs"),
+    [
+        ("PrepareCommit", True, (3, 2)),
+        ("CompleteCommit", True, (3, 2)),
+        ("CompleteAbort", False, (3, 2)),
+        ("Ongoing", False, (3,)),
+        ("Empty", None, (3, 2)),
+    ],
+)
+def test_how_the_last_transaction_ends(state: str, committed: bool | None, epochs: tuple[int, ...]) -> None:
+    """Version 2 raises the epoch when a transaction ends; the classic protocol when a producer begins."""
+    told = unpack(memoryview(answer(0, state) + b"\0"))
+    assert told.committed is committed
+    assert told.epochs(version_2=True) == epochs
+    assert told.epochs(version_2=False) == (3,)
 
 
 @pytest.mark.parametrize("size", range(4, 24))

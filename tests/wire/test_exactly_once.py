@@ -27,8 +27,9 @@ from wire import producing, protocol
 from wire.batches import next_sequence, seal
 from wire.connection import Connection
 from wire.errors import MOVED, FencedError
+from wire.position_requests import Committed
 from wire.records import encode
-from wire.transactions import Committed, Identity
+from wire.transactions import Identity
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 4
