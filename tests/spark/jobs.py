@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from reconciler.edges.submission import bundle
+from reconciler.edges.submission import QUICK_START, bundle
 from sandbox.handles import ClusterHandle
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +73,7 @@ class Job:
         code = self.folder / "bundle.zip"
         bundle(code)
         command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
+        command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_START}"]
         command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", code]
         command += [ROOT / "spark" / "mirror_job.py", "--handover", self.folder / "handover.json"]
         with (self.folder / "job.log").open("wb") as log:

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from reconciler.edges.submission import QUICK_START
 from sandbox.handles import Sandbox
 from tests.spark.records import digest, total, write_awkward, write_transactions
 from tests.spark.verify_runs import (
@@ -45,7 +46,8 @@ def environment(folder: Path, plain: Sandbox, flows: dict[str, str]) -> Path:
     lines.append("flows:")
     for name, pattern in flows.items():
         lines.append(f"  {name}: {{source: east, target: west, topics: ['{pattern}'], replication_factor: 1}}")
-    lines += ["mirrors:", "  west: {master: 'local[2]', parallelism: 2}", ""]
+    lines += ["mirrors:", "  west:", "    master: local[2]", "    parallelism: 2"]
+    lines += [f"    spark_conf: {{spark.driver.extraJavaOptions: '{QUICK_START}'}}", ""]
     (folder / "topology.yaml").write_text("\n".join(lines))
     return folder
 
