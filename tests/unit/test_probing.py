@@ -242,6 +242,29 @@ def test_killed_between_any_two_rules_and_undone_later(after: int) -> None:
         assert OLD not in east.owned, "a stranger's rule that comes back is no rule of ours"
 
 
+@pytest.mark.parametrize("rule_of_undo", [0, 1])
+def test_killed_while_it_is_being_undone_and_gone_on_with(rule_of_undo: int) -> None:
+    seen, wished = begun(), env(PLAIN, SOME)
+    east = seen.clusters["east"]
+    killed = run(seen, wished, vanishing(seen, READ_A), lambda: east.kill_after(2 + rule_of_undo))
+    told = killed.results
+    assert told[str(READ_A)] == "undone", "it is not there"
+    assert told[str(WRITE_B)] == ("unproven" if WRITE_B in east.acls else "undone")
+    assert east.pending.keys() == {READ_A, WRITE_B}
+    assert set(run(seen, wished).results.values()) == {"done"}
+    assert access_of(seen)[0] == {READ_A, WRITE_B}
+    assert (set(east.owned), east.pending) == ({READ_A, WRITE_B}, {})
+
+
+def test_a_rule_that_comes_back_while_it_is_deleted_is_told() -> None:
+    seen = begun()
+    wished = owned_and_strange(seen)
+    before, east = access_of(seen), seen.clusters["east"]
+    ended = run(seen, wished, lambda: east.at_call(VIEWS, lambda: east.acls.add(READ_A)))
+    assert f"'{READ_A}' is still there on broker 1" in ended.words
+    assert access_of(seen) == before
+
+
 def owned_and_strange(seen: World) -> Topology:
     """East has a rule of ours that is declared no longer, and a stranger's that is declared absent."""
     wished = env(PLAIN, SOME.replace("absent: true", "permission: allow"))
@@ -305,6 +328,18 @@ def test_a_super_user_loses_nothing_by_a_denial() -> None:
     seen = ran(secured())
     theirs = strangers(seen, "deny User:apply alter cluster kafka-cluster")
     assert run(seen, plus(CONSUMER), theirs, super_users=["User:apply"]).results[str(LATE)] == "done"
+
+
+def test_who_is_no_super_user_any_more_is_told_by_the_brokers_alone() -> None:
+    seen, bosses = ran(secured()), ["User:apply"]
+    east = seen.clusters["east"]
+    apply_on_both = '"User:apply", clusters: [east, west]'
+    roles = ROLES.replace(apply_on_both, apply_on_both.replace("east, ", ""))
+    wished = secured(roles=f"{roles}  - {CONSUMER}\n")
+    east.acls = {one for one in east.acls if one.principal != "User:apply"}
+    ended = run(seen, wished, lambda: east.at_call(VIEWS, bosses.clear), super_users=bosses)
+    assert ended.results[str(LATE)] == "undone"
+    assert "alter on cluster: the brokers deny it" in ended.words
 
 
 @pytest.mark.parametrize("no_login", [(), (Principal.MIRROR,)])

@@ -1,16 +1,12 @@
-"""Carries out a plan: the same list in the same order as the preview. A failure skips only what needs it.
-
-Border: asks nothing of the world but through the ports, decides nothing about what should be.
-"""
+"""One run of a plan: its batches in order, one outcome for each change, and what an interruption left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Protocol
 
+from reconciler.applying.restraint import Caution, Progress, refuse_if_blocked
 from reconciler.changes import (
     AclChange,
     AlterQuota,
@@ -22,12 +18,11 @@ from reconciler.changes import (
     UserChange,
     cluster_of,
 )
-from reconciler.errors import BlockedError, ClusterError, ReconcilerError, RunnerError
+from reconciler.errors import ClusterError, RunnerError
 from reconciler.landing import landed, user_landed
-from reconciler.plans import ExitCode, Outcome, Plan, Planned, Result
-from reconciler.ports import ClusterAdmin, MirrorRunner, Prober
-from reconciler.probes import Probe
-from reconciler.probing import PATIENCE_SECONDS, AccessWaves, Conduct, RulesAlone, Wave
+from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.ports import ClusterAdmin, MirrorRunner
+from reconciler.probing import AccessWaves, Conduct, Wave
 from reconciler.reassigning import reassign
 from reconciler.reassigning.window import Watch
 
@@ -39,64 +34,6 @@ LEFT_MOVING = (
 )
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
-
-Gate = Callable[[], str]
-"""Asked before each step: why no further one may begin, or empty to go on."""
-
-
-def open_gate() -> str:
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Caution:
-    """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty.
-
-    ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
-    """
-
-    gate: Gate = open_gate
-    held: Gate = open_gate
-    prober: Prober = field(default_factory=RulesAlone)
-    patience: float = PATIENCE_SECONDS
-
-
-class Progress(Protocol):
-    """Told while a plan is carried out."""
-
-    def outcome(self, outcome: Outcome) -> None: ...
-
-    def note(self, change_id: str, text: str) -> None: ...
-
-    def probed(self, probe: Probe) -> None: ...
-
-
-class Silent:
-    """A ``Progress`` that tells nobody."""
-
-    def outcome(self, outcome: Outcome) -> None:
-        """Says nothing."""
-
-    def note(self, change_id: str, text: str) -> None:
-        """Says nothing."""
-
-    def probed(self, probe: Probe) -> None:
-        """Says nothing."""
-
-
-def refuse_if_blocked(plan: Plan) -> None:
-    """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
-    if plan.unknown:
-        lines = "\n".join(f"  {one.subject}: {one.error}" for one in plan.unknown)
-        raise ReconcilerError(
-            "nothing was applied, because something could not be read",
-            lines,
-            "Mend it and run plan again, or apply what does not rest on it with --partial.",
-        )
-    if plan.refused:
-        lines = "\n".join(f"  {one.reason.text}" for one in plan.refused)
-        todo = "Resolve them and plan again, or apply the rest with --partial."
-        raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
 
 
 def apply(
@@ -125,21 +62,6 @@ def apply(
     except KeyboardInterrupt:
         run.interrupted()
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
-
-
-def exit_code(outcomes: Sequence[Outcome], plan: Plan | None = None) -> ExitCode:
-    """0 everything done, 5 partly, 1 nothing. With ``plan``, what it left unknown or refused counts as not done.
-
-    What was undone, or was not confirmed, was begun: 5.
-    """
-    done = sum(outcome.result is Result.DONE for outcome in outcomes)
-    begun = sum(outcome.result not in (Result.FAILED, Result.SKIPPED) for outcome in outcomes)
-    left_out = plan is not None and bool(plan.unknown or plan.refused)
-    if done == len(outcomes) and not left_out:
-        return ExitCode.DONE
-    if begun:
-        return ExitCode.PARTIAL
-    return plan.exit_code if plan is not None and left_out else ExitCode.ERROR
 
 
 def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
