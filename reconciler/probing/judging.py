@@ -133,9 +133,8 @@ def _principal(needs: Needs, seen: Evidence) -> Check:
     login = seen.logins.get(needs.kind, Login(why_not="nobody was asked"))
     lost = {**dict(_lost_by_rules(needs, seen, login)), **dict(_lost_by_word(needs, seen, login))}
     if lost:
-        shown = "; ".join(
-            f"{one.operation} on {_where(one)}: {cause.text}" for one, cause in list(lost.items())[:SHOWN]
-        )
+        worst = sorted(lost.items(), key=lambda one: one[0].resource is not ResourceType.CLUSTER)
+        shown = "; ".join(f"{one.operation} on {_where(one)}: {cause.text}" for one, cause in worst[:SHOWN])
         more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         causes = dict.fromkeys(one for one in lost.values() if one.rule is not None and one.rule not in seen.own)
         todo = tuple(by_hand(one.rule, not one.there, seen.server) for one in causes if one.rule is not None)
