@@ -50,10 +50,10 @@ def cases(folder: Path, cluster: ClusterHandle, rules: int) -> Iterator[Case]:
     fewer = environment(folder / "fewer" / NAME, cluster, rules, without=1)
     none = environment(folder / "none" / NAME, cluster, 0)
     yield Case(f"plan, {rules:,} rules to make", ("plan", all_of_them), 2, "2 s")
-    yield Case(f"apply, {rules:,} rules made", ("apply", all_of_them, "--yes"), 0)
+    yield Case(f"apply, {rules:,} rules made and probed", ("apply", all_of_them, "--yes"), 0)
     yield Case(f"plan, {rules:,} rules, nothing to change", ("plan", all_of_them), 0, "2 s")
     yield Case("plan, 10 rules to delete", ("plan", fewer), 2, "2 s")
-    yield Case(f"apply, {rules:,} rules deleted", ("apply", none, "--yes", "--allow-shrink"), 0)
+    yield Case(f"apply, {rules:,} rules deleted and probed", ("apply", none, "--yes", "--allow-shrink"), 0)
 
 
 def table(runs: Sequence[tuple[Case, Run]]) -> str:

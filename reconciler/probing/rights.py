@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.acls import AclBinding, Operation, PatternType, ResourceType
+from reconciler.acls import WILDCARD, AclBinding, Operation, PatternType, ResourceType
 from reconciler.authorizing.standing import reached
 from reconciler.checkups import Ask, Rights
 from reconciler.errors import Unknown
@@ -34,10 +34,12 @@ class Login:
 
 def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBinding, ...]:
     """Name by name, bounded."""
-    found: dict[AclBinding, None] = {}
+    everything: dict[AclBinding, None] = {}
     for one in needs:
-        found |= dict.fromkeys(reached(one, touched))
-        found |= dict.fromkeys(_some(one))
+        everything |= dict.fromkeys(reached(one, touched))
+        everything |= dict.fromkeys(_some(one))
+    covers = _covering(touched)
+    found = sorted(everything, key=lambda one: not covers(one))
     topics = _first((one.name for one in found if one.resource is ResourceType.TOPIC), MOST)
     ids = _first((one.name for one in found if one.resource is ResourceType.TRANSACTIONAL_ID), MOST_IDS)
     kept = {ResourceType.TOPIC: topics, ResourceType.TRANSACTIONAL_ID: ids}
@@ -85,6 +87,19 @@ def _denied(rights: Rights, topic: str) -> bool | None:
 
 def _answer(answers: Mapping[str, bool] | Unknown, name: str) -> bool | None:
     return None if isinstance(answers, Unknown) else answers.get(name)
+
+
+def _covering(rules: Iterable[AclBinding]) -> Callable[[AclBinding], bool]:
+    """Whether any of them is about a resource; quick for thousands of each."""
+    plain = {(one.resource, one.name) for one in rules if one.pattern is PatternType.LITERAL}
+    prefixes = {(one.resource, one.name) for one in rules if one.pattern is PatternType.PREFIXED}
+
+    def covers(one: AclBinding) -> bool:
+        if (one.resource, one.name) in plain or (one.resource, WILDCARD) in plain:
+            return True
+        return any(kind is one.resource and one.name.startswith(begin) for kind, begin in prefixes)
+
+    return covers
 
 
 def _some(needs: Needs) -> Iterator[AclBinding]:

@@ -158,9 +158,9 @@ class AccessWaves:
         self, under_way: _Open, outcomes: Sequence[Outcome], views: Views, admin: ClusterAdmin
     ) -> list[Outcome]:
         done = {one.acl for one in _done(under_way.wave, outcomes)}
-        common = settled(frozenset.intersection(*views.values()), under_way.before)
+        as_before = frozenset.intersection(*(settled(view, under_way.before) for view in views.values()))
         try:
-            admin.keep_pending(dict.fromkeys(done | common))
+            admin.keep_pending(dict.fromkeys(done | as_before))
         except ClusterError as error:
             return [
                 _turned(one, Result.UNPROVEN, words.unproven(f"that it passed is not written: {error.what}"))

@@ -22,7 +22,8 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.handover import handovers
 from reconciler.live import Before, LiveAccess, Made
 from reconciler.plans import ExitCode, Outcome, Plan, Result
-from reconciler.probes import Check, Probe, Verdict
+from reconciler.probes import Check, Needs, Probe, Verdict
+from reconciler.probing.rights import MOST, ask_for, wanted
 from reconciler.probing.undoing import before_of, by_hand, carried_out, put_back
 from reconciler.rendering.outcomes import outcomes_json, outcomes_text
 from reconciler.topology import Principal, Topology
@@ -391,14 +392,23 @@ def test_without_the_lock_nothing_is_undone_and_that_is_said() -> None:
 
 def test_a_probe_costs_the_same_few_requests_for_any_number_of_rules() -> None:
     counts = []
-    for number in (1, 200):
+    for number in (1, 200, 1_001):
         seen = world()
         names = ", ".join(f"t{one}" for one in range(number))
         entry = f'{{role: producer, principal: "User:a", clusters: [east], topics: [{names}]}}'
         before = seen.clusters["east"].calls
         run(seen, env(PLAIN, f"access: [{entry}]"))
         counts.append(seen.clusters["east"].calls - before)
-    assert counts[0] == counts[1] == 8, "two of the plan, one for the id, five of the wave"
+    assert counts == [8, 8, 8 + 5], "two of the plan, one for the id, five of each wave of a thousand"
+
+
+def test_what_a_wave_touches_is_asked_about_first() -> None:
+    rights = tuple(rule(f"allow User:m read topic t{number:03}") for number in range(300))
+    needs = Needs(Principal.MIRROR, "User:m", (*rights, rule("allow User:m write topic east.*")), frozenset({"east.z"}))
+    some = wanted([needs], rules("deny User:x read topic t299", "allow User:x read topic east.*"))
+    asked = ask_for(some).topics
+    assert len(asked) == MOST
+    assert {"t299", "east.z"} <= set(asked)
 
 
 def test_json_of_an_apply_has_the_probes_as_its_schema_says() -> None:
