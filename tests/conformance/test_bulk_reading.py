@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from reconciler.edges.kafka import KafkaCluster, bulk_reading
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
@@ -13,6 +14,7 @@ from reconciler.live import LiveCluster, Unknown
 from reconciler.topology import Cluster, Principal
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conformance.conftest import CreateTopic, real_cluster
+from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError, WireError
 
 pytestmark = pytest.mark.kafka
 
@@ -82,6 +84,22 @@ def test_over_tls_and_scram_what_is_hidden_or_denied_is_told_the_same(
     assert hidden not in swift.topics
     assert not swift.sees_all
     assert isinstance(swift.topics[denied].configs, Unknown)
+
+
+@pytest.mark.parametrize("broken", ["connect", "_configs"])
+@pytest.mark.parametrize("error", [ConnectionLostError, MalformedResponseError, UnsupportedBrokerError])
+def test_a_read_that_breaks_off_is_done_again_by_librdkafka(
+    plain: Sandbox, monkeypatch: pytest.MonkeyPatch, broken: str, error: type[WireError]
+) -> None:
+    async def fail(*_words: object) -> None:
+        raise error("broken off")
+
+    monkeypatch.setattr(bulk_reading, broken, fail)
+    cluster = real_cluster(plain.clusters["east"])
+    assert bulk(cluster) is None
+    with KafkaCluster(cluster, Principal.PLAN) as reader:
+        found = reader.read()
+    assert (found.cluster_id, found.brokers) == (plain.clusters["east"].cluster_id, slow(cluster, []).brokers)
 
 
 def test_settings_that_only_librdkafka_knows_close_this_way_and_the_cluster_is_read_all_the_same(

@@ -13,7 +13,7 @@ import random
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ NAMES = 2_000
 CONNECTIONS = 2
 IN_FLIGHT = 3
 PATIENCE = 15.0
+CONNECT_WITHIN = 5.0
 
 _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
@@ -54,10 +55,12 @@ def read_in_bulk(
     connection.wait_out_throttle()
     request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
     described = connection.first(request, errors.DESCRIBE_CLUSTER)
-    chosen = random.choice(described.nodes)  # noqa: S311 - one broker, so that all answers are of one mind
+    if not described.nodes:
+        return None
+    address = _address(described.nodes, cluster.bootstrap_servers)
     names = None if topics is None else sorted(set(topics))
     try:
-        found = asyncio.run(_Reading(connection, client_settings(cluster, principal)).read(_address(chosen), names))
+        found = asyncio.run(_Reading(connection, client_settings(cluster, principal)).read(address, names))
     except WireError as error:
         _log.debug("cluster %s cannot be read in bulk: %s", cluster.name, connection.clean(str(error)))
         return None
@@ -71,8 +74,11 @@ def read_in_bulk(
     )
 
 
-def _address(node: Any) -> tuple[str, int]:
-    return str(node.host), int(node.port)
+def _address(nodes: Sequence[Any], bootstrap: Sequence[str]) -> tuple[str, int]:
+    """One broker, so that all answers are of one mind; where possible one whose address is known to lead there."""
+    known = [node for node in nodes if f"{node.host}:{node.port}" in bootstrap]
+    chosen = random.choice(known or list(nodes))  # noqa: S311 - any of them
+    return str(chosen.host), int(chosen.port)
 
 
 @dataclass(slots=True)
@@ -89,7 +95,8 @@ class _Reading:
         self._settings = settings
 
     async def read(self, address: tuple[str, int], names: list[str] | None) -> _Found:
-        settings, pool = connection_settings(self._settings), BufferPool()
+        asked, pool = connection_settings(self._settings), BufferPool()
+        settings = replace(asked, connect_timeout=min(asked.connect_timeout, CONNECT_WITHIN))
         lines: list[WireConnection] = []
         try:
             for _ in range(CONNECTIONS):
