@@ -96,7 +96,8 @@ class Translated:
     """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends.
 
     ``between``: copied records between ``offset`` and where the group was at the destination, either way round; None
-    when they were not counted.
+    when they were not counted. ``counted``: in a topic that both clusters write, for each of these two offsets how many
+    records a group that stands there reads again, and misses.
     """
 
     offset: int | None
@@ -104,6 +105,7 @@ class Translated:
     reason: str = ""
     end: int | None = None
     between: int | None = None
+    counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class GroupOffset:
         wanted, there = self.translated, self.after
         if there is None or wanted.offset is None:
             return None
+        if there in wanted.counted:
+            return wanted.counted[there][0]
         if there < wanted.offset and there == self.before and wanted.exact and wanted.between is not None:
             return wanted.between
         latest = wanted.offset if wanted.exact or wanted.end is None else max(wanted.end, wanted.offset)
@@ -135,6 +139,8 @@ class GroupOffset:
         wanted, there = self.translated, self.after
         if there is None or wanted.offset is None:
             return None
+        if there in wanted.counted:
+            return wanted.counted[there][1]
         if there > wanted.offset and there == self.before and wanted.between is not None:
             return wanted.between
         return max(0, there - wanted.offset)

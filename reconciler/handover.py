@@ -56,6 +56,8 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
             "interval_ms": flow.groups.interval_ms,
             "follow_rewinds": flow.groups.follow_rewinds,
         }
+        if returning := [other.name for other in topology.arriving(flow) if other.source == flow.target]:
+            told["groups"]["returning"] = min(returning)
     asked = flow.mirrormaker_topics
     if asked != MirrorMakerTopics():
         separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)

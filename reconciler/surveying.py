@@ -28,6 +28,7 @@ from reconciler.live import JobState, LiveMirror
 from reconciler.routing import selector_of
 from reconciler.topology import Flow, Isolation, Topology
 from replication.groups import GroupSelector, make_group_selector
+from replication.interleaved import Interleaved
 from replication.mirrormaker import internal_separator
 from replication.offset_map import PartitionMap, Translation
 from replication.pauses import Pause
@@ -156,21 +157,22 @@ class Survey:
             time.sleep(0.5)
 
     def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[GroupMove]:
-        charts = [self._chart(leg, here) for leg in self.move.legs]
+        # The way back first: what it tells of must not be newer than what the other map has (replication.interleaved).
+        charts = [self._chart(leg, here) for leg in sorted(self.move.legs, key=lambda leg: leg.forward)]
         offers: dict[str, list[GroupOffset]] = {}
         for group, offsets in here.offsets.items():
             before = there.offsets.get(group, {})
-            for chart in charts:
-                for key, committed in offsets.items():
-                    if offer := self._offer(chart, (key, committed), before):
-                        offers.setdefault(group, []).append(offer)
+            for at in offsets.items():
+                found = [(chart, offer) for chart in charts if (offer := self._offer(chart, at, before))]
+                offers.setdefault(group, []).extend(_of_both(found) or [offer for _, offer in found])
         wanted = [one for each in offers.values() for one in each]
-        ends = self.destination.bounds(one.destination for one in wanted if not one.translated.exact)
+        ends = self.destination.bounds(one.destination for one in wanted)
         begins = self.origin.bounds(one.origin for one in wanted if one.translated.offset is None)
         for group, each in sorted(offers.items()):
-            settled = tuple(_settled(one, begins.get(one.origin), ends.get(one.destination)) for one in each)
-            state = there.states.get(group, GroupState())
-            yield GroupMove(group, here.states[group], state, least(settled))
+            if each:
+                settled = tuple(_settled(one, begins.get(one.origin), ends.get(one.destination)) for one in each)
+                state = there.states.get(group, GroupState())
+                yield GroupMove(group, here.states[group], state, least(settled))
 
     def _chart(self, leg: Leg, here: GroupsSeen) -> _Chart:
         """Translates all that the groups have committed on topics of the leg."""
@@ -182,8 +184,9 @@ class Survey:
                     wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
         flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
         committed_only = flow.isolation is Isolation.READ_COMMITTED
+        positions, maps = target.positions(leg.flow), target.maps(leg.flow)  # in this order
         found = translations(source, target, Question(leg.flow, wanted, remote, not leg.forward, committed_only))
-        return _Chart(leg, target.maps(leg.flow), target.positions(leg.flow), found)
+        return _Chart(leg, maps, positions, found)
 
     def _offer(self, chart: _Chart, at: tuple[Key, Committed], before: Mapping[Key, Committed]) -> GroupOffset | None:
         (topic, partition), committed = at
@@ -265,11 +268,32 @@ def _translated(chart: _Chart, at: tuple[Key, Committed], twin: str, before: int
     if not chart.leg.forward:
         # The map has all that was copied: behind its last record there are only control markers of the mirror.
         at_end = found.gap is not None and found.gap.source_end is None and found.offset == known.source_end
-        whole = at_end and known.source_end == chart.positions.get(at[0])
+        whole = at_end and (known.source_end or 0) >= chart.positions.get(at[0], -1)
     between = None
     if before is not None and found.offset is not None:
         between = _copied(known, chart.leg, min(before, found.offset), max(before, found.offset))
     return Translated(found.offset, found.exact or whole, "" if whole else found.reason, between=between)
+
+
+def _of_both(offers: list[tuple[_Chart, GroupOffset]]) -> list[GroupOffset]:
+    """One offset for a topic that both clusters write under one name; empty when it is no such topic.
+
+    ``offers``: of the way back first.
+    """
+    if len(offers) != 2 or any(offer.destination != offer.origin for _, offer in offers):
+        return []
+    (back, _), (out, one) = offers
+    key, position = one.origin, one.committed
+    both = Interleaved(
+        out.maps.get(key, _NOTHING), out.positions.get(key), back.maps.get(key, _NOTHING), back.positions.get(key)
+    )
+    found = both.translate(position, out.found[key, position])
+    counted = {
+        offset: counts
+        for offset in (found.offset, one.before)
+        if offset is not None and found.exact and (counts := both.counts(position, offset)) is not None
+    }
+    return [replace(one, translated=Translated(found.offset, found.exact, found.reason, counted=counted))]
 
 
 def _as_told(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> Translated:
@@ -290,12 +314,16 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 def _settled(one: GroupOffset, origin: Bounds | None, destination: Bounds | None) -> GroupOffset:
     """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
-    beginning is safe."""
-    if one.translated.exact or destination is None:
+    beginning is safe; a record that the destination has deleted since is not waited for."""
+    told = one.translated
+    if destination is None:
         return one
+    if told.offset is not None and told.offset < destination.begin:
+        told = replace(told, offset=destination.begin)
+    if told.exact:
+        return replace(one, translated=told)
     empty = destination.begin == destination.end and origin is not None and origin.begin == origin.end
-    if one.translated.offset is None and empty:
+    if told.offset is None and empty:
         return replace(one, translated=Translated(destination.end, True))
-    if one.translated.offset is None:
-        return replace(one, translated=replace(one.translated, offset=destination.begin, end=destination.stable))
-    return replace(one, translated=replace(one.translated, end=destination.stable))
+    offset = destination.begin if told.offset is None else told.offset
+    return replace(one, translated=replace(told, offset=offset, end=destination.stable))

@@ -33,7 +33,8 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """All that was copied of source offsets ``begin`` <= o < ``end``; at least one run, both offsets growing.
+    """All that was copied of source offsets ``begin`` <= o < ``end``; both offsets of its runs grow. Without runs it is
+    *silent*: nothing of the range was copied (records of other clusters that came back, filtered ones, markers).
 
     ``first``: the flow began here, nothing before ``begin`` was ever copied.
     """
@@ -88,26 +89,46 @@ class Translation:
 class PartitionMap:
     """Translates positions (the next offset to read) of one partition. Immutable; about 10 µs a translation."""
 
-    __slots__ = ("_begins", "_copies", "_copy_targets", "_stretches")
+    __slots__ = ("_begins", "_copies", "_copy_targets", "_known", "_silent", "_stretches")
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
         """``stretches`` in any order. What was copied again later (a position set back by hand) counts once: last."""
-        self._copies = sorted(stretches, key=lambda s: (s.runs[0].target, s.runs[-1].target_end))
+        given = list(stretches)
+        self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
+        with_runs = [_longer(s, self._silent) if self._silent else s for s in given if s.runs]
+        self._copies = sorted(with_runs, key=lambda s: (s.runs[0].target, s.runs[-1].target_end))
         self._copy_targets = [stretch.runs[0].target for stretch in self._copies]
         self._stretches: list[Stretch] = []
         for stretch in self._copies:
             self._append(stretch)
         self._begins = [stretch.begin for stretch in self._stretches]
+        self._known: list[tuple[int, int]] | None = None
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """What counts, by source offset."""
+        """What counts, by source offset; without silent ones, which have made the stretch before them longer."""
         return tuple(self._stretches)
 
     @property
     def source_end(self) -> int | None:
         """The source offset up to which the map knows, None for an empty map."""
         return self._stretches[-1].end if self._stretches else None
+
+    def known_to(self, begin: int) -> int:
+        """Up to which source offset it says of every one, from ``begin`` on, if it was copied; ``begin`` itself where
+        it knows nothing of that one."""
+        if self._known is None:
+            self._known = _spans([*self._stretches, *self._silent])
+        at = bisect_right(self._known, begin, key=lambda span: span[0]) - 1
+        return max(begin, self._known[at][1]) if at >= 0 else begin
+
+    def copied(self, begin: int, end: int) -> bool:
+        """Whether a source offset ``begin`` <= o < ``end`` is known to have been copied."""
+        for stretch in self._stretches[max(0, bisect_right(self._begins, begin) - 1) :]:
+            found = _next_run(stretch.runs, begin)
+            if found is not None or stretch.begin >= end:
+                return found is not None and found.source < end
+        return False
 
     def downstream(self, source: int) -> Translation:
         """The target position for source position ``source``: of the first record at or after it."""
@@ -204,6 +225,26 @@ def _next_run(runs: tuple[Run, ...], source: int) -> Run | None:
     if at >= 0 and source < runs[at].source_end:
         return runs[at]
     return runs[at + 1] if at + 1 < len(runs) else None
+
+
+def _spans(stretches: list[Stretch]) -> list[tuple[int, int]]:
+    """Source offsets that are spoken of, as spans that do not touch."""
+    spans: list[tuple[int, int]] = []
+    for begin, end in sorted((0 if one.first else one.begin, one.end) for one in stretches):
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((begin, end))
+    return spans
+
+
+def _longer(stretch: Stretch, silent: list[Stretch]) -> Stretch:
+    """``stretch`` with the silent ones that follow without a gap; ``silent`` by their beginning."""
+    end = stretch.end
+    for one in silent:
+        if one.begin <= end:
+            end = max(end, one.end)
+    return stretch if end == stretch.end else Stretch(stretch.begin, end, stretch.runs, stretch.first)
 
 
 def _cut(stretch: Stretch, end: int) -> Stretch | None:

@@ -1,8 +1,9 @@
 """How stretches of the offset map lie in ``__mirror_offsets``: one record a chunk, written again while it grows.
 
 Key: ``flow/topic/partition/begin`` of the source. Value: version, flags, both topic ids, then unsigned varints: begin,
-length, first target offset, and for each group of equal runs: how often, source offsets and target offsets left out
-before it, records. The log is compacted, so the newest version of a chunk stays; a chunk holds about 1 KB.
+length, and unless it is silent: first target offset, and for each group of equal runs: how often, source offsets and
+target offsets left out before it, records. The log is compacted, so the newest version of a chunk stays; a chunk holds
+about 1 KB.
 """
 
 from __future__ import annotations
@@ -86,10 +87,11 @@ class Chunk:
             _put(self._done, number)
 
     def encode(self, place: Place) -> tuple[bytes, bytes]:
-        """(key, value) of the chunk as it is now. Only for a chunk with a run."""
+        """(key, value) of the chunk as it is now. One without a run ends after its length; releases that did not know
+        silent stretches pass it over."""
         value = bytearray((VERSION, _FIRST if self.first else 0))
         value += place.source_id.bytes + place.target_id.bytes
-        for number in (self.begin, self.end - self.begin, self.first_target):
+        for number in (self.begin, self.end - self.begin, *([self.first_target] if self.last is not None else ())):
             _put(value, number)
         value += self._done
         for number in self._group:
@@ -121,6 +123,8 @@ def decode(key: bytes, value: bytes) -> tuple[Place, Stretch]:
         raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
     place = Place(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
     numbers = _numbers(value, 34)
+    if len(numbers) == 2:
+        return place, Stretch(numbers[0], sum(numbers), (), bool(value[1] & _FIRST))
     if len(numbers) < 7 or (len(numbers) - 3) % 4:
         raise ChunkError(f"the chunk {key.decode()} is cut")
     begin, length, target = numbers[:3]

@@ -68,9 +68,9 @@ class Copied:
         if chunk is None or self._broken or position < chunk.end:
             self.begin(position)
             return
-        chunk.end = position
-        if chunk.last is not None or runs:
+        if runs or position != chunk.end:
             self.version += 1
+        chunk.end = position
         if not runs:
             return
         for run in runs:
@@ -85,7 +85,7 @@ class Copied:
     def chunks(self) -> Iterable[Chunk]:
         """What the map should have; the last one may still grow."""
         yield from self.full
-        if self.chunk is not None and self.chunk.last is not None:
+        if self.chunk is not None and self.chunk.end > self.chunk.begin:
             yield self.chunk
 
     def written(self, full: int, version: int) -> None:
@@ -94,6 +94,6 @@ class Copied:
         self._written = version
 
     def _close(self) -> None:
-        if self.chunk is not None and self.chunk.last is not None:
+        if self.chunk is not None and self.chunk.end > self.chunk.begin:
             self.full.append(self.chunk)
         self.chunk = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from mirror.group_both_ways import BothWays
 from mirror.settings import GroupSettings
 from replication.groups import GroupSelector, Synced, Unsupported, checkpoint_due, idle, may_write, unsupported
 from replication.mirrormaker import Checkpoint
@@ -62,10 +63,16 @@ class GroupRounds:
     new application goes on where an earlier one ended."""
 
     def __init__(
-        self, settings: GroupSettings, source: Cluster, target: Cluster, told: Mapping[tuple[str, str, int], Checkpoint]
+        self,
+        settings: GroupSettings,
+        source: Cluster,
+        target: Cluster,
+        told: Mapping[tuple[str, str, int], Checkpoint],
+        both: BothWays | None = None,
     ) -> None:
+        """``both``: the target writes the same topics, and its records come to the source."""
         self._selector: GroupSelector = settings.selector()
-        self._follow = settings.follow_rewinds
+        self._follow, self._both = settings.follow_rewinds, both
         self._source, self._target = source, target
         self._source_groups, self._target_groups = Groups(source), Groups(target)
         self._told = {where: Synced(one.upstream, one.downstream) for where, one in told.items()}
@@ -86,6 +93,8 @@ class GroupRounds:
         named = {name: found for name, one in listed.items() if (found := unsupported(one.kind, name, "", ()))}
         await self._read(listed.keys() - named.keys(), routes)
         named |= self._streams(listed)
+        if self._both is not None:
+            await self._both.refresh()
         unknown = self._translate(maps, ids)
         await self._look_at_empty(unknown, routes)
         checkpoints = tuple(self._due(routes))
@@ -145,7 +154,10 @@ class GroupRounds:
                 known = current.get(key)
                 if known is None:
                     known = current[key] = self._map(maps, key, ids.get(key[0], NO_ID))
-                if entry.map is not known:
+                if self._both is not None:
+                    found = self._both.translate(key, entry.committed.offset)
+                    entry.map, entry.downstream, entry.exact = known, found.offset, found.exact
+                elif entry.map is not known:
                     entry.map = known
                     found = known.downstream(entry.committed.offset)
                     entry.downstream, entry.exact = found.offset, found.exact

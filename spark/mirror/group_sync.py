@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 from mirror import logs
+from mirror.group_both_ways import BothWays
 from mirror.group_round import GroupRounds, RoundResult
 from mirror.lanes import Condition, Endpoint, PartitionSpec
 from mirror.settings import FlowSettings, GroupSettings
@@ -89,7 +90,8 @@ class GroupSync:
                 target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming_separator)
             )
             maps = MapReader(target, flow.name)
-            rounds = GroupRounds(groups, source, target, await checkpoints.read())
+            both = BothWays((flow.name, groups.returning), (source, target), maps) if groups.returning else None
+            rounds = GroupRounds(groups, source, target, await checkpoints.read(), both)
             while not self._end.is_set():
                 began, cpu = time.monotonic(), time.thread_time()
                 await maps.refresh()

@@ -32,12 +32,14 @@ class StatusPlace:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Whose offsets are kept on the target, and how often the source's groups are read."""
+    """Whose offsets are kept on the target, and how often the source's groups are read. ``returning``: the flow that
+    carries the target's records into the same topics of the source, empty when there is none."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     interval_ms: int
     follow_rewinds: bool
+    returning: str = ""
 
     def selector(self) -> GroupSelector:
         """Raises HandoverError for a pattern that cannot be used."""
@@ -208,6 +210,7 @@ def _groups(given: Mapping[str, Any]) -> GroupSettings:
         tuple(map(str, given["exclude"])),
         _at_least(given, "interval_ms", 100),
         bool(given["follow_rewinds"]),
+        str(given.get("returning", "")),
     )
 
 

@@ -1,0 +1,71 @@
+"""Group sync of a topic that both clusters write under one name, on real brokers: both maps count, and no record is
+missed that a group has not read, of either side."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mirror.group_both_ways import BothWays
+from mirror.group_round import GroupRounds, RoundResult
+from mirror.settings import GroupSettings
+
+from replication.names import OFFSETS_TOPIC, position_group
+from replication.offset_map import Run, Stretch
+from replication.offset_map_codec import Place, encode
+from sandbox.handles import Sandbox
+from tests.conftest import CreateTopic
+from tests.translation.truth import map_topic
+from tests.wire.raw import cluster_of
+from translation.reading import MapReader
+from wire import logs
+from wire.cluster import Cluster
+from wire.group_offsets import CommittedOffset
+from wire.groups import Groups
+
+# east: 5 of its own, 10 copies from west, a marker, 5 of its own; west: 10 of its own, 5 copies, a marker, 5 copies.
+THERE = (Stretch(0, 21, (Run(0, 10, 5), Run(16, 16, 5)), first=True), Stretch(21, 22, ()))
+BACK = (Stretch(0, 10, (Run(0, 5, 10),), first=True), Stretch(10, 22, ()))
+
+
+def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read(
+    plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    topic, group = f"{unique}.orders", f"{unique}-billing"
+    for cluster in ("east", "west"):
+        create_topic(plain[cluster], topic, 1)
+        map_topic(plain[cluster])
+
+    async def commit(cluster: Cluster, name: str, offset: int) -> None:
+        answers = await Groups(cluster).commit({name: {(topic, 0): CommittedOffset(offset)}})
+        assert answers == {name: {(topic, 0): 0}}
+
+    async def tell(cluster: Cluster, flow: str, stretches: tuple[Stretch, ...], position: int) -> None:
+        await logs.leaders(cluster, [OFFSETS_TOPIC])
+        records = [encode(Place(flow, topic, 0), stretch) for stretch in stretches]
+        await logs.append(cluster, OFFSETS_TOPIC, {0: records})
+        await commit(cluster, position_group(flow), position)
+
+    async def run() -> list[tuple[int, RoundResult]]:
+        east, west = cluster_of(plain["east"]), cluster_of(plain["west"])
+        try:
+            await tell(west, f"{unique}-there", THERE, 22)
+            await tell(east, f"{unique}-back", BACK, 22)
+            maps = MapReader(west, f"{unique}-there")
+            both = BothWays((f"{unique}-there", f"{unique}-back"), (east, west), maps)
+            settings = GroupSettings((group,), (), 1000, follow_rewinds=False)
+            found = []
+            for position in (3, 8, 15, 18, 21):
+                await commit(east, group, position)
+                rounds = GroupRounds(settings, east, west, {}, both)
+                told = await rounds.run({(topic, 0): topic}, maps, {})
+                there = (await Groups(west).offsets([group]))[group].offsets.get((topic, 0))
+                found.append((there.offset if there else -1, told))
+            return found
+        finally:
+            east.close()
+            west.close()
+
+    found = asyncio.run(run())
+    # 3: none of west's ten; 8: three of them; 15: all ten; 18: two copies behind the marker; 21: all there is.
+    assert [offset for offset, _ in found] == [0, 3, 16, 18, 22]
+    assert all(told.inexact == 0 and not told.refused for _, told in found)
