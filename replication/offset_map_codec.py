@@ -116,6 +116,13 @@ def decode_key(key: bytes) -> tuple[str, str, int, int]:
     return parts[0], parts[1], int(parts[2]), int(parts[3])
 
 
+def end_of(key: bytes, value: bytes) -> int:
+    """Where the chunk's stretch ends, without reading its runs. Raises ChunkError."""
+    if len(value) < 36 or value[0] != VERSION:
+        raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
+    return sum(_numbers(value[:64], 34, 2))  # two varints of at most ten bytes
+
+
 def decode(key: bytes, value: bytes) -> tuple[Place, Stretch]:
     """Raises ChunkError."""
     flow, topic, partition, _ = decode_key(key)
@@ -152,7 +159,7 @@ def _put(out: bytearray, number: int) -> None:
     out.append(number)
 
 
-def _numbers(value: bytes, at: int) -> list[int]:
+def _numbers(value: bytes, at: int, most: int = 0) -> list[int]:
     found: list[int] = []
     number = shift = 0
     for byte in value[at:]:
@@ -160,6 +167,8 @@ def _numbers(value: bytes, at: int) -> list[int]:
         if byte < 0x80:
             found.append(number)
             number = shift = 0
+            if len(found) == most:
+                break
         else:
             shift += 7
     if shift:

@@ -83,19 +83,22 @@ class MapReader:
                 continue
             for record in records_of(view, batch):
                 key, value = key_and_value(record)
-                if key is None or value is None or not key.startswith(self._prefix):
-                    continue
-                self._chunk(key, value)
+                if key is not None and key.startswith(self._prefix):
+                    self._chunk(key, value)
 
-    def _chunk(self, key: bytes, value: bytes) -> None:
+    def _chunk(self, key: bytes, value: bytes | None) -> None:
         try:
             _, topic, partition, begin = decode_key(key)
             if self._topics is not None and topic not in self._topics:
                 return
+            where = (topic, partition)
+            if value is None:  # pruned
+                self._chunks.get(where, {}).pop(begin, None)
+                self._maps.pop(where, None)
+                return
             place, stretch = decode(key, value)
         except ChunkError:
             return  # a later release writes something else; what it says is unknown here, and unknown is safe
-        where = (topic, partition)
         self._chunks.setdefault(where, {})[begin] = (place, stretch)
         self._newest[where] = place
         self._maps.pop(where, None)

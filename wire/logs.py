@@ -23,7 +23,8 @@ APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
 MOST_APPENDED = 5_000
 
-KeyValue = tuple[bytes, bytes]
+KeyValue = tuple[bytes, bytes | None]
+"""None: a tombstone."""
 
 
 async def append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:

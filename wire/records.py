@@ -203,9 +203,10 @@ def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator
         yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last
 
 
-def tail_of(key: bytes, value: bytes) -> memoryview:
-    """The bytes of a record behind its offset delta, without headers."""
-    return memoryview(b"".join((varint(len(key)), key, varint(len(value)), value, b"\0")))
+def tail_of(key: bytes, value: bytes | None) -> memoryview:
+    """The bytes of a record behind its offset delta, without headers. ``value`` None: a tombstone."""
+    told = (varint(-1),) if value is None else (varint(len(value)), value)
+    return memoryview(b"".join((varint(len(key)), key, *told, b"\0")))
 
 
 def key_and_value(record: Record) -> tuple[bytes | None, bytes | None]:

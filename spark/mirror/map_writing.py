@@ -8,7 +8,8 @@ does not answer, copying goes on and the map catches up later.
 from __future__ import annotations
 
 import asyncio
-import zlib
+import random
+import time
 from collections.abc import Awaitable
 
 from mirror import logs
@@ -18,12 +19,13 @@ from mirror.copied import Copied
 from replication.mirrormaker import OffsetSync
 from replication.names import OFFSETS_TOPIC
 from replication.offset_map_codec import Place
-from wire.cluster import NO_ID, Cluster
+from translation.pruning import place_of, prune
+from wire.cluster import NO_ID, Cluster, Key
 from wire.errors import WireError
 from wire.logs import KeyValue, append, leaders
 
 WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
-PAUSE_LAST = 30.0
+PAUSE_LAST, PRUNE_EVERY = 30.0, 3600.0
 _log = logs.logger("offset map")
 
 
@@ -36,10 +38,16 @@ class MapWriter:
 
     async def run(self) -> None:
         """Until cancelled."""
-        pause = WRITE_EVERY
+        pause, prune_at = WRITE_EVERY, time.monotonic() + PRUNE_EVERY * random.uniform(0.2, 1)  # noqa: S311
         while True:
             await asyncio.sleep(pause)
             pause = WRITE_EVERY if await self.write() else min(PAUSE_LAST, pause * 2)
+            if time.monotonic() > prune_at:
+                prune_at = time.monotonic() + PRUNE_EVERY
+                lane = self._lane
+                keys = {(p.spec.topic, p.spec.partition) for p in lane.partitions.values()}
+                if keys:
+                    await self._tried(OFFSETS_TOPIC, _pruned(lane, keys))
 
     async def last(self) -> None:
         """What the last commits have added; gives up when the target does not answer."""
@@ -80,7 +88,7 @@ class MapWriter:
             there = target.topics.get(spec.target_topic)
             target_id = there.topic_id if there is not None else NO_ID
             place = Place(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
-            at = zlib.crc32(f"{place.flow}/{place.topic}/{place.partition}".encode()) % count
+            at = place_of(place.flow, (place.topic, place.partition), count)
             records.setdefault(at, []).extend(chunk.encode(place) for chunk in copied.chunks())
             written.append((copied, len(copied.full), copied.version))
         await append(target, OFFSETS_TOPIC, records)
@@ -98,6 +106,13 @@ class MapWriter:
                 why=why,
                 todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
             )
+
+
+async def _pruned(lane: Lane, keys: set[Key]) -> None:
+    if gone := await prune(lane.source, lane.target, lane.spec.flow, keys):
+        _log.info(
+            "chunks of deleted records taken out of the map", flow=lane.spec.flow, lane=lane.spec.lane, chunks=gone
+        )
 
 
 async def _sync(cluster: Cluster, topic: str, moved: list[Partition]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
 
 from replication.offset_map import Exactness
 from sandbox.handles import Sandbox
 from tests.translation.truth import map_topic, offset_map, placed
 from tests.wire.lane_runs import Flow, producer
+from tests.wire.raw import cluster_of
+from translation.pruning import prune
 from wire import transactions
 
 CreateTopic = Callable[..., str]
@@ -155,3 +159,35 @@ def _until_compacted(flow: Flow, write: Callable[[range], None], first: int) -> 
         assert time.monotonic() < until, "the source was never compacted"
         write(range(number, number + 1))
         time.sleep(1)
+
+
+def test_what_the_source_has_deleted_leaves_the_map_and_the_rest_stays_exact(flow: Flow) -> None:
+    writing = producer(flow.source)
+    for session in range(4):
+        for i in range(50):
+            writing.produce(flow.topic, b"%d %d" % (session, i))
+        writing.flush(20)
+        flow.run(batch_path, flow.at_end())
+        writing.produce(flow.topic, b"%d is lost of the map" % session)  # so that each session has a chunk of its own
+        writing.flush(20)
+        flow.set_position(51 * (session + 1))
+    before = offset_map(flow)
+    admin = AdminClient(flow.source.super_client())
+    (deleted,) = admin.delete_records([TopicPartition(flow.topic, 0, 110)]).values()
+    deleted.result(20)
+
+    async def pruned() -> int:
+        source, target = cluster_of(flow.source), cluster_of(flow.target)
+        try:
+            return await prune(source, target, flow.topic, [(flow.topic, 0)])
+        finally:
+            source.close()
+            target.close()
+
+    assert [stretch.begin for stretch in before.stretches] == [0, 51, 102, 153]
+    assert asyncio.run(pruned()) == 2
+    assert asyncio.run(pruned()) == 0
+    after = offset_map(flow)
+    assert [stretch.begin for stretch in after.stretches] == [102, 153]
+    for position in range(110, 203):
+        assert after.downstream(position) == before.downstream(position)

@@ -4,6 +4,7 @@ missed that a group has not read, of either side."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from mirror.group_both_ways import BothWays
 from mirror.group_round import GroupRounds, RoundResult
@@ -19,6 +20,7 @@ from tests.wire.raw import cluster_of
 from translation.reading import MapReader
 from wire import logs
 from wire.cluster import Cluster
+from wire.errors import BrokerError
 from wire.group_offsets import CommittedOffset
 from wire.groups import Groups
 
@@ -40,7 +42,11 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
         assert answers == {name: {(topic, 0): 0}}
 
     async def tell(cluster: Cluster, flow: str, stretches: tuple[Stretch, ...], position: int) -> None:
-        await logs.leaders(cluster, [OFFSETS_TOPIC])
+        for _ in range(100):  # a topic that was made a moment ago
+            with contextlib.suppress(BrokerError):
+                await logs.leaders(cluster, [OFFSETS_TOPIC])
+                break
+            await asyncio.sleep(0.1)
         records = [encode(Place(flow, topic, 0), stretch) for stretch in stretches]
         await logs.append(cluster, OFFSETS_TOPIC, {0: records})
         await commit(cluster, position_group(flow), position)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from replication.offset_map import Run, Stretch
-from replication.offset_map_codec import Place, encode
+from replication.offset_map_codec import Place, encode, end_of
 from translation.reading import MapReader
 from wire.cluster import Cluster
 from wire.settings import ConnectionSettings
@@ -13,7 +13,7 @@ from wire.settings import ConnectionSettings
 OLD, NEW = UUID(int=1), UUID(int=2)
 
 
-def _reader(*chunks: tuple[bytes, bytes], topics: frozenset[str] | None = None) -> MapReader:
+def _reader(*chunks: tuple[bytes, bytes | None], topics: frozenset[str] | None = None) -> MapReader:
     made = MapReader(Cluster("west", ["west:9092"], ConnectionSettings()), "f", topics)
     for chunk in chunks:
         made._chunk(*chunk)
@@ -41,3 +41,16 @@ def test_a_topic_made_anew_has_a_map_anew() -> None:
 def test_other_flows_topics_and_rubbish_are_left_out() -> None:
     assert _reader((b"f/orders/0", b"x"), (b"f/orders/0/1", b"\x07")).partitions() == {}
     assert _reader(_chunk(0, 0), topics=frozenset({"pay"})).partitions() == {}
+
+
+def test_a_pruned_chunk_is_forgotten() -> None:
+    old, new = _chunk(0, 5, records=10), _chunk(10, 15)
+    found = _reader(old, new, (old[0], None)).partition("orders", 0)
+    assert [stretch.begin for stretch in found.stretches] == [10]
+    assert not found.downstream(3).exact
+    assert found.downstream(12).offset == 17
+
+
+def test_where_a_chunk_ends_is_known_without_its_runs() -> None:
+    for begin in (0, 127, 1 << 40):
+        assert end_of(*_chunk(begin, 5, records=300)) == begin + 300

@@ -13,17 +13,21 @@ from typing import TypeVar
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from replication.groups import Unsupported, unsupported
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conftest import CreateTopic
 from wire.cluster import GROUP, Cluster
 from wire.compact import NO_TAGS, count, string
+from wire.errors import BrokerError
 from wire.group_members import DescribedGroup, Kind, ListedGroup
 from wire.group_offsets import CommittedOffset
 from wire.groups import Groups
 from wire.settings import connection_settings
 
 ACTIVE_MEMBERS = 25
-SHARE_GROUP_HEARTBEAT = 76
+NOT_YET = (15, 14, 16)
+"""The coordinator of a cluster's very first group."""
+SHARE_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 76, 88
 
 Answer = TypeVar("Answer")
 
@@ -83,27 +87,52 @@ def test_a_group_with_members(plain: Sandbox, create_topic: CreateTopic, unique:
     assert ask(east, both)[0].state == "Empty"
 
 
-def test_a_share_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
-    east = plain.clusters["east"]
-    topic = create_topic(east, f"{unique}.in")
-    group = f"{unique}-share"
+def joined(east: ClusterHandle, group: str, api: int, version: int, body: bytes) -> ListedGroup:
+    """A member of a kind that no client here speaks, by the request that makes it one."""
 
     async def join_and_list() -> ListedGroup:
         cluster = Cluster("east", east.bootstrap_servers.split(","), connection_settings({}))
         try:
             await cluster.refresh(())
-            connection = await cluster.control(await cluster.coordinator(group, GROUP))
-            body = string(group) + string(str(uuid.uuid4())) + struct.pack(">i", 0) + b"\0"  # epoch 0 joins; no rack
-            body += count(1) + string(topic) + NO_TAGS
-            frame = await connection.send((SHARE_GROUP_HEARTBEAT, 1, True), [body])
-            (error,) = struct.unpack_from(">h", frame.body, 9)
+            error = NOT_YET[0]
+            while error in NOT_YET:
+                try:
+                    connection = await cluster.control(await cluster.coordinator(group, GROUP))
+                    frame = await connection.send((api, version, True), [body])
+                    (error,) = struct.unpack_from(">h", frame.body, 9)
+                except BrokerError as refused:
+                    error = refused.code
+                await asyncio.sleep(0.1)
             assert error == 0
             return (await Groups(cluster).listed())[group]
         finally:
             cluster.close()
 
-    listed = asyncio.run(join_and_list())
+    return asyncio.run(join_and_list())
+
+
+def test_a_share_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
+    east = plain.clusters["east"]
+    topic, group = create_topic(east, f"{unique}.in"), f"{unique}-share"
+    body = string(group) + string(str(uuid.uuid4())) + struct.pack(">i", 0) + b"\0"  # epoch 0 joins; no rack
+    body += count(1) + string(topic) + NO_TAGS
+    listed = joined(east, group, SHARE_GROUP_HEARTBEAT, 1, body)
     assert (listed.kind, listed.protocol) == (Kind.SHARE, "share")
+
+
+def test_a_streams_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
+    """KIP-1071: a topology of one subtopology that reads one topic, and keeps no state."""
+    east = plain.clusters["east"]
+    topic, group = create_topic(east, f"{unique}.in"), f"{unique}-streams"
+    null, none = b"\0", count(0)
+    subtopology = string("0") + count(1) + string(topic) + none * 5 + NO_TAGS
+    topology = b"\1" + struct.pack(">i", 0) + count(1) + subtopology + NO_TAGS
+    body = string(group) + string(str(uuid.uuid4())) + struct.pack(">ii", 0, 0) + null * 2  # epoch 0 joins
+    body += struct.pack(">i", 60_000) + topology + none * 3 + string(str(uuid.uuid4()))
+    body += b"\xff" + none + null * 2 + b"\0" + NO_TAGS  # no endpoint, no tags, no task offsets, no shutdown
+    listed = joined(east, group, STREAMS_GROUP_HEARTBEAT, 0, body)
+    assert (listed.kind, listed.protocol) == (Kind.STREAMS, "streams")
+    assert unsupported(listed.kind, group, "", ()) is Unsupported.STREAMS
 
 
 def test_a_thousand_groups_cost_little(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
