@@ -130,7 +130,8 @@ class AccessWaves:
             server = self.conduct.prober.server(wave.cluster)
             told = checks(Evidence(under_way.rules, done, views, tuple(under_way.needs), logins, server))
         except ClusterError as error:
-            told = (Check("rules", Verdict.UNKNOWN, f"the rules could not be read again: {error.what}. {error.why}"),)
+            why = ". ".join(filter(None, (error.what, error.why)))
+            told = (Check("rules", Verdict.UNKNOWN, f"the rules could not be read again: {why}"),)
         probe = Probe(wave.cluster, wave.stage, len(done), told, time.monotonic() - began)
         self.conduct.probed(probe)
         match probe.verdict:

@@ -21,6 +21,7 @@ _MARKS = {
     Result.SKIPPED: ("~", "not begun"),
 }
 """All but what is done, worst first: colour and word."""
+_OF_A_WAVE = (Result.UNDONE, Result.UNPROVEN)
 
 
 def outcomes_text(
@@ -30,13 +31,16 @@ def outcomes_text(
     chosen = style or Style()
     lines = [chosen.paint("bold", applied_verdict(plan, outcomes))]
     for result in _MARKS:
-        for outcome in outcomes:
-            if outcome.result is result:
+        some = [outcome for outcome in outcomes if outcome.result is result]
+        if result in _OF_A_WAVE and len(some) > 1:
+            lines += _together(some, chosen)
+        else:
+            for outcome in some:
                 lines += _told(outcome, chosen)
     done = [outcome.id for outcome in outcomes if outcome.result is Result.DONE]
     if done:
         lines.append(f"  {chosen.paint('+', 'done')}: {chosen.listed(done)}")
-    for item in _probed(probes):
+    for item in _probed(probes, brief=True):
         lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
     if len(done) < len(outcomes):
         lines.append("Run plan again: it shows exactly what is left.")
@@ -75,12 +79,25 @@ def outcome_sections(outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) 
     return sections
 
 
-def _probed(probes: Sequence[Probe]) -> Iterator[Item]:
+def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[Item]:
+    """``brief``: of a probe that passed, only what was not probed."""
     for one in probes:
-        checks = [f"{check.subject}: {check.verdict}: {check.text}" for check in one.checks]
+        told = [check for check in one.checks if not (brief and one.verdict is check.verdict is Verdict.PASSED)]
+        checks = [f"{check.subject}: {check.verdict}: {check.text}" for check in told]
         todo = [f"against what others did: {line}" for line in one.todo]
         text = f"probe of {one.cluster}, stage {one.stage}: {one.verdict} ({one.seconds:.1f} s)"
         yield Item(text, (*checks, *todo))
+
+
+def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
+    """What became of a wave became of each of its changes."""
+    alike: dict[str, list[str]] = {}
+    for one in some:
+        alike.setdefault(one.error, []).append(one.id)
+    colour, word = _MARKS[some[0].result]
+    for error, names in alike.items():
+        yield f"  {style.paint(colour, word)}: {style.listed(names)}"
+        yield from (f"      {line}" for line in error.splitlines())
 
 
 def _told(outcome: Outcome, style: Style) -> list[str]:
