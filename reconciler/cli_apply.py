@@ -124,7 +124,7 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
     """What made a topic left over is what is not there, and only a fresh look at everything can see that."""
     if not consent.prune:
         raise BlockedError(
-            "nothing was applied, because the saved plan deletes topics by prune",
+            "nothing was applied, because the saved plan deletes by prune",
             "\n".join(f"  {one.id}" for one in saved.changes if one.change.reason.code == PRUNE),
             "Agree with --prune, or make a plan without it.",
         )

@@ -53,6 +53,7 @@ class Summary:
     replicated: int
     limited: int
     enrolled: int
+    renewed: int
     dismissed: int
 
 
@@ -76,8 +77,9 @@ def summarize(plan: Plan) -> Summary:
         revoked=sum(isinstance(change, DeleteAcl) for change in changes),
         replicated=sum(isinstance(change, ReassignReplicas) for change in changes),
         limited=sum(isinstance(change, AlterQuota) for change in changes),
-        enrolled=sum(isinstance(change, AlterUser) for change in changes),
-        dismissed=sum(isinstance(change, DeleteUser) for change in changes),
+        enrolled=sum(isinstance(change, AlterUser) and _is_new(change) for change in changes),
+        renewed=sum(isinstance(change, AlterUser) and not _is_new(change) for change in changes),
+        dismissed=sum(isinstance(change, DeleteUser) and not change.left for change in changes),
     )
 
 
@@ -131,7 +133,7 @@ def action(change: Change) -> Action:
                 return Action.CREATE
             return Action.DELETE if all(one.after is None for one in change.limits) else Action.UPDATE
         case AlterUser():
-            return Action.CREATE if all(one.before is None for one in change.credentials) else Action.UPDATE
+            return Action.CREATE if _is_new(change) else Action.UPDATE
         case CreateTopic() | StartMirror() | CreateAcl():
             return Action.CREATE
         case AddPartitions() | AlterConfigs() | ReassignReplicas():
@@ -146,6 +148,11 @@ def action(change: Change) -> Action:
             assert_never(change)
 
 
+def _is_new(change: AlterUser) -> bool:
+    """No password of it is replaced."""
+    return all(one.before is None for one in change.credentials)
+
+
 def _kinds(found: Summary, unfinished: int) -> list[str]:
     kinds: list[str] = []
     if found.created:
@@ -157,7 +164,9 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
     if found.granted:
         kinds.append(f"+{counted(found.granted, 'access rule')}")
     if found.enrolled:
-        kinds.append(f"~{counted(found.enrolled, 'user')}")
+        kinds.append(f"+{counted(found.enrolled, 'user')}")
+    if found.renewed:
+        kinds.append(f"~{counted(found.renewed, 'user')}")
     if found.limited:
         kinds.append(f"~{counted(found.limited, 'quota')}")
     if found.replicated:

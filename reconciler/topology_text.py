@@ -119,12 +119,7 @@ def _access_text(access: AdoptedAccess) -> str:
     lines.append("access:")
     for rule in access.rules:
         fields = {key: _field(value) for key, value in fields_of(rule).items()}
-        short = f"  - {_flow(fields)}"
-        if len(short) <= WIDTH:
-            lines.append(short)
-        else:
-            signs = ("- ", *("  " for _ in fields))
-            lines += [f"  {sign}{key}: {text}" for sign, (key, text) in zip(signs, fields.items(), strict=False)]
+        lines += _item_of_list(fields)
     return "\n".join(lines) + "\n"
 
 
@@ -173,8 +168,18 @@ def _users_text(adopted: AdoptedUsers) -> str:
         fields |= {"version": str(user.version), "password": json.dumps(user.password)}
         if user.take_over:
             fields["take_over"] = "true"
-        lines.append(f"  - {_flow(fields)}")
+        lines += _item_of_list(fields)
     return "\n".join(lines) + "\n"
+
+
+def _item_of_list(fields: Mapping[str, str]) -> Iterator[str]:
+    """On one line where it fits."""
+    short = f"  - {_flow(fields)}"
+    if len(short) <= WIDTH:
+        yield short
+        return
+    signs = ("- ", *("  " for _ in fields))
+    yield from (f"  {sign}{key}: {text}" for sign, (key, text) in zip(signs, fields.items(), strict=False))
 
 
 def _limit(key: str, limit: float) -> str:

@@ -32,6 +32,8 @@ from reconciler.summary import counted
 from reconciler.topic_configs import human
 from reconciler.users import user_words
 
+SHOWN = 5
+
 
 def subject(change: Change) -> str:
     """Within its cluster: a topic's name; a mirror by word and name."""
@@ -47,7 +49,7 @@ def subject(change: Change) -> str:
         case AlterQuota():
             return str(change.entity)
         case AlterUser() | DeleteUser():
-            return user_words(change.user)
+            return f"SCRAM {user_words(change.user)}"
         case _:
             assert_never(change)
 
@@ -145,8 +147,9 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield from map(limit_line, first.limits)
         case AlterUser():
             yield from map(credential_line, first.credentials)
-            references = dict.fromkeys(one.password for one in changes if isinstance(one, AlterUser))
-            yield f"password from {', '.join(references)}"
+            references = list(dict.fromkeys(one.password for one in changes if isinstance(one, AlterUser)))
+            more = f" and {len(references) - SHOWN} more" if len(references) > SHOWN else ""
+            yield f"password from {', '.join(references[:SHOWN])}{more}"
         case DeleteUser():
             stays = f", {' and '.join(first.left)} stays" if first.left else ""
             yield f"{' and '.join(first.mechanisms)} goes{stays}"
@@ -173,8 +176,9 @@ def _password(change: AlterUser) -> str:
 
 
 def credential_line(change: CredentialChange) -> str:
-    before = "none" if change.before is None else f"{change.before} iterations"
-    return f"{change.mechanism}: {before} -> {change.after} iterations, salted anew"
+    if change.before == change.after:
+        return f"{change.mechanism}: {change.after} iterations, salted anew"
+    return f"{change.mechanism}: {change.before or 'none'} -> {change.after} iterations, salted anew"
 
 
 def _config(change: ConfigChange, origin: str) -> str:

@@ -22,12 +22,12 @@ from tests.fakes import FakeCluster
 
 
 @pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
-def admin(request: pytest.FixtureRequest) -> Iterator[ClusterAdmin]:
+def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
     if request.param == "fake":
         yield FakeCluster("east")
         return
     east = request.getfixturevalue("plain").clusters["east"]
-    with KafkaCluster(real_cluster(east), Principal.APPLY) as cluster:
+    with KafkaCluster(real_cluster(east), Principal.APPLY, unique) as cluster:
         yield cluster
 
 
@@ -87,6 +87,36 @@ def test_one_refused_change_does_not_keep_the_others_from_being_done(admin: Clus
     perform(admin, change(good, producer_byte_rate=None))
 
 
+def test_what_was_set_is_recorded_until_it_is_removed(admin: ClusterAdmin, unique: str) -> None:
+    whom, other = entity({"user": unique}), entity({"user": None, "client-id": unique})
+    perform(
+        admin, change(whom, producer_byte_rate=1000.0, consumer_byte_rate=2000.0), change(other, request_percentage=5)
+    )
+    assert ours(admin, whom, other) == {
+        whom: {"producer_byte_rate", "consumer_byte_rate"},
+        other: {"request_percentage"},
+    }
+    perform(admin, change(whom, producer_byte_rate=None), change(other, request_percentage=None))
+    assert ours(admin, whom, other) == {whom: {"consumer_byte_rate"}}
+    perform(admin, change(whom, consumer_byte_rate=None))
+    assert ours(admin, whom, other) == {}
+
+
+def ours(admin: ClusterAdmin, *whom: QuotaEntity) -> dict[QuotaEntity, frozenset[str]]:
+    return {one: keys for one, keys in admin.read_quota_keys().items() if one in whom and keys}
+
+
+def test_validation_tells_what_would_be_refused_and_changes_nothing(admin: ClusterAdmin, unique: str) -> None:
+    good, bad = (
+        change(entity({"user": unique}), producer_byte_rate=1.0),
+        change(entity({"user": f"{unique}x"}), nonsense=1.0),
+    )
+    found = admin.validate([good, bad])
+    assert list(found) == [f"quota east: user {unique}x"]
+    assert "nonsense" in found[f"quota east: user {unique}x"]
+    assert not {good.entity, bad.entity} & admin.read_quotas().keys()
+
+
 @pytest.mark.kafka
 def test_a_real_producer_is_slowed_down(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> None:
     east = plain.clusters["east"]
@@ -128,6 +158,8 @@ def test_the_documented_rights_are_enough(secure: Sandbox, unique: str) -> None:
         assert results(perform(apply, change(entity({"user": unique}), producer_byte_rate=1000.0))) == ["done"]
         with KafkaCluster(real_cluster(east, "plan"), Principal.PLAN) as plan:
             assert plan.read_quotas()[entity({"user": unique})] == {"producer_byte_rate": 1000.0}
+            with pytest.raises(ClusterError, match="may not change quotas"):
+                plan.validate([change(entity({"user": unique}), producer_byte_rate=5.0)])
             refused = perform(plan, change(entity({"user": unique}), producer_byte_rate=None))
         assert results(refused) == ["failed"]
         assert "may not change quotas" in refused[0].error

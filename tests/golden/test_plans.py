@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 
 from reconciler import planfile
+from reconciler.acls import Unsupported
 from reconciler.applied import Applied, Consent
 from reconciler.errors import RunnerError, Where
 from reconciler.flow_syncs import Groups
@@ -37,6 +38,7 @@ from reconciler.rendering import (
 )
 from reconciler.stakes import Nature, Reader, Stakes
 from reconciler.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
+from reconciler.users import Mechanism, UserRecord
 from reconciler.weighing import described, weighed
 from tests.builders import World, cluster, flow, topic, topology, world
 from tests.fakes import unreachable
@@ -228,6 +230,41 @@ def quotas() -> Plan:
     return plan(now, seen.look(now))
 
 
+def users() -> Plan:
+    """New, rotated, taken over, half set, deleted and left over; a stranger, and a cluster that cannot tell."""
+    seen = settled()
+    seen.clusters["east"].users = {
+        "orders-app": {Mechanism.SHA_512: 4096},
+        "billing": {Mechanism.SHA_256: 4096, Mechanism.SHA_512: 4096},
+        "legacy": {Mechanism.SHA_256: 5000},
+        "half": {Mechanism.SHA_512: 4096},
+        "old-app": {Mechanism.SHA_512: 4096},
+        "forgotten": {Mechanism.SHA_512: 4096},
+        "stranger": {Mechanism.SHA_512: 8192},
+    }
+    seen.clusters["east"].recorded = {
+        "orders-app": UserRecord(2, (Mechanism.SHA_512,)),
+        "billing": UserRecord(1, (Mechanism.SHA_256, Mechanism.SHA_512)),
+        "half": UserRecord(1, (Mechanism.SHA_512,), 2),
+        "forgotten": UserRecord(1, (Mechanism.SHA_512,)),
+    }
+    seen.clusters["west"].users_unreadable = Unsupported("the brokers do not know SCRAM users")
+    declared = load({"clusters.yaml": _TWO_CLUSTERS, "users.yaml": _USERS}, "sandbox")
+    now = replace(wished(), environment="sandbox", users=declared.users, users_declared=True)
+    return plan(now, seen.look(now))
+
+
+_USERS = """users:
+  - {clusters: [east, west], name: orders-app, version: 3, password: "${env:ORDERS_APP}"}
+  - {clusters: [east], name: billing, version: 1, iterations: 8192, password: "${file:/run/secrets/billing}"}
+  - {clusters: [east], name: legacy, version: 1, take_over: true, mechanisms: [SCRAM-SHA-256], password: "${env:OLD}"}
+  - {clusters: [east], name: half, version: 2, password: "${env:HALF}"}
+  - {clusters: [east], name: old-app, absent: true}
+  - {clusters: [east], name: new-1, version: 1, password: "${env:NEW_1}"}
+  - {clusters: [east], name: new-2, version: 1, password: "${env:NEW_2}"}
+  - {clusters: [east], name: new-3, version: 1, password: "${env:NEW_3}"}
+  - {clusters: [east], name: stranger, version: 1, password: "${env:STRANGER}"}
+"""
 _TWO_CLUSTERS = """
 clusters:
   east: {bootstrap_servers: ["east.example:9092"]}
@@ -242,7 +279,7 @@ _QUOTAS = """quotas:
 """
 
 
-_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas)
+_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas, users)
 PLANS = {made.__name__: pinned(made) for made in _CASES}
 
 

@@ -12,7 +12,7 @@ from reconciler.adopting import Taking, adopt
 from reconciler.adoption import is_empty
 from reconciler.causes import History
 from reconciler.changes import AlterQuota, Stage
-from reconciler.errors import ClusterError, TopologyError
+from reconciler.errors import ClusterError, TopologyError, Unknown
 from reconciler.explaining import explain
 from reconciler.limiting.adopting import adopt_quotas
 from reconciler.live import LiveState
@@ -145,6 +145,77 @@ def test_quotas_that_cannot_be_read_are_unknown_and_change_nothing() -> None:
     live = observe(dict(seen.clusters), wanted=Wanted(quotas=("east",)))
     assert live.known("east") is not None
     assert plan(quota("user: orders-app, producer_byte_rate: 1MiB"), live).unknown
+
+
+def test_what_a_run_set_and_git_names_no_longer_is_told_and_goes_by_prune_alone() -> None:
+    seen = world()
+    stranger = entity({"user": "stranger"})
+    applied(seen, env(QUOTAS))
+    seen.clusters["east"].quotas[stranger] = {"request_percentage": 1.0}
+    seen.clusters["east"].quotas[APP]["consumer_byte_rate"] = 5.0
+    address = "  - {clusters: [east], ip: 10.0.0.7, connection_creation_rate: 50}\n"
+    wished = env(f"quotas:\n  - {{clusters: [east], user: orders-app, producer_byte_rate: 10MiB}}\n{address}")
+    planned = seen.plan(wished)
+    assert planned.exit_code is ExitCode.DONE
+    left = {one.text.partition(":")[0] for one in planned.ignored if one.rule == "quota-left-over"}
+    assert left == {"user orders-app", "default user, client-id batch"}
+    assert {one.rule for one in planned.ignored} == {"quota-left-over", "quota-unmanaged", "quota-key-not-declared"}
+    assert any("plan --prune would remove limits from 2 quotas of east" in note for note in planned.notes)
+    planned = seen.plan(wished, prune=True)
+    assert {one.id for one in planned.changes} == {
+        "prune-quota:east: user orders-app",
+        "prune-quota:east: default user, client-id batch",
+        "prune-quota:west: default user, client-id batch",
+    }
+    assert {one.stage for one in planned.changes} == {Stage.REMOVALS}
+    assert loads(dumps(planned)) == planned
+    assert {one.result for one in seen.apply(wished, planned)} == {Result.DONE}
+    assert seen.plan(wished, prune=True).exit_code is ExitCode.DONE
+    assert seen.clusters["east"].quotas == {
+        APP: {"producer_byte_rate": 10 << 20, "consumer_byte_rate": 5.0},
+        stranger: {"request_percentage": 1.0},
+        entity({"ip": "10.0.0.7"}): {"connection_creation_rate": 50.0},
+    }
+
+
+def test_one_client_may_get_a_limit_and_lose_another_in_one_plan() -> None:
+    seen = world()
+    applied(seen, quota("user: orders-app, producer_byte_rate: 10MiB, request_percentage: 5"))
+    wished = quota("user: orders-app, producer_byte_rate: 1MiB")
+    planned = seen.plan(wished, prune=True)
+    assert [one.id for one in planned.changes] == ["quota:east: user orders-app", "prune-quota:east: user orders-app"]
+    seen.apply(wished, planned)
+    assert seen.clusters["east"].quotas == {APP: {"producer_byte_rate": 1 << 20}}
+
+
+def test_many_quotas_are_pruned_only_when_somebody_agrees() -> None:
+    seen = world()
+    lines = "".join(f"  - {{clusters: [east], user: app-{n}, producer_byte_rate: 1MiB}}\n" for n in range(6))
+    applied(seen, env(f"quotas:\n{lines}"))
+    assert [one.reason.code for one in seen.plan(env("quotas: []\n"), prune=True).refused] == ["prune-above-limit"]
+
+
+def test_an_unreadable_record_stops_a_prune_and_nothing_else() -> None:
+    seen = world()
+    applied(seen, env(QUOTAS))
+    seen.clusters["east"].record_unreadable = Unknown("record", "may not read it", "Allow it.")
+    wished = quota("user: orders-app, producer_byte_rate: 10MiB")
+    planned = seen.plan(wished)
+    assert (planned.exit_code, planned.unknown) == (ExitCode.DONE, ())
+    assert not any(one.rule == "quota-left-over" and "east" in one.subject for one in planned.ignored)
+    planned = seen.plan(wished, prune=True)
+    assert [(one.subject, one.detail) for one in planned.unknown] == [
+        ("quotas east", ("which quotas earlier runs set",))
+    ]
+    assert not any("east" in one.id for one in planned.changes)
+
+
+def test_quotas_of_a_cluster_that_no_entry_names_may_stay_unread() -> None:
+    seen = world()
+    seen.clusters["west"].quotas_unreadable = ClusterError("west", "denied", "may not read the quotas", "", "Allow it.")
+    planned = seen.plan(quota("user: orders-app, producer_byte_rate: 1MiB"))
+    assert planned.exit_code is ExitCode.CHANGES
+    assert [one.rule for one in planned.ignored] == ["quotas-not-looked-at"]
 
 
 @pytest.mark.parametrize(
