@@ -14,6 +14,8 @@ from reconciler.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
+    AlterQuota,
+    Change,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
@@ -22,10 +24,12 @@ from reconciler.changes import (
     RestartMirror,
     Risk,
     Role,
+    Stage,
     StopMirror,
     cluster_of,
     touched,
 )
+from reconciler.ordering import stage_of
 from reconciler.plans import Outcome, Plan, Planned, Result
 
 
@@ -101,7 +105,7 @@ def known_part(plan: Plan) -> Narrowed:
             reasons[planned.id] = f"refused: {shrunk}"
         elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and isinstance(planned.change, DeleteTopic | DeleteAcl | DeleteUser):
+        elif doubt and _removes(planned.change):
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     return without(replace(plan, refused=(), unknown=()), reasons)
 
@@ -155,6 +159,12 @@ def _at(planned: Planned, strange: Collection[str]) -> str:
 def _takes_away(planned: Planned) -> bool:
     """What a half-read folder would do harm with."""
     return isinstance(planned.change, DeleteTopic | DeleteAcl | DeleteUser | RestartMirror | StopMirror)
+
+
+def _removes(change: Change) -> bool:
+    """Also a limit that goes by prune, which rests on everything that was read."""
+    pruned = isinstance(change, AlterQuota) and stage_of(change) is Stage.REMOVALS
+    return pruned or isinstance(change, DeleteTopic | DeleteAcl | DeleteUser)
 
 
 def _is_growth(planned: Planned) -> bool:

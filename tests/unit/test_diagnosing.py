@@ -16,10 +16,12 @@ from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine
 from reconciler.errors import Unknown
 from reconciler.flow_syncs import Groups
 from reconciler.live import LiveState
+from reconciler.locks import LOCK_TOPIC
 from reconciler.quotas import KEYS, Quota, entity
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
 from reconciler.topology import Carry, Naming, Principal, Topology
+from reconciler.users import ScramUser
 from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.builders import cluster, flow, topic, topology
 from tests.fakes import FakeCluster
@@ -366,3 +368,19 @@ def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> Non
         todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
         assert todos == [command(principal, f"{word} --cluster") for word in lacking]
         assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
+
+
+def test_scram_users_need_rights_on_the_cluster_and_on_the_record_where_they_are_declared() -> None:
+    user = ScramUser(1, ("east",), "orders-app", 1, password="${env:APP}")
+    wished = replace(topology(topic("orders", "east", "west")), users=(user,))
+    for principal, lacking in ((Principal.PLAN, ["Describe"]), (Principal.APPLY, ["Describe", "Alter"])):
+        told = rights(principal, {}, cluster=frozenset())
+        found = [one for one in permission_findings(wished, "east", [told], ()) if "--cluster" in "".join(one.todo)]
+        assert [one.todo for one in found] == [(command(principal, f"{word} --cluster"),) for word in lacking]
+        assert "SCRAM users" in found[-1].why
+    told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
+    assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
+    west = replace(wished, users=(replace(user, clusters=("west",)),))
+    seen = rights(Principal.PLAN, {LOCK_TOPIC: ("DESCRIBE",)}, cluster=frozenset({"DESCRIBE"}))
+    [finding] = [one for one in permission_findings(west, "west", [seen], ()) if LOCK_TOPIC in "".join(one.todo)]
+    assert "which access rules, quotas and users are ours" in finding.why

@@ -17,7 +17,7 @@ from reconciler.explaining import explain
 from reconciler.limiting.adopting import adopt_quotas
 from reconciler.live import LiveState
 from reconciler.loading import load
-from reconciler.narrowing import Autonomy, within
+from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.observing import Wanted, observe
 from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true
@@ -382,3 +382,13 @@ def test_after_an_apply_the_plan_is_empty(
     declared = adopt_quotas("east", _fitting(wish)).quotas
     wished = replace(load({"c.yaml": CLUSTERS.split("  west")[0]}, "test"), quotas=declared)
     applied(seen, wished)
+
+
+def test_nothing_is_pruned_in_part_of_a_plan_that_is_in_doubt() -> None:
+    seen = world()
+    applied(seen, env(QUOTAS))
+    seen.clusters["west"].quotas_unreadable = ClusterError("west", "denied", "may not read the quotas", "", "Allow it.")
+    address = "  - {clusters: [east], ip: 10.0.0.7, connection_creation_rate: 60}\n"
+    planned = seen.plan(env(f"quotas:\n{address}"), prune=True)
+    assert {one.id for one in known_part(planned).plan.changes} == {"quota:east: ip 10.0.0.7"}
+    assert "prune-quota:east: user orders-app" in {one.id for one in planned.changes}
