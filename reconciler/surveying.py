@@ -24,7 +24,7 @@ from reconciler.failovers import (
     Seen,
     Translated,
 )
-from reconciler.live import JobState, LiveMirror
+from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.routing import selector_of
 from reconciler.topology import Flow, Isolation, Topology
 from replication.groups import GroupSelector, make_group_selector
@@ -110,7 +110,7 @@ class Survey:
             pause.by if pause else "",
             pause.reason if pause else "",
             pause.since_ms if pause else 0,
-            told.records_lag if told else None,
+            _lag(told, self._selectors[name]) if told else None,
             job.updated_at_ms if isinstance(job, LiveMirror) else None,
             tuple(str(one["text"]) for one in told.conditions if one.get("stops")) if told and running else (),
         )
@@ -240,6 +240,14 @@ class Survey:
 def _waited_for(selector: TopicSelector, topic: str) -> bool:
     beats = selector.heartbeats and is_heartbeats(selector.policy, topic)
     return selector.why_not(topic) is None and not beats
+
+
+def _lag(told: FlowStatus, selector: TopicSelector) -> int | None:
+    """Without heartbeats, as far as they are among the partitions furthest behind; where they are not, they are few."""
+    if told.records_lag is None:
+        return None
+    beats = (one for one in told.worst_partitions if not _waited_for(selector, str(one["topic"])))
+    return max(0, told.records_lag - sum(int(str(one["records_lag"] or 0)) for one in beats))
 
 
 def _separator(flow: Flow) -> str:

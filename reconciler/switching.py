@@ -184,6 +184,8 @@ class Switch:
         fresh = self.move.way is Way.FAILOVER and seen.reachable and self._would_start(levers)
         starts = self.move.started if fresh else ""
         reason = pause_reason(self.move, starts)
+        if not seen.reachable:
+            self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
             notes = steering.hold(
                 self.session, Scope(name), reason, PAUSE_CONFIRM_S if seen.reachable else LOST_CONFIRM_S
