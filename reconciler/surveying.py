@@ -232,6 +232,10 @@ class Survey:
                 before = there.offsets.get(one.group, {}).get(key)
                 at = before.offset if before else None
                 told = _as_told(ends[key], leg, one.downstream, at)
+                if any(self._twin(other, one.topic) == one.topic for other in self.move.legs if other != leg):
+                    # The destination's own records lie between the copies, and the group may have read those, too.
+                    bounds = self.destination.bounds([key]).get(key)
+                    told = replace(told, end=bounds.end if bounds else told.end, between=None)
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
