@@ -59,3 +59,5 @@ def test_parity_of_both_sides(cli: Cli, write: Write, plain: Sandbox, unique: st
     set_by_hand(plain["west"], f"east.{unique}", "retention.ms", "60000")
     found = cli("drift", env, "--parity")
     assert (found.code, "retention.ms: 1h on the source, 1m on the target" in found.out) == (2, True), found.words
+    page = cli("drift", env, "--parity", "--format", "markdown")
+    assert (page.code, page.out.startswith("<!-- reconciler-parity")) == (2, True), page.words
