@@ -104,7 +104,7 @@ def test_killed_between_the_password_and_its_record(
     monkeypatch.setenv("USER_PASSWORD", SECRETS[1])
     folder = env(f"{entry}: 2")
     command = [sys.executable, "-c", DIES, "apply", str(folder), "--yes"]
-    killed = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=240, env=dict(os.environ))
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert may_log_in(secure["east"], unique, SECRETS[1]), "killed after the password was set"
     left = cli("plan", folder)
