@@ -129,7 +129,9 @@ def results(ended: Ended) -> dict[str, str]:
 
 def test_probed_and_done_is_told_in_every_place(cli: Cli, env_of: Callable[[str], Path], unique: str) -> None:
     env = env_of(consumer(unique, f"{unique}-a"))
-    ended = cli("apply", env, "--yes", "--format", "json")
+    saved = env.parent / "plan.json"
+    assert cli("plan", env, "--out", saved).code == 2
+    ended = cli("apply", env, "--plan", saved, "--yes", "--format", "json")
     assert ended.code == 0, ended.words
     [probe] = json.loads(ended.out)["probes"]
     assert (probe["cluster"], probe["stage"], probe["verdict"]) == ("east", "access", "passed")
