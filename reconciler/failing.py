@@ -50,6 +50,7 @@ def move_of(topology: Topology, way: Way, name: str) -> Move:
             f"Its flows: {', '.join(topology.flows) or 'none'}.",
         )
     back, note = _back(topology, flow)
+    note = note or _third(topology, flow)
     legs = (Leg(flow.name, way is Way.FAILOVER), *([Leg(back, way is Way.FAILBACK)] if back else []))
     match way:
         case Way.FAILOVER:
@@ -72,6 +73,15 @@ def _back(topology: Topology, flow: Flow) -> tuple[str, str]:
             f"no flow is declared from {flow.target} to {flow.source}: what is written on {flow.target} stays there",
         )
     return others[0].name, ""
+
+
+def _third(topology: Topology, flow: Flow) -> str:
+    """Where more than two clusters write the same topics, offsets of two of them are not all there is."""
+    both = {flow.source, flow.target}
+    into = [other for other in topology.flows.values() if other.provenance is not None and other.target in both]
+    if flow.provenance is None or not (third := sorted({other.source for other in into} - both)):
+        return ""
+    return f"{', '.join(third)} may write to the same topics: a group may miss or read again records from there"
 
 
 def checks_of(seen: Seen, wish: FailoverWish) -> tuple[Check, ...]:

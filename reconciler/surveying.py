@@ -225,6 +225,9 @@ class Survey:
                 for (topic, number), found in maps.items()
                 for twin in [(self._selectors[leg.flow].remote_name(topic), number)]
             }
+            # Where the destination's own records lie between the copies, the group may have read those, too.
+            others = [other for other in self.move.legs if other != leg]
+            shared = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
             for one in self.destination.checkpoints(flow.source, _separator(flow)).values():
                 key = (one.topic, one.partition)
                 if self._groups.why_not(one.group) is not None or key not in ends:
@@ -232,10 +235,8 @@ class Survey:
                 before = there.offsets.get(one.group, {}).get(key)
                 at = before.offset if before else None
                 told = _as_told(ends[key], leg, one.downstream, at)
-                if any(self._twin(other, one.topic) == one.topic for other in self.move.legs if other != leg):
-                    # The destination's own records lie between the copies, and the group may have read those, too.
-                    bounds = self.destination.bounds([key]).get(key)
-                    told = replace(told, end=bounds.end if bounds else told.end, between=None)
+                if key in shared:
+                    told = replace(told, end=shared[key].end, between=None)
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))

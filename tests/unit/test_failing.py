@@ -38,6 +38,7 @@ from reconciler.failovers import (
     Way,
 )
 from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
+from reconciler.topology import Carry
 from tests.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
@@ -145,6 +146,14 @@ def test_offsets_are_never_set_back_or_under_members(wanted: int, before: int | 
         assert bool(moved.note) == (before is not None and before > wanted)
     if not moved.note:
         assert (one.again, one.missed) == (0, 0)
+
+
+def test_a_third_cluster_that_writes_the_same_topics_is_warned_of() -> None:
+    names = [("east", "west"), ("west", "east"), ("north", "west"), ("north", "east")]
+    mesh = [replace(flow(*pair, "orders"), provenance=Carry.LOCAL) for pair in names]
+    note = move_of(topology(*mesh), Way.FAILOVER, "east-to-west").note
+    assert note.startswith("north may write to the same topics")
+    assert not move_of(topology(*mesh[:2]), Way.FAILOVER, "east-to-west").note
 
 
 def test_what_was_refused_stays_as_it_was() -> None:
