@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mirror import positions
 from mirror.batch_lane import Lane, RestartError
@@ -104,7 +104,7 @@ class Committer:
     async def _in_transaction(self, moved: dict[Partition, int]) -> None:
         """The positions travel while the last batches are still unacknowledged: if one fails, all are void."""
         lane = self._lane
-        sending = asyncio.ensure_future(lane.identity.commit_positions(self._positions(moved.items())))
+        sending = asyncio.ensure_future(self._send_positions(moved))
         try:
             await asyncio.gather(lane.drained.wait(), sending)
         finally:
@@ -113,6 +113,11 @@ class Committer:
         await lane.identity.commit_positions(self._positions(corrected.items()))
         restarted = await lane.identity.end(committed=True)
         self._finish({**moved, **corrected}, restarted=restarted)
+
+    async def _send_positions(self, moved: Mapping[Partition, int]) -> None:
+        """The group joins the transaction like a partition, in its turn."""
+        await self._lane.joined.wait()
+        await self._lane.identity.commit_positions(self._positions(moved.items()))
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, Committed]:
         claim, hour = self._lane.spec.claim, positions.hour_now()

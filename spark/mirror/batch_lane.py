@@ -72,6 +72,9 @@ class Lane:
         self.touched: set[Partition] = set()
         self.blocked: set[Partition] = set()
         self.added: set[Partition] = set()
+        self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction
+        self.joined.set()
+        self._joining = 0
         self.boundary = asyncio.Lock()  # between partitions added to a transaction and its end
         self.open_bytes = 0
         self.opened_at = 0.0
@@ -145,6 +148,17 @@ class Lane:
         self.routes.announce(partition)
         return False
 
+    def joins(self, partition: Partition) -> bool:
+        """Its next batch makes its leader add it to the transaction (KIP-890 version 2)."""
+        return self.identity.version_2 and self.identity.transactional and partition not in self.added
+
+    def joining(self, change: int) -> None:
+        self._joining += change
+        if self._joining:
+            self.joined.clear()
+        else:
+            self.joined.set()
+
     def began(self, partition: Partition, size: int) -> None:
         """A batch of ``partition`` belongs to the open transaction from now on."""
         self.touched.add(partition)
@@ -158,6 +172,8 @@ class Lane:
         """``base_offset``: the target offset of its first record, -1 unknown."""
         partition.copied.acknowledged(piece.copied, base_offset)
         partition.reached = piece.next_offset
+        if self.identity.version_2:
+            self.added.add(partition)
         partition.leader_epoch = max(partition.leader_epoch, piece.leader_epoch)
         partition.open_records += piece.records
         partition.open_bytes += len(piece.raw)
