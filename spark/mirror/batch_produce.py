@@ -13,33 +13,25 @@ from functools import partial
 from operator import attrgetter
 
 from mirror.batch_lane import Lane, RestartError
+from mirror.batch_outcomes import LOST, acknowledged, failed
 from mirror.batch_partition import Partition, Piece
-from mirror.batch_refusals import DEFINITE, OF_ONE_RECORD, refused, unavailable
-from mirror.losses import Loss
 from wire import producing, protocol
 from wire.batches import CorruptBatchError, next_sequence, seal, verify
 from wire.connection import Connection, Frame
 from wire.errors import (
-    CONCURRENT_TRANSACTIONS,
     DUPLICATE_SEQUENCE,
     FENCED,
-    MOVED,
-    RETRIABLE,
-    TOO_LARGE,
-    BrokerError,
     ConnectionLostError,
     FencedError,
     MalformedResponseError,
     WireError,
-    name_of,
 )
 from wire.hanging import look
 from wire.producing import Produced
 
 PER_REQUEST = 0.004
-RETRY_PAUSE, UNREACHABLE_PAUSE, CONCURRENT_PAUSE = 0.1, 0.5, 0.005
+UNREACHABLE_PAUSE = 0.5
 PRODUCE_TIMEOUT_MS = 15_000
-_LOST = -1000
 # KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that is told so asks again
 # only after 20 ms. Where answers are quicker than this, partitions join one request after the other.
 JOIN_IN_TURN = 0.01
@@ -256,7 +248,7 @@ class Sender:
             answers = self._read(connection, future, set(chosen))
             self._measure(time.monotonic() - sent_at)
         except WireError as error:
-            answers = [Produced(topic, partition, _LOST, -1, str(error)) for topic, partition in chosen]
+            answers = [Produced(topic, partition, LOST, -1, str(error)) for topic, partition in chosen]
         for answer in answers:
             partition, piece = chosen[answer.topic, answer.partition]
             partition.outstanding -= 1
@@ -295,65 +287,20 @@ class Sender:
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
         if answer.error in (0, DUPLICATE_SEQUENCE):
-            self._acknowledged(partition, piece, answer.base_offset if not answer.error else -1)
+            acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)
         elif answer.error in FENCED:
             raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
         elif partition.unacked[0] is piece:
             partition.failure = (answer.error, answer.message)
         elif partition.failure is None:
-            partition.failure = (_LOST, "an earlier batch failed")
+            partition.failure = (LOST, "an earlier batch failed")
         if partition.failure is not None and not partition.outstanding:
-            self._failed(partition, partition.failure)
+            failed(self._lane, partition, partition.failure)
         elif partition.failure is None and self._may_send(partition):
             self.ready_again(partition)
-
-    def _leave_out(self, partition: Partition, piece: Piece, text: str) -> None:
-        """The one record that is refused; in a batch of several it is looked for first, in smaller and smaller ones."""
-        lane = self._lane
-        if piece.records > 1:
-            partition.whole_again = partition.largest if partition.whole_again is None else partition.whole_again
-            partition.largest = max(1, len(piece.raw) // 2)
-            lane.routes.look_again(partition, "a refused record is looked for")
-            return
-        if partition.whole_again is not None:
-            partition.largest, partition.whole_again = partition.whole_again, None
-        lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
-        lane.routes.look_again(partition, "a refused record is left out")
 
     def ready_again(self, partition: Partition) -> None:
         if not partition.ready:
             partition.ready = True
             partition.served = max(partition.served, self._lane.served)
             self._ready.append(partition)
-
-    def _acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        if not partition.unacked or partition.unacked[0] is not piece:
-            raise RestartError(f"{partition.target[0]}-{partition.target[1]} was acknowledged out of order")
-        partition.unacked.popleft()
-        partition.first_acked = True
-        self._lane.acknowledged(partition, piece, base_offset)
-
-    def _failed(self, partition: Partition, failure: tuple[int, str]) -> None:
-        """All answers are in. Retriable: again, in order. Refused for good: only this partition stops."""
-        lane, (code, message) = self._lane, failure
-        partition.failure = None
-        oldest = partition.unacked[0]
-        where = f"{partition.target[0]}-{partition.target[1]}"
-        if code == _LOST or code in RETRIABLE:
-            if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
-                hold = unavailable(partition, "target", message or name_of(code))
-                raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
-            partition.resend = deque(partition.unacked)
-            pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE
-            lane.routes.later(partition, pause, moved=code == _LOST or code in MOVED)
-        elif code in DEFINITE or code in TOO_LARGE:
-            lane.give_up(partition)
-            if code in TOO_LARGE and oldest.records > 1:
-                partition.largest = len(oldest.raw) // 2
-                lane.routes.look_again(partition, "larger than the target takes")
-            elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
-                self._leave_out(partition, oldest, refused(partition, code, message, len(oldest.raw)).text)
-            else:
-                lane.stop(partition, refused(partition, code, message, len(oldest.raw)))
-        else:
-            raise RestartError(str(BrokerError(code, f"{where}: {message}" if message else where)))

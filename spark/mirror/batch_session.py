@@ -11,8 +11,9 @@ from typing import Any
 from mirror.batch_commit import Committer
 from mirror.batch_fetch import Fetcher
 from mirror.batch_lane import Lane, RestartError
+from mirror.batch_outcomes import RETRY_PAUSE
 from mirror.batch_partition import Partition, Phase
-from mirror.batch_produce import RETRY_PAUSE, Sender
+from mirror.batch_produce import Sender
 from mirror.batch_records import worker_of
 from mirror.batch_refusals import quota_throttled, unavailable
 from mirror.batch_start import Starter

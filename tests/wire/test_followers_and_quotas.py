@@ -69,6 +69,7 @@ def test_a_clients_quota_is_kept(plain: Sandbox, unique: str, create_topic: Crea
     assert took > 4, "a quota is counted over a window, so that the first bytes are free"
     assert flow.target_content() == flow.source_content()
     said = [condition for progress in control.reports for condition in progress.conditions]
+    assert {one.code for one in said} == {"quota_throttled"}
     assert not [one for one in said if one.stops], "to be throttled stops nothing"
 
 
