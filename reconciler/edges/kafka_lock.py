@@ -118,7 +118,7 @@ class KafkaLock:
         if not reason:
             self._refuse_live(found)
         before = found.holder if found is not None else None
-        if reason and before is not None:
+        if reason and before is not None and before.id != self.holder.id:
             self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
         try:
             self._write()

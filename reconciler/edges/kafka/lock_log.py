@@ -28,11 +28,12 @@ from reconciler.topology import Cluster, Principal
 
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
-_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90)  # 90: PRODUCER_FENCED
+# 90: PRODUCER_FENCED. A coordinator that fences in the middle of an EndTxn answers UNKNOWN instead (-1).
+_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90, KafkaError.UNKNOWN)
 
 
 class FencedError(Exception):
-    """Somebody else called ``fence`` since we did."""
+    """Somebody else called ``fence`` since we did. Fence and read again: our record may be there all the same."""
 
 
 class LockLog:
@@ -120,8 +121,7 @@ class LockLog:
             consumer.close()
 
     def write(self, value: bytes | None, key: str = "") -> None:
-        """``key``: another one than ours. Raises FencedError when another writer came since ``fence``: then nothing
-        was written."""
+        """``key``: another one than ours. Raises FencedError when another writer came since ``fence``."""
         producer = self._producer
         if producer is None:
             raise FencedError
