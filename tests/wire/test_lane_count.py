@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,8 +120,8 @@ def test_a_lane_that_wakes_up_in_the_middle_of_the_takeover_waits_and_leaves(
     late = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
     fence = takeover._Open._fence_others
 
-    async def fence_and_dawdle(self: takeover._Open) -> dict[Key, Position]:
-        found = await fence(self)
+    async def fence_and_dawdle(self: takeover._Open, keys: Collection[Key]) -> dict[Key, Position]:
+        found = await fence(self, keys)
         late.start()
         time.sleep(1.5)
         return found
