@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from replication.policy import HEARTBEATS as HEARTBEATS
 
@@ -115,6 +116,7 @@ def translate(syncs: list[OffsetSync], upstream: int) -> int | None:
     return -1
 
 
+@lru_cache(4096)  # the same groups and topics, checkpoint after checkpoint
 def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > _LONGEST:

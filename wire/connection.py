@@ -7,13 +7,14 @@ the memory in which its batches are patched, and a request is gathered from wher
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,6 +141,17 @@ class Connection:
             if not future.done():
                 future.set_exception(self.closed)
                 future.exception()  # a request nobody waits for any more is no warning
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Requests sent meanwhile, without awaiting anything, go to the socket together."""
+        before, self._writing = self._writing, True
+        try:
+            yield
+        finally:
+            self._writing = before
+            if not before and self.closed is None:
+                self._writable()
 
     # socket
 

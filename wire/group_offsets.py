@@ -19,6 +19,7 @@ COMMIT_VERSION = 8
 Key = tuple[str, int]
 _PARTITION = struct.Struct(">iqi")
 _ERROR = struct.Struct(">ih")
+_NOTHING_MORE = b"\1\0\0\0"  # of a partition, as a rule: no metadata, no error, no tagged fields
 _UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
 
 
@@ -79,9 +80,13 @@ def _offsets(reader: Reader) -> GroupOffsets:
         for _ in range(reader.count()):
             partition, offset, epoch = _PARTITION.unpack_from(frame, reader.at)
             reader.at += 16
-            metadata = reader.string()
-            error = reader.int16()
-            reader.tags()
+            metadata, error = "", 0
+            if frame.startswith(_NOTHING_MORE, reader.at):
+                reader.at += len(_NOTHING_MORE)
+            else:
+                metadata = reader.string()
+                error = reader.int16()
+                reader.tags()
             if error:
                 unstable.append((topic, partition))
             elif offset >= 0:

@@ -90,7 +90,8 @@ class Groups:
                 group_offsets.OFFSET_COMMIT, 8, group_offsets.COMMIT_VERSION, "OffsetCommit"
             )
             api = (group_offsets.OFFSET_COMMIT, version, True)
-            asked = [connection.send(api, [group_offsets.pack_commit(name, wanted[name])]) for name in names]
+            with connection.gathered():
+                asked = [connection.send(api, [group_offsets.pack_commit(name, wanted[name])]) for name in names]
             for name, future in zip(names, asked, strict=True):
                 frame = await future
                 try:

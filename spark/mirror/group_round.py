@@ -147,6 +147,7 @@ class GroupRounds:
         """Partitions that the map knows nothing of."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
+        same: dict[tuple[Key, int], tuple[int | None, bool]] = {}  # groups that have caught up stand at the same offset
         for entries in self._entries.values():
             for key, entry in entries.items():
                 if entry.exact:
@@ -159,8 +160,11 @@ class GroupRounds:
                     entry.map, entry.downstream, entry.exact = known, found.offset, found.exact
                 elif entry.map is not known:
                     entry.map = known
-                    found = known.downstream(entry.committed.offset)
-                    entry.downstream, entry.exact = found.offset, found.exact
+                    there = same.get((key, entry.committed.offset))
+                    if there is None:
+                        found = known.downstream(entry.committed.offset)
+                        there = same[key, entry.committed.offset] = (found.offset, found.exact)
+                    entry.downstream, entry.exact = there
                 if entry.downstream is None and known.source_end is None:
                     unknown.add(key)
         return unknown
