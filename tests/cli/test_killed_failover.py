@@ -166,6 +166,7 @@ def _written(flow: Flow) -> Iterator[bytes]:
         values = [b"%d %d" % (number, n) for n in range(5)]
         for value in values:
             writer.produce(flow.topic, value, partition=0)
+        writer.flush(20)
         if number % 3 == 2:
             writer.abort_transaction(20)
         else:

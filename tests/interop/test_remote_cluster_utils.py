@@ -89,6 +89,7 @@ def test_hops_upstream_clusters_topics_and_translated_offsets(
     for number in range(30):
         writing.begin_transaction()
         writing.produce(unique, b"%d" % number)
+        writing.flush(20)
         (writing.abort_transaction if number % 3 == 0 else writing.commit_transaction)(20)
     first.run(batch_path, first.at_end(), offset_syncs=("source", syncs))
     second.run(batch_path, second.at_end())

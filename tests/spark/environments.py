@@ -78,6 +78,7 @@ class Running:
             writer.begin_transaction()
             for value in values:
                 writer.produce(topic, value, key=value)
+            writer.flush(20)  # else an abort drops what was not sent, and may end a transaction that never began
             if number // 20 % 3 == 2:
                 writer.abort_transaction(20)
             else:

@@ -148,6 +148,8 @@ def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
         read.append(running.read("hub", "fraud", r"oslo\.orders", 10_000))
         assert exactly(read, oslo)
         beats, syncs, checkpoints = told_to_mirrormaker(aliases["oslo"], aliases["hub"])
+        # other tests' heartbeats may be on the shared clusters, under their own names
+        beats = {topic: {pair for pair in pairs if aliases.keys() >= set(pair)} for topic, pairs in beats.items()}
         assert beats == {"heartbeats": {("oslo", "hub")}, "oslo.heartbeats": {("hub", "oslo")}}
         on_oslo, on_hub = in_order(aliases["oslo"], "orders"), in_order(aliases["hub"], "oslo.orders")
         assert syncs
