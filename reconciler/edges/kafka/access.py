@@ -18,9 +18,10 @@ from reconciler.edges.kafka.acl_codes import acl_of, binding_of, not_understood
 from reconciler.edges.kafka.connection import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.errors import Asked, Speaker
 from reconciler.edges.kafka.ownership import OwnershipRecord, Recorded
+from reconciler.edges.kafka.performing import perform_in_batches
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import Before, LiveAccess, Made
-from reconciler.plans import Outcome, Planned, Result
+from reconciler.plans import Outcome, Planned
 from reconciler.topology import Cluster, Principal
 from wire import acls as wire_acls
 from wire.cluster import Cluster as WireCluster
@@ -68,17 +69,7 @@ class AccessControl:
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
         """One outcome a change, in order; never raises for one. ``changes`` are all of access rules."""
-        outcomes: list[Outcome] = []
-        for start in range(0, len(changes), BATCH):
-            batch = changes[start : start + BATCH]
-            began = time.monotonic()
-            failures = self._failures([_narrowed(planned) for planned in batch])
-            seconds = (time.monotonic() - began) / len(batch)
-            for planned, error in zip(batch, failures, strict=True):
-                outcome = Outcome(planned.id, Result.FAILED if error else Result.DONE, error, seconds)
-                outcomes.append(outcome)
-                progress(outcome)
-        return tuple(outcomes)
+        return perform_in_batches(changes, BATCH, lambda batch: self._failures([*map(_narrowed, batch)]), progress)
 
     def by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         """What each broker's authorizer knows now. Raises ClusterError."""

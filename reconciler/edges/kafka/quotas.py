@@ -14,9 +14,10 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, Describ
 from reconciler.changes import AlterQuota, touched
 from reconciler.edges.kafka.asking import AskingWire
 from reconciler.edges.kafka.errors import Asked
+from reconciler.edges.kafka.performing import perform_in_batches
 from reconciler.edges.kafka.subject_records import QUOTAS, SubjectRecord
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.plans import Outcome, Planned, Result
+from reconciler.plans import Outcome, Planned
 from reconciler.quotas import Limits, QuotaEntity, entity
 from reconciler.topology import Cluster, Principal
 
@@ -106,17 +107,7 @@ class QuotaControl:
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
         """One outcome a change, in order; never raises for one. ``changes`` are all of quotas."""
-        outcomes: list[Outcome] = []
-        for start in range(0, len(changes), BATCH):
-            batch = changes[start : start + BATCH]
-            began = time.monotonic()
-            failures = self._failures([_narrowed(planned) for planned in batch])
-            seconds = (time.monotonic() - began) / len(batch)
-            for planned, error in zip(batch, failures, strict=True):
-                outcome = Outcome(planned.id, Result.FAILED if error else Result.DONE, error, seconds)
-                outcomes.append(outcome)
-                progress(outcome)
-        return tuple(outcomes)
+        return perform_in_batches(changes, BATCH, lambda batch: self._failures([*map(_narrowed, batch)]), progress)
 
     def _failures(self, changes: Sequence[AlterQuota]) -> list[str]:
         """Why each is not done, or empty."""

@@ -20,11 +20,12 @@ from reconciler.changes import AlterUser, DeleteUser, UserChange
 from reconciler.edges.kafka.asking import AskingWire
 from reconciler.edges.kafka.connection import client_settings
 from reconciler.edges.kafka.errors import Asked
+from reconciler.edges.kafka.performing import perform_in_batches
 from reconciler.edges.kafka.subject_records import USERS, SubjectRecord
 from reconciler.edges.secrets import secret
 from reconciler.errors import ClusterError, ReconcilerError, SecretError, Unknown
 from reconciler.live import LiveUsers
-from reconciler.plans import Outcome, Planned, Result
+from reconciler.plans import Outcome, Planned
 from reconciler.topology import Cluster, Principal
 from reconciler.users import Mechanism, UserRecord, user_words
 
@@ -157,18 +158,13 @@ class UserControl:
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
         """One outcome a change, in order; never raises for one. ``changes`` are all of users, each user once."""
-        outcomes: list[Outcome] = []
-        for start in range(0, len(changes), BATCH):
-            batch = changes[start : start + BATCH]
-            began = time.monotonic()
-            failures = self._failures([_narrowed(planned) for planned in batch])
-            seconds = (time.monotonic() - began) / len(batch)
-            for planned, change in zip(batch, map(_narrowed, batch), strict=True):
-                error = failures.get(change.user, "")
-                outcome = Outcome(planned.id, Result.FAILED if error else Result.DONE, error, seconds)
-                outcomes.append(outcome)
-                progress(outcome)
-        return tuple(outcomes)
+
+        def failures(batch: Sequence[Planned]) -> list[str]:
+            narrowed = [_narrowed(planned) for planned in batch]
+            failed = self._failures(narrowed)
+            return [failed.get(change.user, "") for change in narrowed]
+
+        return perform_in_batches(changes, BATCH, failures, progress)
 
     def _failures(self, changes: Sequence[UserChange]) -> dict[str, str]:
         """User -> why it is not done. What is not in it is done and recorded."""
