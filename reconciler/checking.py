@@ -15,7 +15,7 @@ from reconciler.expressions import check_expressions, expression_faults
 from reconciler.half_read import half_read_flows, half_read_topics
 from reconciler.layers import configs, layers_of, replication_factor
 from reconciler.loops import Loop, Unproved, find_loops
-from reconciler.places import Places, Step, suggestion
+from reconciler.places import Places, Step, suggestion, unknown_cluster
 from reconciler.provenance_rules import check_provenance
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 from reconciler.travels import policy_fault, travels_of
@@ -229,12 +229,9 @@ def _illegal(name: str) -> str:
 def _known_cluster(
     topology: Topology, places: Places, name: str, subject: str, noun: Topic | Flow, *path: Step
 ) -> Iterator[Problem]:
-    if not name or name in topology.clusters or places.has("clusters", name) or not places.complete:
-        return
-    known = topology.clusters.keys() | {one for section, one in places.entries if section == "clusters"}
-    todo = suggestion(name, known, "Declare it under clusters")
-    what = f"{subject} names the unknown cluster {name}"
-    yield Problem("unknown-cluster", _at(places, noun, *path), what, "No file of the environment declares it", todo)
+    where = _at(places, noun, *path)
+    if name and (problem := unknown_cluster(places, topology.clusters, name, subject, where)):
+        yield problem
 
 
 def _flow_clusters(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:

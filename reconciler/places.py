@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from reconciler.errors import NOWHERE, Where
+from reconciler.errors import NOWHERE, Problem, Where
 from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.yaml_nodes import Mapping as YamlMapping
 
@@ -96,3 +96,13 @@ def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
     if names and len(names) <= 20:
         return f"Known here: {', '.join(names)}"
     return otherwise
+
+
+def unknown_cluster(places: Places, declared: Iterable[str], name: str, subject: str, where: Where) -> Problem | None:
+    """The problem of a cluster that ``subject`` names and no file declares; None where one does, or may."""
+    known = {*declared, *(one for section, one in places.entries if section == "clusters")}
+    if name in known or not places.complete:
+        return None
+    what = f"{subject} names the unknown cluster {name}"
+    todo = suggestion(name, known, "Declare it under clusters")
+    return Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)

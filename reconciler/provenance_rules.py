@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from reconciler.errors import Problem, Where
+from reconciler.languages import UndecidedError, both, shortest
 from reconciler.places import Places
 from reconciler.provenance_proof import Doubled, Undecided, find_doubled
 from reconciler.topology import Flow, Topology
@@ -21,8 +23,38 @@ def check_provenance(topology: Topology, travels: Mapping[str, Travel], places: 
                 "It is for names that stay; default names tell by themselves where records have been",
                 "Write naming: {policy: identity}, or remove provenance",
             )
+    yield from _origins(travels, places)
     for found in find_doubled(travels.values()):
         yield _unproved(topology, places, found) if isinstance(found, Undecided) else _doubled(topology, places, found)
+
+
+def _origins(travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
+    """An offset is translated over the records of two clusters; those of a third would be skipped without a word."""
+    synced = (one for one in travels.values() if one.flow.provenance is not None and one.flow.groups.sync_offsets)
+    for travel, other in product(synced, travels.values()):
+        flow, third = travel.flow, other.flow
+        pair = (flow.source, flow.target)
+        if third.provenance is None or third.target not in pair or third.source in pair or not _meet(travel, other):
+            continue
+        yield Problem(
+            "offsets-of-three-clusters",
+            places.find("flows", flow.name, "groups", "sync_offsets", or_else=flow.where),
+            f"flow {flow.name}: sync_offsets, but {third.source} writes to the same topics by {third.name}",
+            f"A group's offset tells what it has read of {flow.source} and {flow.target}; records of {third.source} "
+            "could be skipped",
+            "Write sync_offsets: false and move groups with reconciler failover, which warns, or make their topics "
+            "disjoint",
+        )
+
+
+def _meet(travel: Travel, other: Travel) -> bool:
+    """Whether both may bring records to one topic; yes where nobody can tell."""
+    if travel.custom or other.custom:
+        return True
+    try:
+        return shortest(both(travel.arriving, other.arriving)) is not None
+    except UndecidedError:
+        return True
 
 
 def _unproved(topology: Topology, places: Places, found: Undecided) -> Problem:

@@ -10,7 +10,7 @@ from datetime import date
 
 from reconciler.errors import Problem, Where
 from reconciler.guarding.protecting import protection_of
-from reconciler.places import Places, Step, suggestion
+from reconciler.places import Places, Step, unknown_cluster
 from reconciler.topology import Tombstone, Topology
 
 
@@ -39,14 +39,9 @@ def check_tombstones(topology: Topology, places: Places, today: date) -> Iterato
 
 
 def _cluster(topology: Topology, places: Places, stone: Tombstone) -> Iterator[Problem]:
-    if stone.cluster in topology.clusters or places.has("clusters", stone.cluster) or not places.complete:
-        return
-    known = topology.clusters.keys() | {one for section, one in places.entries if section == "clusters"}
-    todo = suggestion(stone.cluster, known, "Declare it under clusters")
-    what = f"the tombstone of {stone.topic} names the unknown cluster {stone.cluster}"
-    yield Problem(
-        "unknown-cluster", _at(places, stone, "cluster"), what, "No file of the environment declares it", todo
-    )
+    subject, where = f"the tombstone of {stone.topic}", _at(places, stone, "cluster")
+    if problem := unknown_cluster(places, topology.clusters, stone.cluster, subject, where):
+        yield problem
 
 
 def _at(places: Places, stone: Tombstone, *path: Step) -> Where:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.errors import Problem
-from reconciler.places import Places, suggestion
+from reconciler.places import Places, unknown_cluster
 from reconciler.topology import Topology
 from reconciler.users import ScramUser, user_words
 
@@ -18,11 +18,8 @@ def check_users(topology: Topology, places: Places) -> Iterator[Problem]:
     for user in topology.users:
         for index, name in enumerate(user.clusters):
             where = places.find("users", str(user.number), "clusters", index, or_else=user.where)
-            if name not in topology.clusters and not places.has("clusters", name) and places.complete:
-                known = topology.clusters.keys() | {one for of, one in places.entries if of == "clusters"}
-                what = f"{user_words(user.name)} names the unknown cluster {name}"
-                todo = suggestion(name, known, "Declare it under clusters")
-                yield Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)
+            if problem := unknown_cluster(places, topology.clusters, name, user_words(user.name), where):
+                yield problem
             other = first.setdefault((name, user.name), user)
             if other is not user:
                 what = f"{user_words(user.name)} is declared again on {name}, as at {other.where}"

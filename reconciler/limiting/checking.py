@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.errors import Problem
-from reconciler.places import Places, suggestion
+from reconciler.places import Places, unknown_cluster
 from reconciler.quotas import Quota, QuotaEntity
 from reconciler.topology import Topology
 
@@ -18,11 +18,8 @@ def check_quotas(topology: Topology, places: Places) -> Iterator[Problem]:
     for quota in topology.quotas:
         for index, name in enumerate(quota.clusters):
             where = places.find("quotas", str(quota.number), "clusters", index, or_else=quota.where)
-            if name not in topology.clusters and not places.has("clusters", name) and places.complete:
-                known = topology.clusters.keys() | {one for of, one in places.entries if of == "clusters"}
-                what = f"quota {quota.number} names the unknown cluster {name}"
-                todo = suggestion(name, known, "Declare it under clusters")
-                yield Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)
+            if problem := unknown_cluster(places, topology.clusters, name, f"quota {quota.number}", where):
+                yield problem
             other = first.setdefault((name, quota.entity), quota)
             if other is not quota:
                 what = f"quota {quota.number} is for {quota.entity} on {name}, as the one at {other.where}"
