@@ -29,7 +29,9 @@ from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.executing import answering, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
+from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
 from reconciler.plans import ExitCode
 from reconciler.rendering.status import status_json, status_text
@@ -167,11 +169,20 @@ def mirror_start(
 @mirror_app.command("stop")
 def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
-    with changing(env, "mirror stop", steal) as execute:
-        session = execute.session
-        for name in _mirrors(session, flow):
-            execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
-            show(f"mirror {name} is stopped")
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        mirrors, usual, keeper = _mirrors(session, flow), lock_cluster(session.topology), answering(session)
+        if keeper is None:
+            say("no cluster answers: stopping without the environment's lock, which nobody else can take now either")
+            for name in mirrors:
+                session.runner.stop(name, say)
+                show(f"mirror {name} is stopped")
+            return
+        if keeper != usual:
+            say(f"cluster {usual.name}, which keeps the environment's lock, does not answer: taken on {keeper.name}")
+        with execution(session, "mirror stop", steal, keeper=None if keeper == usual else keeper) as execute:
+            for name in mirrors:
+                execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
+                show(f"mirror {name} is stopped")
 
 
 def _mirrors(session: Session, flow: str | None) -> Sequence[str]:

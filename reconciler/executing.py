@@ -22,9 +22,9 @@ from reconciler.edges.audit_topic import AuditTopicLog
 from reconciler.edges.git import revision
 from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
 from reconciler.edges.lock import environment_lock
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.handover import handovers
-from reconciler.locks import lock_cluster
+from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.plans import Outcome, Plan, Planned, Result
 from reconciler.probers import SessionProber
 from reconciler.probes import Probe
@@ -193,6 +193,17 @@ def interrupted_by_sigterm() -> Iterator[None]:
 def _audit_topic(topology: Topology) -> AuditTopicLog | None:
     place = topology.audit_place()
     return AuditTopicLog(topology.clusters[place.cluster], place.name, topology.environment) if place else None
+
+
+def answering(session: Session) -> Cluster | None:
+    """The first cluster by name that answers, for what must be possible while the one that keeps the lock is lost."""
+    for name in sorted(session.topology.clusters):
+        try:
+            session.clusters[name].read((LOCK_TOPIC,))
+        except ClusterError:
+            continue
+        return session.topology.clusters[name]
+    return None
 
 
 @contextmanager

@@ -184,9 +184,18 @@ class SparkRunner:
         )
 
     def stop(self, mirror: str, progress: Progress) -> None:
-        """One that starts beside it first, so that it cannot take over meanwhile."""
+        """One that starts beside it first, so that it cannot take over meanwhile.
+
+        What this machine knows of the job is enough while its status cannot be read. Raises ClusterError when it knows
+        nothing: a job may run elsewhere.
+        """
         self.end(self.other_folder(mirror))
-        reported = self.status(mirror)
+        try:
+            reported = self.status(mirror)
+        except ClusterError:
+            if not self.folder(mirror).pids():
+                raise
+            reported = None
         folder = self.folder(mirror)  # the new one may just have become the current one
         if not folder.pids(reported.pid if reported else None):
             self._refuse_remote(mirror, reported)

@@ -33,6 +33,8 @@ class _Lane:
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     records: int = 0
     bytes: int = 0
+    load: float = 0.0
+    load_bytes: int = 0
     filtered: int = 0
     returning: int = 0
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
@@ -162,14 +164,19 @@ class Board:
                 lane = self._flows[report.progress.flow].lanes[report.progress.lane]
                 lane.conditions = tuple(c for c in lane.conditions if c.stops)
 
-    def loads(self) -> Mapping[LaneKey, float]:
-        """Bytes copied so far a lane, plus a little for each partition, so that unknown lanes count as well."""
+    def measure_loads(self) -> Mapping[LaneKey, float]:
+        """Bytes of late a lane, plus a little for each partition, so that unknown lanes count as well.
+
+        Of late: since it was measured last, and half of what counted then, so that a lane that was hot last week does
+        not hide the one that is hot now.
+        """
         with self._guard:
-            return {
-                (name, number): lane.bytes + 10_000.0 * len(lane.specs)
-                for name, flow in self._flows.items()
-                for number, lane in flow.lanes.items()
-            }
+            found: dict[LaneKey, float] = {}
+            for name, flow in self._flows.items():
+                for number, lane in flow.lanes.items():
+                    lane.load, lane.load_bytes = lane.load / 2 + lane.bytes - lane.load_bytes, lane.bytes
+                    found[name, number] = lane.load + 10_000.0 * len(lane.specs)
+            return found
 
     def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int]) -> None:
         """Source offsets up to which the flow is to be copied."""

@@ -81,7 +81,7 @@ class Leases:
             for flow in settings.flows
             for lane in range(flow.lanes)
         }
-        self._placed = dict(pack(self._board.loads(), settings.parallelism))
+        self._placed = dict(pack(self._board.measure_loads(), settings.parallelism))
         self._claims: dict[str, Claim] = {}
         self._prepared: set[LaneKey] = set()
         self._left: dict[str, set[LaneKey]] = {}
@@ -260,7 +260,7 @@ class Leases:
 
     def _rebalance(self) -> None:
         with self._guard:
-            move = best_move(self._placed, self._board.loads(), self._settings.parallelism)
+            move = best_move(self._placed, self._board.measure_loads(), self._settings.parallelism)
             if move is None or self._stopping:
                 return
             self._placed[move.lane] = move.destination

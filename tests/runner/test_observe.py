@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,33 +13,63 @@ from pathlib import Path
 
 import pytest
 
+from reconciler import wiring
+from reconciler.cli import main
 from reconciler.edges.run_folders import RunFolder
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.supervisor import write_json
+from reconciler.errors import ClusterError
 from reconciler.live import JobState, LiveMirror
 
 EARLIER = LiveMirror("west", JobState.STOPPED, application_id="local-1", fingerprint="old")
 
 
-@pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[RunFolder]:
+TWO_CLOSED_PORTS = """
+clusters:
+  east: {bootstrap_servers: ['127.0.0.1:1']}
+  west: {bootstrap_servers: ['127.0.0.1:2']}
+flows:
+  f: {source: east, target: west, topics: [t]}
+"""
+
+
+LASTING = "import time; time.sleep(60)"
+LEAVING = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)"
+
+
+@contextlib.contextmanager
+def supervising(state: Path, job: str) -> Iterator[RunFolder]:
     """A real supervisor whose job has not reached Spark, started with the hand-over ``new``."""
-    folder = RunFolder(tmp_path / "west")
+    folder = RunFolder(state / "west")
     folder.path.mkdir()
     write_json(folder.path / "handover.json", {"fingerprint": "new"})
-    write_json(folder.path / "command.json", [sys.executable, "-c", "import time; time.sleep(60)"])
+    write_json(folder.path / "command.json", [sys.executable, "-c", job, str(folder.path / "stop")])
     supervisor = subprocess.Popen(
         [sys.executable, "-m", "reconciler.edges.supervisor", str(folder.path)], start_new_session=True
     )
     while "job_pid" not in folder.read("supervisor.json") or folder.number("supervisor.json", "job_pid") is None:
         assert supervisor.poll() is None
         time.sleep(0.02)
-    job = folder.number("supervisor.json", "job_pid")
-    assert job is not None
+    pid = folder.number("supervisor.json", "job_pid")
+    assert pid is not None
     yield folder
     supervisor.kill()
-    os.killpg(job, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
     supervisor.wait()
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[RunFolder]:
+    with supervising(tmp_path, LASTING) as folder:
+        yield folder
+
+
+@pytest.fixture
+def obedient(tmp_path: Path) -> Iterator[RunFolder]:
+    """Its job leaves when it is asked to."""
+    with supervising(tmp_path, LEAVING) as folder:
+        yield folder
 
 
 def observed(folder: RunFolder, reported: LiveMirror | None) -> LiveMirror:
@@ -56,3 +87,27 @@ def test_a_job_that_was_asked_to_stop_does_not_count_as_running(supervised: RunF
     assert observed(supervised, running).state is JobState.RUNNING
     (supervised.path / "stop").touch()
     assert observed(supervised, running).state is JobState.STOPPED
+
+
+def silent(_: str) -> LiveMirror | None:
+    raise ClusterError("cluster west does not answer", "Its status topic cannot be read.", "Check it.")
+
+
+def test_a_job_of_this_machine_is_stopped_while_its_status_cannot_be_read(obedient: RunFolder) -> None:
+    SparkRunner(obedient.path.parent, {}, silent).stop("west", lambda _: None)
+    assert obedient.pids() == []
+
+
+def test_a_job_that_is_not_here_is_not_called_stopped_while_its_status_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError):
+        SparkRunner(tmp_path, {}, silent).stop("west", lambda _: None)
+
+
+def test_the_command_stops_it_while_no_cluster_answers(obedient: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = obedient.path.parent / "e"
+    folder.mkdir()
+    (folder / "e.yaml").write_text(TWO_CLOSED_PORTS, encoding="utf-8")
+    monkeypatch.setattr(wiring, "state_folder", lambda _: obedient.path.parent)
+    with pytest.raises(SystemExit) as ended:
+        main(["mirror", "stop", str(folder)])
+    assert (ended.value.code, obedient.pids()) == (0, [])

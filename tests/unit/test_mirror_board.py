@@ -74,6 +74,16 @@ def test_records_count_on_over_leases_and_are_never_counted_twice(board: Board) 
     assert board.view()[0].records_total == 30
 
 
+def test_a_lane_that_was_hot_once_weighs_less_than_the_one_that_is_hot_now(board: Board) -> None:
+    past, now = (("orders", lane_of("orders", number, 4)) for number in range(2))
+    board.progress(told(0, 10**9, 10**9, 10**9))
+    assert board.measure_loads()[past] > board.measure_loads()[now]
+    for minute in range(1, 9):
+        board.progress(told(1, minute * 10**8, 10**9, minute * 10**8))
+        loads = board.measure_loads()
+    assert loads[now] > loads[past]
+
+
 def test_transactions_retries_and_latency_count_on_over_leases_and_no_snapshot_counts_twice(board: Board) -> None:
     key = ("orders", lane_of("orders", 0, 4))
     counted = LatencyCounter()
