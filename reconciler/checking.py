@@ -229,8 +229,9 @@ def _illegal(name: str) -> str:
 def _known_cluster(
     topology: Topology, places: Places, name: str, subject: str, noun: Topic | Flow, *path: Step
 ) -> Iterator[Problem]:
-    where = _at(places, noun, *path)
-    if name and (problem := unknown_cluster(places, topology.clusters, name, subject, where)):
+    if not name or name in topology.clusters:
+        return
+    if problem := unknown_cluster(places, topology.clusters, name, subject, _at(places, noun, *path)):
         yield problem
 
 

@@ -6,7 +6,7 @@ Border: holds parsed documents and answers questions about places; judges nothin
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -98,11 +98,11 @@ def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
     return otherwise
 
 
-def unknown_cluster(places: Places, declared: Iterable[str], name: str, subject: str, where: Where) -> Problem | None:
+def unknown_cluster(places: Places, declared: Collection[str], name: str, subject: str, where: Where) -> Problem | None:
     """The problem of a cluster that ``subject`` names and no file declares; None where one does, or may."""
+    if name in declared or places.has("clusters", name) or not places.complete:
+        return None  # first: it is asked for each topic, and the walk below is over all of them
     known = {*declared, *(one for section, one in places.entries if section == "clusters")}
-    if name in known or not places.complete:
-        return None
     what = f"{subject} names the unknown cluster {name}"
     todo = suggestion(name, known, "Declare it under clusters")
     return Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from reconciler.checking import check
 from reconciler.errors import Problem, TopologyError
 from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.loading import load
+from reconciler.places import Place, Places
 from reconciler.topology import Cluster, Mirror, Naming, TopicDefaults, Topology
 from tests.builders import cluster, flow, topic, topology
 
@@ -213,6 +216,15 @@ class TestMirrors:
     def test_an_unknown_flow_names_the_nearest(self) -> None:
         wished = topology(flow("a", "b"), Mirror("one", ("a-to-b", "a-to-d")))
         assert "Perhaps a-to-b is meant" in _only(wished).todo
+
+
+def test_known_clusters_are_found_without_a_walk_over_every_entry() -> None:
+    class Unwalkable(dict[tuple[str, str], Place]):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            raise AssertionError("ten thousand topics, each with a walk over all of them, take half a minute")
+
+    wished = topology(topic("orders", "east", "west"), flow("east", "west", "orders"))
+    assert check(wished, Places(Unwalkable())) == ()
 
 
 class TestPolicies:
