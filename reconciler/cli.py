@@ -37,6 +37,7 @@ from reconciler.plans import ExitCode
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
+from reconciler.summary import counted
 from reconciler.terminal import Env, Format, FormatOption, OutOption, StealOption, say, show, style
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
@@ -65,8 +66,8 @@ app.add_typer(sandbox_app, name="sandbox")
 def validate(env: Env) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
     topology = read_topology(env)
-    counts = (len(topology.clusters), "clusters"), (len(topology.topics), "topics"), (len(topology.flows), "flows")
-    show(f"{env} is valid: " + ", ".join(f"{count} {word}" for count, word in counts))
+    counts = (len(topology.clusters), "cluster"), (len(topology.topics), "topic"), (len(topology.flows), "flow")
+    show(f"{env} is valid: " + ", ".join(counted(count, word) for count, word in counts))
 
 
 app.command("plan")(cli_review.plan)

@@ -1,8 +1,8 @@
 """What a mirror job is told, and the fingerprints that decide whether a running job must be restarted.
 
-A flow's hand-over is already canonical (patterns and addresses sorted, without duplicates), and its fingerprint
-covers exactly what is handed over. What the job does not read cannot change it: labels, comments, regions, factors,
-config sync, groups that are not synced. Secrets stay references. Nothing here reads a file or a cluster.
+A flow's hand-over is already canonical (patterns, their alternatives and addresses sorted, without duplicates), and its
+fingerprint covers exactly what is handed over. What the job does not read cannot change it: labels, comments, regions,
+factors, config sync, groups that are not synced. Secrets stay references. Nothing here reads a file or a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reconciler.alternatives import in_one_order
 from reconciler.flow_syncs import MirrorMakerTopics
 from reconciler.topology import Cluster, Flow, Mirror, Principal, Start, Topology
 from replication import names, selection
@@ -40,8 +41,8 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
         "name": flow.name,
         "source": _endpoint(topology.clusters[flow.source]),
         "target": _endpoint(topology.clusters[flow.target]),
-        "topics": sorted(set(flow.topics)),
-        "exclude_topics": sorted(set(flow.exclude_topics)),
+        "topics": list(in_one_order(flow.topics)),
+        "exclude_topics": list(in_one_order(flow.exclude_topics)),
         "naming": {"policy": flow.naming.policy, "separator": flow.naming.separator},
         "delivery": flow.delivery.value,
         "isolation": flow.isolation.value,
@@ -51,8 +52,8 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
     }
     if flow.groups.sync_offsets:
         told["groups"] = {
-            "include": sorted(set(flow.groups.include)),
-            "exclude": sorted(set(flow.groups.exclude)),
+            "include": list(in_one_order(flow.groups.include)),
+            "exclude": list(in_one_order(flow.groups.exclude)),
             "interval_ms": flow.groups.interval_ms,
             "follow_rewinds": flow.groups.follow_rewinds,
         }

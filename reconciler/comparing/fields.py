@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
+from reconciler.alternatives import in_one_order
 from reconciler.comparison import FieldChange
+from reconciler.flow_syncs import AccessSync, Groups, MirrorMakerTopics
 from reconciler.handover import shown
+from reconciler.replicas import Pace
 from reconciler.topic_configs import human, same
-from reconciler.topology import Flow
+from reconciler.topology import Cluster, Flow, Mirror, Start, Topic
 
 Path = tuple[str, ...]
 NOT_SET = "(not set)"
 LOWERED = ("retention.ms", "retention.bytes")
 SAME_SET = "the order of a list does not count"
+SAME_NAMES = "the order of alternatives does not count"
+_EXPRESSIONS = {"topics", "exclude_topics", "exclude", "include"}
+_MILLISECONDS = {"interval", "heartbeats_interval", "refresh_interval", "status_interval"}
+_BYTES = {"throttle_bytes_per_second", "bytes_in_flight", "rate_limit"}
+_YAML_NAMES: dict[tuple[type, str], str] = {
+    (AccessSync, "enabled"): "sync",
+    (Cluster, "prune_topics"): "prune.topics",
+    (Flow, "configs"): "sync_topic_configs",
+    (Flow, "headers"): "headers.add",
+    (Flow, "selection"): "where",
+    (Groups, "interval_ms"): "interval",
+    (Mirror, "refresh_interval_ms"): "refresh_interval",
+    (Mirror, "status_interval_ms"): "status_interval",
+    (MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
+    (MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
+    (MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
+    (Pace, "throttle"): "throttle_bytes_per_second",
+    (Start, "timestamp_ms"): "timestamp",
+    (Topic, "class_name"): "class",
+}
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -38,14 +61,15 @@ def changed_fields(before: Any, after: Any) -> Iterator[FieldChange]:
         was, now = old.get(path), new.get(path)
         if was == now or (_config(path) and same(path[-1], _text(was), _text(now))):
             continue
-        same_set = isinstance(was, tuple) and isinstance(now, tuple) and set(was) == set(now)
-        yield FieldChange(".".join(path), words(path, was), words(path, now), SAME_SET if same_set else "")
+        yield FieldChange(".".join(path), words(path, was), words(path, now), _only_order(path, was, now))
 
 
 def whole(noun: Any) -> Iterator[FieldChange]:
-    """All fields of a noun that is new."""
+    """What a noun that is new says itself; what it leaves to the defaults is left out."""
+    own = {field.name for field in fields(noun) if field.default is MISSING and field.default_factory is MISSING}
+    plain = dict(leaves(replace(noun, **dict(_defaults(noun)))))
     for path, value in leaves(noun):
-        if value not in ((), ""):
+        if value not in ((), "") and (path[0] in own or plain.get(path) != value):
             yield FieldChange(".".join(path), "", words(path, value))
 
 
@@ -58,14 +82,33 @@ def words(path: Path, value: Any) -> str:
         return ", ".join(str(one) for one in value) or "none"
     if _config(path):
         return human(path[-1], str(value))
+    if path[-1] in _MILLISECONDS:
+        return human(".ms", str(value))
+    if path[-1] in _BYTES:
+        return human(".bytes", str(value))
     text = shown(path, str(value))
     return text[1:-1] if text.startswith('"') and text.endswith('"') else text
 
 
+def _defaults(noun: Any) -> Iterator[tuple[str, Any]]:
+    for field in fields(noun):
+        if field.default_factory is not MISSING:
+            yield field.name, field.default_factory()
+        elif field.default is not MISSING:
+            yield field.name, field.default
+
+
+def _only_order(path: Path, was: Any, now: Any) -> str:
+    """Why two lists mean the same, or empty."""
+    if not isinstance(was, tuple) or not isinstance(now, tuple):
+        return ""
+    if set(was) == set(now):
+        return SAME_SET
+    return SAME_NAMES if path[-1] in _EXPRESSIONS and in_one_order(was) == in_one_order(now) else ""
+
+
 def _yaml_name(noun: Any, field: str) -> str:
-    if isinstance(noun, Flow) and field == "configs":
-        return "sync_topic_configs"
-    return {"class_name": "class", "prune_topics": "prune.topics"}.get(field, field)
+    return _YAML_NAMES.get((type(noun), field), field)
 
 
 def _config(path: Path) -> bool:

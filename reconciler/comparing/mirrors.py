@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.comparing.fields import SAME_SET
+from reconciler.comparing.fields import SAME_NAMES, SAME_SET
 from reconciler.comparing.travelling import Routes
 from reconciler.comparison import Fate, ItemChange, MirrorImpact, Sign
 from reconciler.handover import explain_difference, mirror_handover
@@ -18,6 +18,7 @@ _NOT_READ = {
     ("flow", "groups"): "the job reads groups only with sync_offsets",
     ("cluster", "region"): "the job does not read it",
     ("cluster", "cluster_id"): "the job does not read it",
+    ("cluster", "reassignment"): "how fast replicas move; the job moves none",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",
     ("cluster", "prune"): "what may be deleted; the job deletes nothing",
     ("cluster", "principals.plan"): "the job speaks as the principal mirror",
@@ -92,7 +93,7 @@ def _harmless(mirror: Mirror, sides: Sides) -> Iterator[str]:
 
 
 def _why(kind: str, path: str, means: str) -> str:
-    if means == SAME_SET:
+    if means in (SAME_NAMES, SAME_SET):
         return means
     return next(
         (why for (of, start), why in _NOT_READ.items() if of == kind and f"{path}.".startswith(f"{start}.")), ""

@@ -51,6 +51,13 @@ def revision(folder: Path) -> Revision:
 
 def snapshot(folder: Path, ref: str) -> Snapshot:
     """``ref`` is anything git knows as a commit; ``main...`` is where HEAD left main. Raises ReconcilerError."""
+    if not folder.is_dir():
+        raise ReconcilerError(
+            f"{folder} is not there",
+            f"Whether it was removed since {ref} or never was: an environment that is gone wishes nothing, and nothing"
+            " on its clusters is changed because of that.",
+            "Check the path; a folder that was removed on purpose is no longer to be planned.",
+        )
     try:
         with git.Repo(folder, search_parent_directories=True) as repo:
             commit = _commit(repo, ref)
@@ -75,19 +82,27 @@ def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
 def _commit(repo: git.Repo, ref: str) -> git.Commit:
     try:
         if not ref.endswith("..."):
-            return repo.commit(ref)
+            return _whole(repo.commit(ref))
         found = repo.merge_base(repo.commit(ref.removesuffix("...")), repo.head.commit)
         if found:
-            return repo.commit(found[0].hexsha)
+            return _whole(repo.commit(found[0].hexsha))
     except (git.BadName, git.GitCommandError, ValueError, IndexError, TypeError, KeyError):
         pass
     known = ", ".join(sorted(head.name for head in repo.heads)[:8]) or "none"
+    shallow = (Path(repo.common_dir) / "shallow").exists()
     raise ReconcilerError(
-        f"git knows no commit {ref}",
+        f"git knows no commit {ref}" if ref else "the name of the commit to compare with is empty",
         f"There is nothing to compare with. Branches here: {known}.",
-        f"Check its name, or get it: git fetch origin {ref.removesuffix('...').removeprefix('origin/')}"
-        " (a shallow clone of a workflow has only one commit; fetch all of them).",
+        "This is a shallow clone, without older commits: git fetch --unshallow origin"
+        if shallow
+        else "Check its name; a branch that is only at the origin is to be fetched first: git fetch origin.",
     )
+
+
+def _whole(commit: git.Commit) -> git.Commit:
+    """A shallow clone knows the names of parents that it does not have. ValueError for such a one."""
+    assert commit.tree is not None
+    return commit
 
 
 def _texts(repo: git.Repo, commit: git.Commit, folder: Path) -> Iterator[tuple[str, str]]:

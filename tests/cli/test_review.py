@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,48 @@ def test_a_commit_git_does_not_know(cli: Cli, repo: git.Repo, option: str) -> No
     assert "git knows no commit no-such-branch" in ended.words
     assert "Branches here: main" in ended.words
     assert "git fetch" in ended.words
+
+
+def test_a_shallow_clone_says_how_to_get_the_rest(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
+    """git still knows the name of the parent that such a clone does not have."""
+    edit(repo, "prod", TEXT.replace("6", "8"))
+    commit(repo)
+    with git.Repo.clone_from(f"file://{repo.working_dir}", tmp_path / "shallow", depth=1) as shallow:
+        ended = cli("plan", folder(shallow), "--base", "HEAD~1", "--offline")
+    assert ended.code == 1
+    assert "git knows no commit HEAD~1" in ended.words
+    assert "git fetch --unshallow" in ended.words
+
+
+def test_a_base_without_a_name(cli: Cli, repo: git.Repo) -> None:
+    ended = cli("plan", folder(repo), "--base", "", "--offline")
+    assert ended.code == 1
+    assert "the commit to compare with is empty" in ended.words
+
+
+def test_an_environment_that_is_gone_is_not_said_to_be_outside_git(cli: Cli, repo: git.Repo) -> None:
+    shutil.rmtree(folder(repo))
+    ended = cli("plan", folder(repo), "--changed-since", "main")
+    assert ended.code == 1
+    assert "is not there" in ended.words
+    assert "nothing on its clusters is changed" in ended.words
+
+
+def test_the_order_of_alternatives_restarts_nothing(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "prod", TEXT.replace("[orders]", "['pay|orders']"))
+    commit(repo)
+    edit(repo, "prod", TEXT.replace("[orders]", "['orders|pay']"))
+    ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
+    assert "mirror west keeps running" in ended.out
+    assert "the order of alternatives does not count" in ended.out
+
+
+def test_what_is_new_does_not_list_its_defaults(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "fresh", TEXT.replace("lanes: 2", "lanes: 4, rate_limit: 10MiB, groups: {interval: 30s}"))
+    ended = cli("plan", folder(repo, "fresh"), "--base", "main", "--offline")
+    assert re.search(r"rate_limit = 10MiB\n +groups.interval = 30s\n", ended.out)
+    assert "reassignment" not in ended.out
+    assert "naming" not in ended.out
 
 
 def test_outside_git(cli: Cli, tmp_path: Path) -> None:

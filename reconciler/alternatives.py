@@ -1,0 +1,82 @@
+"""Expressions that differ only in the order of their alternatives, in one form: ``b|a`` is ``a|b``.
+
+Names are matched whole, so no order of alternatives can change whether a name matches. Border: text only; an expression
+in which order or numbering might count (named groups, conditions, comments, verbose mode) stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+_ORDER_MAY_COUNT = ("(?P", "(?(", "(?#", "(?>", "++", "*+", "?+", "}+")
+_GROUPS = ("?:", "?!", "?=", "")
+
+
+def in_one_order(expressions: Iterable[str]) -> tuple[str, ...]:
+    """Sorted, none twice, and so are the alternatives of each."""
+    return tuple(sorted({_ordered(text) for text in expressions}))
+
+
+@lru_cache(maxsize=4096)
+def _ordered(text: str) -> str:
+    if "|" not in text or any(sign in text for sign in _ORDER_MAY_COUNT):
+        return text
+    try:
+        found, end = _alternatives(text, 0)
+    except IndexError:
+        return text
+    return found if end == len(text) else text
+
+
+def _alternatives(text: str, at: int) -> tuple[str, int]:
+    """Alternatives from ``at`` to the closing bracket or the end, sorted; where it is. IndexError when cut short."""
+    parts = [""]
+    while at < len(text) and text[at] != ")":
+        if text[at] == "|":
+            parts.append("")
+            at += 1
+        elif text[at] == "(":
+            start = next((at + 1 + len(kind) for kind in _GROUPS if text.startswith(kind, at + 1)), at)
+            if text[start] == "?":  # flags, or a look behind: as it is written
+                end = _closing(text, at)
+                parts[-1] += text[at:end]
+            else:
+                inner, end = _alternatives(text, start)
+                parts[-1] += f"{text[at:start]}{inner}{text[end]}"
+                end += 1
+            at = end
+        else:
+            end = _after(text, at)
+            parts[-1] += text[at:end]
+            at = end
+    return "|".join(sorted(set(parts))), at
+
+
+def _closing(text: str, at: int) -> int:
+    """Just behind the bracket that closes the one at ``at``."""
+    depth = 0
+    for place in _signs(text, at):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    raise IndexError
+
+
+def _signs(text: str, at: int) -> Iterator[int]:
+    while at < len(text):
+        yield at
+        at = _after(text, at)
+
+
+def _after(text: str, at: int) -> int:
+    """Behind one character, one escaped character or one set in square brackets."""
+    if text[at] == "\\":
+        return at + 2
+    if text[at] != "[":
+        return at + 1
+    at += 2 if text[at + 1] == "^" else 1
+    at += text[at] == "]"
+    while text[at] != "]":
+        at += 2 if text[at] == "\\" else 1
+    return at + 1
