@@ -134,10 +134,15 @@ def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> t
     lines = [f"flow {name}: added" for name in sorted(new.keys() - old.keys())]
     lines += [f"flow {name}: removed" for name in sorted(old.keys() - new.keys())]
     for name in sorted(old.keys() & new.keys()):
-        lines += _differences(f"flow {name}", old[name], new[name])
+        lines += _differences(f"flow {name}", _readable(old[name]), _readable(new[name]))
     own = [{k: v for k, v in side.items() if k != "flows"} for side in (before, after)]
     lines += _differences(f"mirror {after.get('mirror', before.get('mirror', ''))}", own[0], own[1])
     return tuple(lines)
+
+
+def _readable(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Groups are handed over only when they are synced; where only one side does, that alone is the difference."""
+    return {**told, "groups": {"sync_offsets": True, **told["groups"]}} if "groups" in told else told
 
 
 def _start(start: Start) -> Handover:
@@ -157,6 +162,12 @@ def _endpoint(cluster: Cluster) -> Handover:
 
 def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
     old, new = dict(_leaves(before)), dict(_leaves(after))
+    synced = ("groups", "sync_offsets")
+    if (synced in old) != (synced in new):
+        old, new = (
+            {path: v for path, v in side.items() if path[0] != "groups"} | {synced: synced in side}
+            for side in (old, new)
+        )
     for path in sorted(old.keys() | new.keys()):
         if path[-1] == "fingerprint" or old.get(path) == new.get(path):
             continue

@@ -106,7 +106,7 @@ def _top(plan: Plan, said: str, links: str) -> Iterator[str]:
 def _links(steps: Sequence[Step], sections: Iterable[Section]) -> str:
     found = [(f"step-{step.number}", f"{step.number}. {step.title} ({step.count})") for step in steps]
     found += [(_anchor(one), f"{one.title} ({one.count or len(one.items)})") for one in sections]
-    return "".join(f'<a href="#{name}">{safe(text)}</a>' for name, text in found)
+    return " ".join(f'<a href="#{name}">{safe(text)}</a>' for name, text in found)
 
 
 def _anchor(section: Section) -> str:
@@ -115,7 +115,7 @@ def _anchor(section: Section) -> str:
 
 def _step(step: Step) -> Iterator[str]:
     title = f"{step.number}. {safe(step.title)}: {counted(step.count, 'change')}"
-    yield f'<section><h2 id="step-{step.number}">{title}<small>{safe(step.why)}</small></h2>'
+    yield f'<section><h2 id="step-{step.number}">{title} <small>{safe(step.why)}</small></h2>'
     for place in step.places:
         yield f"<h3>on {safe(place.cluster)}</h3>" if place.cluster else ""
         yield from (_card(entry, place) for entry in place.entries)
@@ -125,10 +125,10 @@ def _step(step: Step) -> Iterator[str]:
 def _card(entry: Entry, place: Place) -> str:
     find = " ".join((place.cluster, *entry.names, entry.headline, *entry.lines, f"{entry.risk} risk")).lower()
     kind = _KINDS.get(entry.sign, "change")
-    lasting = '<span class="badge lasting">irreversible</span>' if entry.irreversible else ""
+    lasting = ' <span class="badge lasting">irreversible</span>' if entry.irreversible else ""
     parts = [
         f'<article class="card" data-find="{safe(find)}"><header><span class="sign {kind}">{safe(entry.sign)}</span>'
-        f'<span class="mono">{safe(entry.title)}</span>{_badge(entry.risk)}{lasting}</header>',
+        f' <span class="mono">{safe(entry.title)}</span> {_badge(entry.risk)}{lasting}</header>',
         f'<p class="what">{safe(entry.headline)}</p>',
         _many(entry),
         _values(entry.values) if entry.values else _list(Item(line) for line in entry.lines),
