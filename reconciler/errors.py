@@ -86,6 +86,11 @@ class BlockedError(ReconcilerError):
     exit_code = 3
 
 
+_PARTS = 4
+_MOVED = 20
+"""Parts of one thing, and things, that a message names; there may be thousands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
     """One observed subject that is no longer what the saved plan saw."""
@@ -94,6 +99,19 @@ class Moved:
     before: str
     after: str
 
+    def __str__(self) -> str:
+        """What both sides have in common is left out; of something that came or went, only what it is."""
+        was, now = self.before.split(", "), self.after.split(", ")
+        if len(was) == 1 or len(now) == 1:
+            return f"{self.subject}: was {_shortened(was)}, is {_shortened(now)}"
+        before, after = ([part for part in side if part not in other] for side, other in ((was, now), (now, was)))
+        return f"{self.subject}: was {', '.join(before) or 'not set'}, is {', '.join(after) or 'not set'}"
+
+
+def _shortened(parts: list[str]) -> str:
+    more = len(parts) - _PARTS
+    return ", ".join(parts[:_PARTS]) + (f" and {more} more" if more > 0 else "")
+
 
 class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
     """The world moved under a saved plan. ``moved`` says exactly what."""
@@ -101,8 +119,10 @@ class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
     exit_code = 4
 
     def __init__(self, moved: tuple[Moved, ...], what: str = "the saved plan is stale") -> None:
-        lines = "\n".join(f"  {m.subject}: was {m.before}, is {m.after}" for m in moved)
-        super().__init__(what, lines, "Run plan again and review the new plan.")
+        lines = [f"  {one}" for one in moved[:_MOVED]]
+        if len(moved) > _MOVED:
+            lines.append(f"  and {len(moved) - _MOVED} more")
+        super().__init__(what, "\n".join(lines), "Run plan again and review the new plan.")
         self.moved = moved
 
 

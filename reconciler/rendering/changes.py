@@ -26,6 +26,7 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
 )
+from reconciler.live import Source
 from reconciler.quotas import limit_words
 from reconciler.rendering.replicas import finished, reassigned
 from reconciler.summary import counted
@@ -33,6 +34,7 @@ from reconciler.topic_configs import human
 from reconciler.users import user_words
 
 SHOWN = 5
+TAKEN_OVER = "and {} configs at what is built in at the source (use_defaults_from: source)"
 
 
 def subject(change: Change) -> str:
@@ -128,9 +130,13 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
     first = changes[0]
     match first:
         case CreateTopic() | AlterConfigs():
+            usual = defaults_taken_over(first)
             for index, one in enumerate(first.configs):
                 origins = {other.configs[index].origin for other in changes if isinstance(other, type(first))}
-                yield _config(one, one.origin if len(origins) == 1 else "")
+                if one not in usual:
+                    yield _config(one, one.origin if len(origins) == 1 else "")
+            if usual:
+                yield f"{TAKEN_OVER.format(len(usual))}: {', '.join(one.key for one in usual)}"
         case StartMirror() | RestartMirror():
             yield from first.because
             before = f"{first.before} -> " if isinstance(first, RestartMirror) else ""
@@ -159,6 +165,14 @@ def described(changes: Sequence[Change]) -> Iterator[str]:
             yield from (str(other.acl) for other in changes if isinstance(other, AclChange))
         case _:
             assert_never(first)
+
+
+def defaults_taken_over(change: CreateTopic | AlterConfigs) -> tuple[ConfigChange, ...]:
+    """What ``use_defaults_from: source`` writes on a new topic though nobody at the source chose it. Told in one line
+    where they are many: twenty of them hide the few that somebody chose."""
+    fresh = [one for one in change.configs if one.before is None and not one.before_source]
+    found = tuple(one for one in fresh if one.origin.endswith(f", {Source.BUILT_IN.value}"))
+    return found if len(found) > SHOWN else ()
 
 
 def limit_line(change: LimitChange) -> str:

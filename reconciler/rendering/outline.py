@@ -22,7 +22,14 @@ from reconciler.changes import (
     cluster_of,
 )
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
-from reconciler.rendering.changes import described, headline, signature, subject
+from reconciler.rendering.changes import (
+    TAKEN_OVER,
+    defaults_taken_over,
+    described,
+    headline,
+    signature,
+    subject,
+)
 from reconciler.rendering.stakes import stakes_lines
 from reconciler.summary import action, counted
 from reconciler.topic_configs import human
@@ -222,9 +229,13 @@ def _values(members: Sequence[Planned]) -> tuple[Value, ...]:
     if not isinstance(change, CreateTopic | AlterConfigs):
         return ()
     found = []
+    usual = defaults_taken_over(change)
     for index, one in enumerate(change.configs):
         origins = {other.change.configs[index].origin for other in members if isinstance(other.change, type(change))}
-        found.append(_value(one, one.origin if len(origins) == 1 else ""))
+        if one not in usual:
+            found.append(_value(one, one.origin if len(origins) == 1 else ""))
+    if usual:
+        found.append(Value(", ".join(one.key for one in usual), "", "", "", TAKEN_OVER.format(len(usual))))
     return tuple(found)
 
 

@@ -1,0 +1,51 @@
+"""What a reviewer is spared: defaults nobody chose, and what did not move."""
+
+from __future__ import annotations
+
+from reconciler.errors import Moved, StalePlan
+from reconciler.flow_syncs import ConfigSync
+from reconciler.plans import Plan
+from reconciler.rendering import Style, plan_json, plan_text
+from reconciler.rendering.html import plan_html
+from reconciler.rendering.markdown import plan_markdown
+from tests.builders import flow, topic, topology, world
+
+
+def planned(use_defaults_from: str) -> Plan:
+    seen = world()
+    seen.clusters["east"].put("orders", 3, retention_ms="86400000")
+    orders = topic("orders", partitions=3, configs={"retention.ms": "86400000"})
+    sync = ConfigSync(use_defaults_from=use_defaults_from)
+    return seen.plan(topology(orders, flow("east", "west", "orders", configs=sync)))
+
+
+def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_them() -> None:
+    plan = planned("source")
+    for told in (plan_text(plan, Style()), plan_markdown(plan), plan_html(plan)):
+        assert "configs at what is built in at the source (use_defaults_from: source)" in told
+        assert "delete.retention.ms" in told
+        assert "delete.retention.ms = " not in told
+    assert "retention.ms = 1d (source east/orders)" in plan_text(plan, Style())
+    assert '"key": "delete.retention.ms"' in plan_json(plan)
+    assert "built in at the source" not in plan_text(planned("target"), Style())
+
+
+def test_only_what_moved_is_told() -> None:
+    one = Moved("topic east/a", "id x, 3 partitions, retention.ms=1, segment.ms=5", "id x, 3 partitions, segment.ms=6")
+    assert str(one) == "topic east/a: was retention.ms=1, segment.ms=5, is segment.ms=6"
+    gone = Moved("topic east/a", "id x, 3 partitions, a=1", "id x, 3 partitions")
+    assert str(gone) == "topic east/a: was a=1, is not set"
+
+
+def test_of_what_came_the_beginning_is_told() -> None:
+    there = ", ".join(["id x", "3 partitions", *(f"k{number}=1" for number in range(30))])
+    assert str(Moved("topic east/a", "absent", there)).endswith(
+        "was absent, is id x, 3 partitions, k0=1, k1=1 and 28 more"
+    )
+
+
+def test_a_world_that_moved_is_cut() -> None:
+    stale = StalePlan(tuple(Moved(f"topic east/{number}", "absent", "id x") for number in range(5000)))
+    assert "topic east/19:" in str(stale)
+    assert "and 4980 more" in str(stale)
+    assert len(stale.moved) == 5000
