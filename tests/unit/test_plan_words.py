@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from reconciler.errors import Moved, StalePlan
 from reconciler.flow_syncs import ConfigSync
 from reconciler.plans import Plan
@@ -21,7 +23,7 @@ def planned(use_defaults_from: str) -> Plan:
 
 def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_them() -> None:
     plan = planned("source")
-    for told in (plan_text(plan, Style()), plan_markdown(plan), plan_html(plan)):
+    for told in map(html.unescape, (plan_text(plan, Style()), plan_markdown(plan), plan_html(plan))):
         assert "configs at what is built in at the source (use_defaults_from: source)" in told
         assert "delete.retention.ms" in told
         assert "delete.retention.ms = " not in told
