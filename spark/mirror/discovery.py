@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicDescription
 
 from mirror import clients
 from mirror.lanes import Condition, Endpoint, PartitionSpec, lane_of
@@ -54,6 +54,10 @@ class Cluster(Protocol):
         """Without the topics that are not there."""
         ...
 
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of ``names`` that the mirror may not describe: in ``topics`` they look as if they were not there."""
+        ...
+
 
 class LiveCluster:
     """The client is made at the first read, so that a missing secret is a failed read like any other."""
@@ -72,17 +76,37 @@ class LiveCluster:
         return {name: Topic(len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        wanted, found = sorted(names), {}
+        described = self._described(names).items()
+        plain = {name: str(told.topic_id) for name, told in described if isinstance(told, TopicDescription)}
+        return {name: one.replace("+", "-").replace("/", "_") for name, one in plain.items()}  # as Kafka prints it
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name, told in self._described(names).items() if isinstance(told, KafkaError))
+
+    def _described(self, names: Iterable[str]) -> Mapping[str, TopicDescription | KafkaError]:
+        """A KafkaError: the mirror may not describe it. Without the topics that are not there."""
+        wanted, found = sorted(names), dict[str, TopicDescription | KafkaError]()
         for first in range(0, len(wanted), _AT_ONCE):
             asked = TopicCollection(wanted[first : first + _AT_ONCE])
             for name, answer in self._admin().describe_topics(asked, request_timeout=_TIMEOUT_S).items():
                 try:
-                    plain = str(answer.result().topic_id)
-                    found[name] = plain.replace("+", "-").replace("/", "_")  # as Kafka prints it
+                    found[name] = answer.result()
                 except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        found[name] = error.args[0]
+                    elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Source topics that match and those known before that may not be described now; the same of the target."""
+
+    matched: Mapping[str, Topic]
+    source_denied: frozenset[str]
+    there: Mapping[str, Topic]
+    target_denied: frozenset[str]
 
 
 def discover(
@@ -93,42 +117,45 @@ def discover(
         listed = source.topics()
         names = [name for name in listed if selector.why_not(name) is None]
         ids = source.topic_ids(names)
+        source_denied = source.denied(_known_topics(before) - ids.keys())
     except (KafkaException, LookupError) as error:
         return _unread(before, _unreachable("source_unreachable", flow.source, error))
     try:
         there = target.topics()
+        target_denied = target.denied({selector.remote_name(name) for name in ids} - there.keys())
     except (KafkaException, LookupError) as error:
         return _unread(before, _unreachable("target_unreachable", flow.target, error))
     matched = {name: Topic(listed[name].partitions, ids[name]) for name in sorted(names) if name in ids}
-    return _compare(flow, selector, matched, there, before)
+    return _compare(flow, selector, _Look(matched, source_denied, there, target_denied), before)
 
 
-def _compare(
-    flow: FlowSettings,
-    selector: TopicSelector,
-    matched: Mapping[str, Topic],
-    there: Mapping[str, Topic],
-    before: Discovered,
-) -> Discovered:
+def _known_topics(before: Discovered) -> frozenset[str]:
+    """Source topics that were copied, or told of as gone."""
+    told = {c.topic for c in before.conditions if c.topic and c.code in ("source_topic_deleted", "permission_denied")}
+    return frozenset(told | {spec.topic for spec in before.specs})
+
+
+def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: Discovered) -> Discovered:
     specs: list[PartitionSpec] = []
-    conditions: list[Condition] = []
-    for name, topic in matched.items():
+    conditions: list[Condition] = [_denied(flow.source, name, name) for name in sorted(look.source_denied)]
+    for name, topic in look.matched.items():
         remote = selector.remote_name(name)
-        target = there.get(remote)
+        target = look.there.get(remote)
         if target is None:
-            conditions.append(_missing(flow, name, remote, topic.partitions))
+            denied = remote in look.target_denied
+            conditions.append(
+                _denied(flow.target, name, remote) if denied else _missing(flow, name, remote, topic.partitions)
+            )
             continue
         if target.partitions < topic.partitions:
             conditions.append(_smaller(flow, name, remote, topic.partitions, target.partitions))
         count = min(topic.partitions, target.partitions)
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
-    for name in sorted({spec.topic for spec in before.specs} - matched.keys()):
+    for name in sorted({spec.topic for spec in before.specs} - look.matched.keys() - look.source_denied):
         conditions.append(_deleted(flow, name, selector.remote_name(name)))
-    conditions += _starts_without_partition(flow, matched)
-    conditions += [
-        c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, matched, there, selector)
-    ]
-    return Discovered(tuple(specs), tuple(conditions), len(matched), complete=True)
+    conditions += _starts_without_partition(flow, look.matched)
+    conditions += [c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, look, selector)]
+    return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True)
 
 
 def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, Topic]) -> Iterable[Condition]:
@@ -145,12 +172,10 @@ def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, Topic]) 
             )
 
 
-def _still_gone(
-    condition: Condition, matched: Mapping[str, Topic], there: Mapping[str, Topic], selector: TopicSelector
-) -> bool:
+def _still_gone(condition: Condition, look: _Look, selector: TopicSelector) -> bool:
     """Told until the topic is back or its remote topic is gone as well."""
     name = condition.topic or ""
-    return name not in matched and selector.remote_name(name) in there
+    return name not in look.matched.keys() | look.source_denied and selector.remote_name(name) in look.there
 
 
 def _unread(before: Discovered, condition: Condition) -> Discovered:
@@ -165,6 +190,19 @@ def _unreachable(code: str, endpoint: Endpoint, error: Exception) -> Condition:
         code,
         f"{endpoint.cluster} ({servers}) cannot be read: {why}; the partitions known before stay as they are",
         f"Check that {servers} can be reached from the Spark driver and that its credentials are right.",
+    )
+
+
+def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
+    """``named``: the topic as it is called at ``endpoint``, whose lists leave out what may not be described."""
+    return Condition(
+        "permission_denied",
+        f"{topic} is not copied: {endpoint.cluster} does not let the mirror describe {named}, so whether it exists is "
+        "not known",
+        f"Give the mirror's principal DESCRIBE on {named} at {endpoint.cluster} (READ and WRITE imply it; reconciler "
+        "doctor prints the command); copying goes on by itself.",
+        topic,
+        stops=True,
     )
 
 

@@ -17,19 +17,24 @@ from tests.unit.test_mirror_settings import handover
 
 @dataclass
 class Known:
-    """A cluster with the given topics and partition counts; ``broken`` makes every read fail."""
+    """A cluster with the given topics and partition counts; ``broken`` makes every read fail, ``hidden`` topics may not
+    be described."""
 
     counts: dict[str, int]
     ids: dict[str, str] = field(default_factory=dict)
     broken: bool = False
+    hidden: set[str] = field(default_factory=set)
 
     def topics(self) -> Mapping[str, Topic]:
         if self.broken:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no route"))
-        return {name: Topic(count) for name, count in self.counts.items()}
+        return {name: Topic(count) for name, count in self.counts.items() if name not in self.hidden}
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
         return {name: self.ids.get(name, f"id-{name}") for name in names if name in self.counts}
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        return self.hidden & frozenset(names)
 
 
 def flow(*topics: str) -> FlowSettings:
@@ -108,6 +113,38 @@ def test_a_deleted_source_topic_is_told_until_its_remote_topic_is_gone_too() -> 
         assert before.specs == ()
     target.counts = {}
     assert look(source, target, before).conditions == ()
+
+
+def test_a_source_topic_that_may_not_be_described_any_more_is_not_called_deleted() -> None:
+    source, target = Known({"orders": 1}), Known({"east.orders": 1})
+    before = look(source, target)
+    source.hidden = {"orders"}
+    now = before
+    for _ in range(3):
+        now = look(source, target, now)
+        [condition] = now.conditions
+        assert (condition.code, condition.topic, condition.stops) == ("permission_denied", "orders", True)
+        assert "describe orders" in condition.text
+        assert now.specs == ()
+    source.hidden = set()
+    assert look(source, target, now) == before
+
+
+def test_a_deleted_topic_is_not_called_deleted_any_more_when_nobody_may_look() -> None:
+    source, target = Known({"orders": 1}), Known({"east.orders": 1})
+    before = look(source, target)
+    source.counts = {}
+    gone = look(source, target, before)
+    source.hidden = {"orders"}
+    assert [c.code for c in look(source, target, gone).conditions] == ["permission_denied"]
+
+
+def test_a_target_topic_that_may_not_be_described_is_not_called_missing() -> None:
+    found = look(Known({"orders": 1}), Known({"east.orders": 1}, hidden={"east.orders"}))
+    [condition] = found.conditions
+    assert (condition.code, condition.stops) == ("permission_denied", True)
+    assert "describe east.orders" in condition.text
+    assert "DESCRIBE on east.orders" in condition.todo
 
 
 def test_a_recreated_topic_changes_its_specs() -> None:
