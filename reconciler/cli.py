@@ -55,6 +55,7 @@ app = typer.Typer(
 mirror_app = typer.Typer(help="The mirror job, by hand.", no_args_is_help=True)
 mirror_app.command("pause")(cli_mirror.pause)
 mirror_app.command("resume")(cli_mirror.resume)
+mirror_app.command("seek")(cli_mirror.seek)
 sandbox_app = typer.Typer(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(cli_offsets.app, name="offsets")

@@ -1,13 +1,16 @@
-"""The commands that steer a running mirror job: pause and resume. Their arguments and exit codes."""
+"""The commands that steer a running mirror job: pause, resume and seek. Their arguments and exit codes."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reconciler import steering
+from reconciler import seeking, steering
+from reconciler.errors import ReconcilerError
 from reconciler.pausing import Wish
 from reconciler.terminal import Env, say, show
 
@@ -34,3 +37,30 @@ def resume(
 ) -> None:
     """Copy on from where it was paused. Lifts every pause within what is named."""
     show(steering.resume(Path(env), Wish(flow or "", topic, partition), wait, say))
+
+
+def seek(
+    env: Env,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow")],
+    topic: Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")],
+    partition: Partition = -1,
+    to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Show where copying stands, or move it with --to: partitions that are paused or stopped, or while no job runs."""
+    wish = Wish(flow, topic, partition)
+    if not to:
+        show(seeking.look(Path(env), wish))
+        return
+    show(seeking.seek(Path(env), wish, to, (lambda _: True) if yes else _agreed))
+
+
+def _agreed(lines: Sequence[str]) -> bool:
+    if not sys.stdin.isatty():
+        raise ReconcilerError(
+            "no position was moved: nobody can be asked, standard input is not a terminal",
+            "It decides which records are copied.",
+            "Look without --to, then pass --yes.",
+        )
+    say("\n".join(lines))
+    return typer.confirm("Move?", err=True)

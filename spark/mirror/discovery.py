@@ -5,7 +5,8 @@ A failed read keeps what was known and says so; it never looks like an empty clu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -60,19 +61,29 @@ class Cluster(Protocol):
 
 
 class LiveCluster:
-    """The client is made at the first read, so that a missing secret is a failed read like any other."""
+    """The client is made at the first read, so that a missing secret is a failed read like any other.
+
+    One whose read failed is left for a new one: librdkafka's was seen not to connect again, for ever, when its first
+    connection had been lost on a busy machine.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._made: AdminClient | None = None
 
-    def _admin(self) -> AdminClient:
+    @contextmanager
+    def _admin(self) -> Iterator[AdminClient]:
         if self._made is None:
             self._made = clients.admin(self._endpoint)
-        return self._made
+        try:
+            yield self._made
+        except KafkaException:
+            self._made = None
+            raise
 
     def topics(self) -> Mapping[str, Topic]:
-        metadata = self._admin().list_topics(timeout=_TIMEOUT_S)
+        with self._admin() as admin:
+            metadata = admin.list_topics(timeout=_TIMEOUT_S)
         return {name: Topic(len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
@@ -88,14 +99,15 @@ class LiveCluster:
         wanted, found = sorted(names), dict[str, TopicDescription | KafkaError]()
         for first in range(0, len(wanted), _AT_ONCE):
             asked = TopicCollection(wanted[first : first + _AT_ONCE])
-            for name, answer in self._admin().describe_topics(asked, request_timeout=_TIMEOUT_S).items():
-                try:
-                    found[name] = answer.result()
-                except KafkaException as error:
-                    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                        found[name] = error.args[0]
-                    elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        raise
+            with self._admin() as admin:
+                for name, answer in admin.describe_topics(asked, request_timeout=_TIMEOUT_S).items():
+                    try:
+                        found[name] = answer.result()
+                    except KafkaException as error:
+                        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                            found[name] = error.args[0]
+                        elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                            raise
         return found
 
 

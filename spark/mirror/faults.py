@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from confluent_kafka import KafkaError, KafkaException
@@ -147,13 +148,18 @@ def target_refuses(spec: PartitionSpec, error: KafkaError, offset: int | None) -
             )
 
 
+def _seek(spec: PartitionSpec, place: int | str) -> str:
+    """The command that moves a position; Kafka's own tool would keep it within the offsets of the target."""
+    one = "" if spec.partition < 0 else f" --partition {spec.partition}"
+    return f"reconciler mirror seek ENV FLOW --topic {spec.topic}{one} --to {place}"
+
+
 def timestamp_zero(spec: PartitionSpec, offset: int) -> Condition:
     return Condition(
         "record_refused",
         f"{spec.topic}-{spec.partition} is not copied further: the record at offset {offset} has timestamp 0, which "
         "the record path cannot write (librdkafka takes 0 for now)",
-        "Let the partition's retention pass this record, or move the position behind it: kafka-consumer-groups "
-        f"--reset-offsets at the target, topic {spec.target_topic}:{spec.partition}, to offset {offset + 1}.",
+        f"Let the partition's retention pass this record, or move the position behind it: {_seek(spec, offset + 1)}.",
         spec.topic,
         spec.partition,
         stops=True,
@@ -163,16 +169,12 @@ def timestamp_zero(spec: PartitionSpec, offset: int) -> Condition:
 def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Condition:
     """The source no longer has, or never had, the next record to copy. ``low`` and ``high`` are its ends."""
     where = f"{spec.topic}-{spec.partition}"
-    reset = (
-        f"Accept it by moving the position: kafka-consumer-groups --reset-offsets at the target, topic "
-        f"{spec.target_topic}:{spec.partition}"
-    )
     if position < low:
         return Condition(
             "source_retention_passed",
             f"{where} is not copied further: the next record is offset {position} but the source begins at {low}: "
             f"{low - position} offsets were deleted by retention before they were copied",
-            f"{reset}, to offset {low}, and give the source topic more retention.",
+            f"Accept it: {_seek(spec, 'earliest')}. And give the source topic more retention.",
             spec.topic,
             spec.partition,
             stops=True,
@@ -182,7 +184,7 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Co
         f"{where} is not copied further: the next record is offset {position} but the source ends at {high}: the log "
         "was truncated (unclean leader election) or the topic was recreated, and the target holds records that the "
         "source has lost",
-        f"Compare both topics. {reset}, to an offset between {low} and {high}.",
+        f"Compare both topics, then go on at an offset from {low} to {high}: {_seek(spec, high)}.",
         spec.topic,
         spec.partition,
         stops=True,
@@ -207,8 +209,8 @@ def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
         "source_topic_recreated",
         f"{spec.topic}-{spec.partition} is not copied: the position belongs to a deleted topic of the same name (id "
         f"{known}, now {spec.topic_id})",
-        f"Decide about the old records in {spec.target_topic}, then delete its position: kafka-consumer-groups "
-        f"--delete-offsets at the target, topic {spec.target_topic}; the new topic is then copied from its beginning.",
+        f"Decide about the old records in {spec.target_topic}, then copy the new topic from its beginning: "
+        f"{_seek(replace(spec, partition=-1), 'earliest')}.",
         spec.topic,
         spec.partition,
         stops=True,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from mirror.discovery import Discovered, Topic, discover
-from mirror.lanes import lane_of
+from mirror import clients
+from mirror.discovery import Discovered, LiveCluster, Topic, discover
+from mirror.lanes import Endpoint, lane_of
 from mirror.settings import FlowSettings, parse
 
 from tests.unit.test_mirror_settings import handover
@@ -154,3 +155,24 @@ def test_a_recreated_topic_changes_its_specs() -> None:
     now = look(source, target, before)
     assert [spec.topic_id for spec in now.specs] == ["new"]
     assert now.specs != before.specs
+
+
+def test_a_client_whose_read_failed_is_left_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Stuck] = []
+    monkeypatch.setattr(clients, "admin", lambda _: made.append(Stuck(works=bool(made))) or made[-1])
+    cluster = LiveCluster(Endpoint("east", ("127.0.0.1:1",)))
+    with pytest.raises(KafkaException):
+        cluster.topics()
+    assert cluster.topics() == cluster.topics() == {}
+    assert len(made) == 2
+
+
+@dataclass
+class Stuck:
+    works: bool
+    topics: dict[str, object] = field(default_factory=dict)
+
+    def list_topics(self, timeout: float) -> Stuck:
+        if not self.works:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no route"))
+        return self

@@ -1,0 +1,127 @@
+"""``mirror seek`` carried out: positions of a flow shown, or moved while nothing copies there.
+
+Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes. As with a pause nothing is locked, and
+the audit record tells it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.auditing import Actor, begun, changed, ended
+from reconciler.edges.audit_file import AuditFile
+from reconciler.edges.git import revision
+from reconciler.edges.kafka_lock import this_process
+from reconciler.edges.moving import Committed, Side
+from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.pausing import Wish, require_exists, scopes
+from reconciler.plans import Outcome, Result
+from reconciler.repositioning import Standing, costs, destinations, require_still, table
+from reconciler.routing import selector_of
+from reconciler.steering import job_of
+from reconciler.topology import Flow, Isolation, Principal
+from reconciler.wiring import Session, open_session
+from replication.names import position_group
+from replication.position_text import moved
+
+Agreed = Callable[[Sequence[str]], bool]
+
+
+def look(folder: Path, wish: Wish) -> str:
+    """Where the partitions stand. Raises ReconcilerError."""
+    with open_session(folder, Principal.APPLY) as session:
+        return "\n".join(table(_Place(session, wish).standings()))
+
+
+def seek(folder: Path, wish: Wish, to: str, agreed: Agreed) -> str:
+    """The words to end with. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
+    with open_session(folder, Principal.APPLY) as session:
+        place = _Place(session, wish)
+        before = place.standings()
+        chosen = destinations(before, to)
+        require_still(job_of(session, place.flow.name), place.scope, [one.partition for one in before])
+        if not agreed([*table(before), *costs(before, chosen)]):
+            raise ReconcilerError("no position was moved, as you wished")
+        require_still(job_of(session, place.flow.name), place.scope, [one.partition for one in before])
+        place.commit(chosen)
+        lines = [f"{place.scope.topic}-{number} goes on at source offset {at}" for number, at in chosen.items()]
+        return "\n".join((*lines, "A paused partition goes on when it is resumed, a stopped one by itself."))
+
+
+class _Place:
+    """The partitions that are meant, on both sides."""
+
+    def __init__(self, session: Session, wish: Wish) -> None:
+        (self.scope,) = scopes(session.topology, wish)
+        self.session = session
+        self.flow: Flow = session.topology.flows[self.scope.flow]
+        self.source, self.target = (
+            Side(session.topology.clusters[name]) for name in (self.flow.source, self.flow.target)
+        )
+        found = session.clusters[self.flow.source].read()
+        require_exists(self.flow, self.scope, found)
+        topic = found.topics[self.scope.topic]
+        self.topic_id = topic.topic_id
+        everything = range(len(topic.partitions))
+        self.partitions = tuple(everything) if self.scope.partition < 0 else (self.scope.partition,)
+        self.remote = selector_of(self.flow).remote_name(self.scope.topic)
+        self.group = position_group(self.flow.name)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Raises ClusterError, also when a partition of the source has no leader."""
+        bounds = self.source.bounds((self.scope.topic, number) for number in self.partitions)
+        if left := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
+            what = f"{self.flow.source} does not tell the offsets of {self.scope.topic}-{left[0]}"
+            raise ClusterError(self.source.name, "other", what, "Perhaps its leader is away.", "Try again later.")
+        committed = self._committed()
+        stable = self.flow.isolation is Isolation.READ_COMMITTED
+        found = []
+        for number in self.partitions:
+            its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
+            end = its.stable if stable else its.end
+            found.append(Standing(number, at.offset if at is not None else None, its.begin, end))
+        return tuple(found)
+
+    def commit(self, chosen: Mapping[int, int]) -> None:
+        """Raises ReconcilerError when the target did not take all of them."""
+        before = self._committed()
+        wanted = {}
+        for number, offset in chosen.items():
+            at = before.get((self.remote, number))
+            wanted[self.remote, number] = Committed(offset, moved(at.metadata if at is not None else "", self.topic_id))
+        with _audited(self.session, f"seek:{self.scope}") as outcomes:
+            refused = self.target.commit({self.group: wanted}).get(self.group, {})
+            outcomes.append(Outcome(f"seek:{self.scope}", Result.FAILED if refused else Result.DONE))
+        if refused:
+            (topic, number), why = min(refused.items())
+            first = f"first {topic}-{number}: {why}"
+            raise ReconcilerError(
+                f"{self.flow.target} did not take {len(refused)} of {len(wanted)} positions, {first}",
+                "Those stay where they were.",
+                f"Check that the mirror's principal may read group {self.group} and topic {topic} there.",
+            )
+
+    def _committed(self) -> Mapping[tuple[str, int], Committed]:
+        return self.target.offsets([self.group]).get(self.group, {})
+
+
+@contextmanager
+def _audited(session: Session, change_id: str) -> Iterator[list[Outcome]]:
+    """One run in the audit record; what the block leaves in the list is its outcome."""
+    run, seen = uuid.uuid4().hex, revision(session.folder)
+    command = "mirror seek"
+    actor = Actor(command, session.topology.environment, this_process(command), seen.commit, seen.dirty)
+    outcomes: list[Outcome] = []
+    with AuditFile(session.state) as audit:
+        audit.write(begun(run, time.time(), actor, None, 1))
+        try:
+            yield outcomes
+        finally:
+            outcomes = outcomes or [Outcome(change_id, Result.FAILED, "interrupted")]
+            for outcome in outcomes:
+                audit.write(changed(run, time.time(), outcome, None))
+            audit.write(ended(run, time.time(), outcomes, ""))

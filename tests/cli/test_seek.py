@@ -1,0 +1,59 @@
+"""``mirror seek`` on real brokers: shows positions, moves them where Kafka's own tool would not, asks first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from sandbox.handles import Sandbox
+from tests.cli.conftest import Ended, two_clusters
+from tests.conftest import CreateTopic
+
+Cli = Callable[..., Ended]
+METADATA = json.dumps({"i": "gone", "e": 3, "c": 5, "a": "local-1"})
+
+
+@pytest.fixture
+def env(write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: CreateTopic) -> Path:
+    """Flow ``unique`` of a topic with 20 records, whose remote topic is empty; partition 0 stands at 7."""
+    east, west = plain["east"], plain["west"]
+    create_topic(east, unique, partitions=2)
+    create_topic(west, f"east.{unique}", partitions=2)
+    producer = Producer(east.super_client())
+    for number in range(20):
+        producer.produce(unique, str(number), partition=0)
+    producer.flush(20)
+    consumer = Consumer({**west.super_client(), "group.id": f"mirror.{unique}"})
+    consumer.commit(offsets=[TopicPartition(f"east.{unique}", 0, 7, METADATA)], asynchronous=False)
+    consumer.close()
+    flows = f"flows:\n  {unique}: {{source: east, target: west, topics: [{unique}]}}\n"
+    return write(two_clusters(plain) + flows, unique)
+
+
+def rows(ended: Ended) -> list[list[str]]:
+    return [line.split() for line in ended.out.splitlines()[1:]]
+
+
+def test_a_position_is_shown_and_moved_beyond_the_end_of_the_target(cli: Cli, env: Path, unique: str) -> None:
+    seek = ("mirror", "seek", env, unique, "--topic", unique)
+    assert rows(cli(*seek)) == [["0", "7", "0", "20", "13"], ["1", "none", "0", "0", "unknown"]]
+    refused = cli(*seek, "--partition", 0, "--to", 15)
+    assert (refused.code, "standard input is not a terminal" in refused.words) == (1, True)
+    moved = cli(*seek, "--partition", 0, "--to", 15, "--yes")
+    assert (moved.code, f"{unique}-0 goes on at source offset 15" in moved.words) == (0, True)
+    assert rows(cli(*seek, "--partition", 0)) == [["0", "15", "0", "20", "5"]]
+    assert cli(*seek, "--to", "latest", "--yes").code == 0
+    assert rows(cli(*seek)) == [["0", "20", "0", "20", "0"], ["1", "0", "0", "0", "0"]]
+
+
+def test_what_cannot_be_is_told_with_what_is(cli: Cli, env: Path, unique: str) -> None:
+    beyond = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 0, "--to", 21, "--yes")
+    assert (beyond.code, "partition 0 has 0 to 20" in beyond.words) == (1, True)
+    other = cli("mirror", "seek", env, unique, "--topic", f"{unique}x", "--to", "latest", "--yes")
+    assert (other.code, f"Perhaps {unique} is meant" in other.words) == (1, True)
+    partition = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 2)
+    assert (partition.code, "0 to 1" in partition.words) == (1, True)

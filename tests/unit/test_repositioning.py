@@ -1,0 +1,121 @@
+"""Moving a position by hand: where it may go, when, what it costs, and what stays beside it."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror.lanes import Claim
+from mirror.positions import Position, decode, encode
+
+from reconciler.errors import ReconcilerError, Unknown
+from reconciler.live import FlowStatus, JobState, LiveMirror
+from reconciler.repositioning import Standing, costs, destinations, require_still, table
+from replication.pauses import Scope
+from replication.position_text import END, moved
+
+TWO = (Standing(0, 50, 100, 900), Standing(1, 700, 0, 800))
+ORDERS = Scope("f", "orders")
+
+
+def test_a_place_is_one_that_the_source_has_for_every_partition() -> None:
+    assert destinations(TWO, "earliest") == {0: 100, 1: 0}
+    assert destinations(TWO, "latest") == {0: 900, 1: 800}
+    assert destinations(TWO, "800") == {0: 800, 1: 800}
+    with pytest.raises(ReconcilerError, match="partition 0 has 100 to 900"):
+        destinations(TWO, "99")
+    for wrong in ("-1", "soon", "1.5", ""):
+        with pytest.raises(ReconcilerError, match="earliest, latest, or an offset"):
+            destinations(TWO, wrong)
+
+
+def test_what_is_left_out_and_what_is_copied_again_is_told() -> None:
+    assert costs(TWO, destinations(TWO, "earliest")) == [
+        "700 offsets are copied again: their records are at the target twice"
+    ]
+    assert costs(TWO, destinations(TWO, "latest")) == [
+        "900 offsets that the source has are passed over and never copied"
+    ]
+    assert costs((Standing(0, None, 0, 9),), {0: 4}) == [
+        "1 partition has no position yet and would else begin where start says"
+    ]
+    assert costs(TWO[:1], {0: 100}) == [], "what retention took is not counted a second time"
+
+
+def test_the_table_says_what_is_not_known() -> None:
+    lines = table((Standing(0, None, 3, 9), Standing(11, 1200, 0, 2200)))
+    assert [line.split() for line in lines[1:]] == [
+        ["0", "none", "3", "9", "unknown"],
+        ["11", "1200", "0", "2200", "1,000"],
+    ]
+    assert len(set(map(len, lines))) == 1
+
+
+def mirror(state: JobState = JobState.RUNNING, **fields: Any) -> LiveMirror:
+    return LiveMirror("west", state, flows=MappingProxyType({"f": FlowStatus("f", "x", **fields)}))
+
+
+def pause(paused: int, **place: Any) -> dict[str, Any]:
+    return {**place, "since_ms": 1, "by": "ann", "reason": "", "partitions": 2, "paused_partitions": paused}
+
+
+def stopped(**place: Any) -> dict[str, Any]:
+    return {"code": "source_truncated", "stops": True, **place}
+
+
+@pytest.mark.parametrize(
+    "still",
+    [
+        None,
+        mirror(JobState.STOPPED),
+        mirror(JobState.ABSENT),
+        mirror(pauses=(pause(2),)),
+        mirror(pauses=(pause(2, topic="orders"),)),
+        mirror(conditions=(stopped(topic="orders"),)),
+        mirror(conditions=(stopped(topic="orders", partition=0), stopped(topic="orders", partition=1))),
+    ],
+)
+def test_a_position_may_move_where_nothing_copies(still: LiveMirror | None) -> None:
+    require_still(still, ORDERS, (0, 1))
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        mirror(),
+        mirror(JobState.STARTING),
+        mirror(pauses=(pause(1),)),
+        mirror(pauses=(pause(2, topic="others"),)),
+        mirror(conditions=(stopped(topic="orders", partition=0),)),
+        mirror(conditions=({**stopped(topic="orders"), "stops": False},)),
+        mirror(conditions=(stopped(),)),
+    ],
+)
+def test_a_position_does_not_move_under_a_copy(busy: LiveMirror) -> None:
+    with pytest.raises(ReconcilerError, match="mirror pause ENV f --topic orders"):
+        require_still(busy, ORDERS, (0, 1))
+
+
+def test_what_is_not_known_is_not_still() -> None:
+    with pytest.raises(ReconcilerError, match="not known: down"):
+        require_still(Unknown("mirror west", "down", "Look."), ORDERS, (0,))
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 99), st.text(max_size=9))
+def test_who_owns_the_flow_stays_beside_the_position_and_the_old_place_goes(at: int, claim: int, who: str) -> None:
+    before = Position(at, "old", 7, Claim(claim, who), 3, (5, 6))
+    for topic_id, marked in (("old", (5, 6)), ("new", None)):
+        left = moved(encode(before) + END, topic_id)
+        assert left.endswith(END)
+        after = decode(12, left.rstrip(END))
+        assert (after.offset, after.topic_id, after.leader_epoch) == (12, "", -1)
+        assert (after.claim, after.marked) == (before.claim, marked)
+
+
+@given(st.one_of(st.text(), st.binary().map(lambda raw: raw.decode("latin-1")), st.integers().map(json.dumps)))
+def test_metadata_of_a_stranger_is_no_obstacle(metadata: str) -> None:
+    assert decode(1, moved(metadata, "id").rstrip(END)).topic_id == ""
