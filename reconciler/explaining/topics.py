@@ -45,7 +45,7 @@ def topic_answer(ground: Ground, ref: TopicRef, key: str = "") -> TopicAnswer:
     declared = _declaration(ground, ref)
     values = [*_counts(ground, ref, wish, live), *_configs(ground, ref, wish, live, key)]
     if key:
-        values = [value for value in values if value.key == key] or [_nobody(key)]
+        values = [value for value in values if value.key == key] or [_nobody(key, live)]
     flows = [flow for flow in ground.topology.flows.values() if flow.source == ref.cluster]
     return TopicAnswer(
         ref,
@@ -176,7 +176,9 @@ def _source_place(ground: Ground, ref: TopicRef) -> str:
     return _place(topic.where) if topic else ""
 
 
-def _nobody(key: str) -> Value:
+def _nobody(key: str, live: LiveTopic | None) -> Value:
+    if live is not None and not isinstance(live.configs, Unknown):
+        return Value(key, "", "the cluster knows no topic config of this name; look for a slip in it")
     return Value(key, "", "neither declared nor set; without a cluster's answer its default is not known")
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from reconciler.applied import Applied, Consent
 from reconciler.changes import Reason, Refused
 from reconciler.errors import Unknown
-from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, unmet
+from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
 from reconciler.guarding.pruning import PRUNE
 from reconciler.guarding.shrinking import SHRUNKEN, declared_topics, shrunken
 from reconciler.live import LiveState
@@ -33,8 +33,10 @@ def guarded(
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
         return replace(plan, notes=(*plan.notes, note))
     found = list(shrunken(topology, applied)) or list(_empty(plan, topology))
-    found += first_contacts(topology, live, applied, (planned.change for planned in plan.changes))
-    return released(replace(plan, refused=(*plan.refused, *found)), consent)
+    changes = [planned.change for planned in plan.changes]
+    found += first_contacts(topology, live, applied, changes)
+    notes = (*plan.notes, *(() if consent.first_contact else let_through(topology, live, applied, changes)))
+    return released(replace(plan, refused=(*plan.refused, *found), notes=notes), consent)
 
 
 def released(plan: Plan, consent: Consent) -> Plan:

@@ -48,8 +48,26 @@ def first_contacts(
 
 def unmet(wish: Cluster, found: LiveCluster, applied: Applied | None) -> str:
     """Why the cluster that answered must not be changed yet, or empty."""
+    return "" if found.cluster_id.startswith(SANDBOX_PREFIX) else _never_changed(wish, found, applied)
+
+
+def let_through(
+    topology: Topology, live: LiveState, applied: Applied | None, changes: Iterable[Change]
+) -> Iterator[str]:
+    """A note for each cluster of the sandbox that would be refused anywhere else."""
+    for name in sorted(
+        {name for change in changes for name in clusters_of(change, topology)} & topology.clusters.keys()
+    ):
+        found, wish = live.known(name), topology.clusters[name]
+        if found is None or not found.cluster_id.startswith(SANDBOX_PREFIX):
+            continue
+        if what := _never_changed(wish, found, applied):
+            yield f"{what}; a cluster of `sandbox up`, so it needs no consent (any other: apply --first-contact)"
+
+
+def _never_changed(wish: Cluster, found: LiveCluster, applied: Applied | None) -> str:
     before = applied.clusters.get(wish.name) if applied else None
-    if wish.cluster_id is not None or before == found.cluster_id or found.cluster_id.startswith(SANDBOX_PREFIX):
+    if wish.cluster_id is not None or before == found.cluster_id:
         return ""
     held = sorted(name for name, topic in found.topics.items() if not (topic.internal or name.startswith("__")))
     if found.sees_all and not held:

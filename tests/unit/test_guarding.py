@@ -237,6 +237,18 @@ def test_who_vouches_for_a_cluster(last: Applied | None, declared: str | None, c
     assert not guard(seen, wished, last, consent).refused
 
 
+def test_a_cluster_of_the_sandbox_says_why_nobody_has_to_agree() -> None:
+    seen = world("east")
+    seen.clusters["east"].cluster_id = "sandbox-AAAAAAAAAAAAAA"
+    wished = topology(topic("mine", partitions=1))
+    assert not guard(seen, wished, None).notes
+    seen.clusters["east"].put("theirs")
+    [note] = guard(seen, wished, None).notes
+    assert "has never been changed from this environment" in note
+    assert "a cluster of `sandbox up`, so it needs no consent" in note
+    assert not guard(seen, wished, before(east="sandbox-AAAAAAAAAAAAAA")).notes
+
+
 def test_an_empty_cluster_can_lose_nothing_but_one_that_hides_its_topics_can() -> None:
     seen, wished = world("east"), topology(topic("mine", partitions=1))
     assert not guard(seen, wished, None).refused
