@@ -25,8 +25,8 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A copy of one data set. ``idle_partitions`` empty ones are mirrored beside it; with ``delay_ms`` the source
-    broker is that far away, each way, on a line of ``megabits`` a second for each connection."""
+    """A copy of one data set. ``idle_partitions`` empty ones are mirrored beside it; with ``delay_ms`` the broker of
+    ``far``, source or target, is that far away, each way, on a line of ``megabits`` a second for each connection."""
 
     name: str
     data: DataSet
@@ -34,6 +34,7 @@ class Case:
     idle_partitions: int = 0
     delay_ms: float = 0.0
     megabits: float = 1000.0
+    far: str = "source"
 
 
 KB_LZ4 = DataSet("1kb-lz4", 1024, 100, "lz4", True)
@@ -44,7 +45,8 @@ CASES = {
         Case("100b", DataSet("100b", 100, 7_000, "none", False), 3_000_000),
         Case("single", DataSet("single", 1024, 1, "none", True), 200_000),
         Case("idle", KB_LZ4, 1_000_000, idle_partitions=2000),
-        Case("delay", KB_LZ4, 1_000_000, delay_ms=100),
+        Case("delay", KB_LZ4, 4_000_000, delay_ms=100),
+        Case("delay-target", KB_LZ4, 4_000_000, delay_ms=100, far="target"),
     )
 }
 
@@ -120,6 +122,21 @@ class System(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LineUse:
+    """A long line while records were copied: bytes over each connection that carried records, what one connection can
+    carry in that time, and the CPU of the proxy that makes the line."""
+
+    connections: tuple[int, ...]
+    capacity: float
+    proxy_cpu_s: float
+
+    @property
+    def share(self) -> float:
+        """Of what its connections can carry."""
+        return sum(self.connections) / max(len(self.connections) * self.capacity, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Copied:
     """A finished copy. Seconds and CPU are from the first record seen at the target to the last, read committed;
     ``records`` were copied in that time. ``start_s`` runs from the command to the first record. ``idle_cores`` is the
@@ -141,17 +158,11 @@ class Copied:
     peak_rss_mib_by_program: dict[str, float]
     log_bytes: int
     idle_cores: float | None = None
-    line_megabits: float | None = None
+    line: LineUse | None = None
 
     @property
     def records_per_s(self) -> float:
         return self.records / max(self.copy_s, 1e-3)
-
-    @property
-    def line_use(self) -> float | None:
-        """Share of the line that one connection has; above 1 with several connections."""
-        share = self.log_bytes * 8 / max(self.copy_s, 1e-3) / 1e6
-        return share / self.line_megabits if self.line_megabits else None
 
     @property
     def records_per_cpu_s(self) -> float:

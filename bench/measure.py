@@ -7,15 +7,16 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.arrival import Arrival
 from bench.cpu import ProcessTree, Usage, cpu_seconds
 from bench.equality import digests
-from bench.figures import BenchError, Case, Clusters, Copied, Failed, Loaded, Run, System
+from bench.figures import BenchError, Case, Clusters, Copied, Failed, LineUse, Loaded, Run, System
 from bench.load import load_idle
-from bench.proxy import Line, far_away
+from bench.long_line import LongLine, Traffic, data_bytes, far_away
+from bench.proxy import Line
 from bench.tether import tethered
 from bench.topics import admin_client, delete_topics, topics_of
 
@@ -23,7 +24,7 @@ LOOK_S = 0.05
 START_LIMIT_S = 240.0
 COPY_LIMIT_S = 900.0
 IDLE_SETTLE_S, IDLE_S = 5.0, 20.0
-LINE_PORT = 40  # the proxy's port beside the source broker's, inside the sandbox's block
+LINE_PORT = 40  # the proxy's port beside the far broker's, inside the sandbox's block
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,17 @@ class Instant:
     offsets: int
     usage: Usage
     brokers: dict[str, float]
+    line: Traffic
 
 
 @contextlib.contextmanager
-def fresh_run(clusters: Clusters, topic: str, idle_topics: str | None = None, far: str | None = None) -> Iterator[Run]:
-    """A run with names never used before. Afterwards its processes, topics and files are gone. ``far`` is the source's
-    address at the end of a long line."""
+def fresh_run(
+    clusters: Clusters, topic: str, idle_topics: str | None = None, addresses: tuple[str, str] | None = None
+) -> Iterator[Run]:
+    """A run with names never used before. Afterwards its processes, topics and files are gone. ``addresses``: of source
+    and target as the run sees them."""
     alias = f"bench{secrets.token_hex(3)}"
+    source, target = addresses or (clusters.source, clusters.target)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, tethered(alias):
         run = Run(
             mark=alias,
@@ -48,8 +53,8 @@ def fresh_run(clusters: Clusters, topic: str, idle_topics: str | None = None, fa
             target_alias=f"to-{alias}",
             topic=topic,
             idle_topics=idle_topics,
-            source=far or clusters.source,
-            target=clusters.target,
+            source=source,
+            target=target,
             folder=Path(folder),
         )
         try:
@@ -90,11 +95,6 @@ def wait_for(arrival: Arrival, done: object, watch: tuple[System, Run], limit_s:
         time.sleep(LOOK_S)
 
 
-def _instant(tree: ProcessTree, clusters: Clusters, offsets: int) -> Instant:
-    at = time.monotonic()
-    return Instant(at, offsets, tree.sample(), {name: cpu_seconds(pid) for name, pid in clusters.broker_pids.items()})
-
-
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What every system of a case gets alike."""
@@ -103,27 +103,41 @@ class Ground:
     clusters: Clusters
     loaded: Loaded
     idle_topics: str | None
+    line: LongLine | None = None
+
+    def addresses(self) -> tuple[str, str]:
+        """Of source and target, one of them at the other end of a long line where the case has one."""
+        source, target = self.clusters.source, self.clusters.target
+        if self.line is None:
+            return source, target
+        return (self.line.address, target) if self.case.far == "source" else (source, self.line.address)
+
+
+def _instant(tree: ProcessTree, given: Ground, offsets: int) -> Instant:
+    at = time.monotonic()
+    brokers = {name: cpu_seconds(pid) for name, pid in given.clusters.broker_pids.items()}
+    return Instant(at, offsets, tree.sample(), brokers, given.line.traffic() if given.line else Traffic())
 
 
 @contextlib.contextmanager
-def ground(case: Case, clusters: Clusters, loaded: Loaded) -> Iterator[tuple[Ground, str | None]]:
-    """The ground of a case, and the far address of the source where the case has a long line."""
+def ground(case: Case, clusters: Clusters, loaded: Loaded) -> Iterator[Ground]:
     made = Ground(case, clusters, loaded, load_idle(case.idle_partitions, clusters))
     if not case.delay_ms:
-        yield made, None
+        yield made
         return
-    broker = int(clusters.source.rpartition(":")[2])
+    far = clusters.source if case.far == "source" else clusters.target
+    broker = int(far.rpartition(":")[2])
     line = Line(broker + LINE_PORT, broker, case.delay_ms / 1000, case.megabits * 1e6 / 8)
-    with far_away(line) as address:
-        yield made, address
+    with far_away(line) as made_line:
+        yield replace(made, line=made_line)
 
 
 def copy(system: System, case: Case, loaded: Loaded, clusters: Clusters, repeat: int) -> Copied | Failed:
     """Copies ``loaded`` once with ``system``. What goes wrong is told in ``Failed``."""
     try:
         with (
-            ground(case, clusters, loaded) as (given, far),
-            fresh_run(clusters, loaded.topic, given.idle_topics, far) as run,
+            ground(case, clusters, loaded) as given,
+            fresh_run(clusters, loaded.topic, given.idle_topics, given.addresses()) as run,
         ):
             return _copy(system, given, run, repeat)
     except BenchError as error:
@@ -137,9 +151,9 @@ def _copy(system: System, given: Ground, run: Run, repeat: int) -> Copied:
         began = time.monotonic()
         with started(system, run) as tree:
             wait_for(arrival, lambda: arrival.seen > 0, (system, run), START_LIMIT_S, "first record")
-            first = _instant(tree, clusters, arrival.seen)
+            first = _instant(tree, given, arrival.seen)
             wait_for(arrival, arrival.complete, (system, run), COPY_LIMIT_S, "last record")
-            last = _instant(tree, clusters, arrival.seen)
+            last = _instant(tree, given, arrival.seen)
             idle = _idle_cores(tree) if given.idle_topics else None
     finally:
         arrival.close()
@@ -162,8 +176,15 @@ def _copy(system: System, given: Ground, run: Run, repeat: int) -> Copied:
         peak_rss_mib_by_program={name: round(rss / 2**20) for name, rss in tree.peak_rss_by_program.items()},
         log_bytes=loaded.log_bytes,
         idle_cores=idle,
-        line_megabits=given.case.megabits if run.source != clusters.source else None,
+        line=_line_use(given.line, given.case.far, first, last) if given.line else None,
     )
+
+
+def _line_use(line: LongLine, far: str, first: Instant, last: Instant) -> LineUse:
+    """Records come down from a far source and go up to a far target."""
+    way = "down" if far == "source" else "up"
+    moved = data_bytes(getattr(first.line, way), getattr(last.line, way))
+    return LineUse(moved, line.line.bytes_per_s * (last.at - first.at), last.line.cpu_s - first.line.cpu_s)
 
 
 def _idle_cores(tree: ProcessTree) -> float:

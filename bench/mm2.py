@@ -18,7 +18,7 @@ from bench.figures import Run
 from sandbox import prerequisites
 from sandbox.places import JARS
 
-HEAP = "1g"
+HEAP = "2g"  # with 1 GiB it runs out of memory behind a long line
 _LOG4J = """\
 rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console

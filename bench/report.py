@@ -93,7 +93,9 @@ COPY_HEAD = (
     "peak MiB",
     "task MiB",
     "idle cores",
-    "line",
+    "connections",
+    "use of each line",
+    "proxy's CPU s",
     "equal",
 )
 LATENCY_HEAD = ("system", "p50 ms", "p99 ms", "max ms", "CPU cores", "records", "lost")
@@ -127,7 +129,9 @@ def copy_rows(results: Sequence[Copied]) -> list[tuple[str, ...]]:
             f"{max(result.peak_rss_mib for result in found):.0f}",
             f"{max(_task_mib(result) for result in found):.0f}",
             _median([result.idle_cores for result in found], "{:.3f}"),
-            _median([result.line_use for result in found], "{:.0%}"),
+            _median([len(result.line.connections) if result.line else None for result in found], "{:.0f}"),
+            _median([result.line.share if result.line else None for result in found], "{:.0%}"),
+            _median([result.line.proxy_cpu_s if result.line else None for result in found], "{:.1f}"),
             "yes" if all(result.verified for result in found) else "NO",
         )
         for name, found in systems.items()

@@ -109,6 +109,10 @@ class Cluster:
         now = time.monotonic()
         return max((c.throttled_until - now for c in self._connections.values()), default=0.0)
 
+    def round_trip(self, node: int) -> float:
+        """Seconds to a broker and back: the quickest answer of late on any connection to it; 0 unknown."""
+        return min((c.round_trip for (to, _), c in self._connections.items() if to == node and c.round_trip), default=0)
+
     async def control(self, node: int | None = None) -> Connection:
         return await self.connection(node, "control")
 

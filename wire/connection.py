@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import socket
 import ssl
 import struct
@@ -16,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wire import protocol
 from wire.buffers import Buffer, BufferPool
@@ -35,14 +36,26 @@ _HEAD = struct.Struct(">ihhih")
 @dataclass(slots=True)
 class Frame:
     """A response: ``body`` begins with the correlation id. ``buffer`` is set when the body lies in pooled memory; the
-    receiver then owns one hold on it."""
+    receiver then owns one hold on it. ``seconds``: from its first bytes to its last."""
 
     body: memoryview
     buffer: Buffer | None
+    seconds: float = 0.0
+
+
+class _Asked(NamedTuple):
+    """A request without an answer. ``end``: how many bytes the connection has sent once it is written."""
+
+    correlation: int
+    answer: asyncio.Future[Frame]
+    patience: float
+    at: float
+    end: int
 
 
 class Connection:
-    """Made by ``connect``. All methods belong to the loop's thread."""
+    """Made by ``connect``. All methods belong to the loop's thread. ``round_trip``: of the quickest answer so far, in
+    seconds, 0 before the first."""
 
     def __init__(self, sock: socket.socket, settings: ConnectionSettings, pool: BufferPool, where: str) -> None:
         self.where = where
@@ -57,8 +70,12 @@ class Connection:
         self._pool = pool
         self._client_id = settings.client_id.encode()
         self._correlation = itertools.count(1)
-        self._waiting: deque[tuple[int, asyncio.Future[Frame], float]] = deque()
+        self.round_trip = 0.0
+        self._waiting: deque[_Asked] = deque()
         self._unsent: deque[memoryview] = deque()
+        self._enqueued = self._sent = 0
+        self._moved = 0.0
+        self._began = 0.0
         self._writing = False
         self._size = bytearray(4)
         self._target: memoryview = memoryview(self._size)
@@ -78,7 +95,8 @@ class Connection:
         self, api: tuple[int, int, bool], parts: Sequence[Chunk], patience: float | None = None
     ) -> asyncio.Future[Frame]:
         """Sends one hand-packed request. ``api``: key, version, whether the header is flexible. ``patience``: seconds
-        until the connection counts as dead without an answer; default the request timeout.
+        of silence until the connection counts as dead; default the request timeout. A slow line is not dead while
+        bytes of the oldest request still leave or bytes of an answer still come.
 
         The parts must stay unchanged until the answer is there. The future fails with ConnectionLostError.
         """
@@ -137,10 +155,10 @@ class Connection:
             self._frame.buffer.release()
         self._frame = None
         waiting, self._waiting = self._waiting, deque()
-        for _, future, _ in waiting:
-            if not future.done():
-                future.set_exception(self.closed)
-                future.exception()  # a request nobody waits for any more is no warning
+        for asked in waiting:
+            if not asked.answer.done():
+                asked.answer.set_exception(self.closed)
+                asked.answer.exception()  # a request nobody waits for any more is no warning
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
@@ -162,7 +180,8 @@ class Connection:
             future.exception()
             return future
         patience = patience or self.settings.request_timeout
-        self._waiting.append((correlation, future, time.monotonic() + patience))
+        self._enqueued += sum(map(len, parts))
+        self._waiting.append(_Asked(correlation, future, patience, time.monotonic(), self._enqueued))
         if isinstance(self._sock, ssl.SSLSocket):
             parts = [memoryview(b"".join(parts))]
         self._unsent.extend(parts)
@@ -178,6 +197,9 @@ class Connection:
                     sent = self._sock.send(unsent[0])
                 else:
                     sent = self._sock.sendmsg(list(itertools.islice(unsent, VECTORS)))
+                if self._waiting and self._sent < self._waiting[0].end:
+                    self._moved = time.monotonic()
+                self._sent += sent
                 while unsent and sent >= len(unsent[0]):
                     sent -= len(unsent.popleft())
                 if sent:
@@ -202,6 +224,7 @@ class Connection:
                 if got == 0:
                     raise ConnectionLostError(f"connection to {self.where} closed by the broker")
                 budget -= got
+                self._moved = time.monotonic()
                 self._target = self._target[got:]
                 if not self._target:
                     self._filled()
@@ -228,24 +251,28 @@ class Connection:
             body = memoryview(buffer.data)[:size] if buffer is not None else memoryview(bytearray(size))
             self._frame = Frame(body, buffer)
             self._target = body
+            self._began = self._moved
             return
         frame, self._frame = self._frame, None
         self._target = memoryview(self._size)
         (correlation,) = _SIZE.unpack_from(frame.body)
-        if not self._waiting or self._waiting[0][0] != correlation:
+        if not self._waiting or self._waiting[0].correlation != correlation:
             if frame.buffer is not None:
                 frame.buffer.release()
             raise MalformedResponseError(
                 f"broker {self.where} answered request {correlation}, which is not the next one"
             )
-        _, future, _ = self._waiting.popleft()
-        if not future.done():
-            future.set_result(frame)
+        asked = self._waiting.popleft()
+        frame.seconds = self._moved - self._began
+        self.round_trip = min(self._began - asked.at, self.round_trip or math.inf)
+        if not asked.answer.done():
+            asked.answer.set_result(frame)
         elif frame.buffer is not None:
             frame.buffer.release()
 
     def _check_timeout(self) -> None:
-        if self._waiting and time.monotonic() > self._waiting[0][2]:
+        oldest = self._waiting[0] if self._waiting else None
+        if oldest is not None and time.monotonic() > max(oldest.at, self._moved) + oldest.patience:
             self.close(ConnectionLostError(f"broker {self.where} did not answer in time"))
         else:
             self._watch = self._loop.call_later(1.0, self._check_timeout)

@@ -1,13 +1,14 @@
-"""Fetching for the batch path: one incremental session per source broker, batches sorted into pieces to produce."""
+"""Fetching for the batch path: incremental sessions per source broker, batches sorted into pieces to produce."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from mirror.batch_lane import Lane
+from mirror.batch_line import Line
 from mirror.batch_partition import Partition, Phase
 from mirror.batch_pieces import pieces_of
 from wire import fetch_answers, fetching, protocol
@@ -24,19 +25,27 @@ ANSWER_WITHIN = 10.0
 QUIET_FROM, QUIET_AFTER = 64, 3.0
 _PAUSED_WAIT_MS = 20
 LEAST_QUEUE = 256 << 10
+EXPIRED_PAUSE = 0.02
+
+Place = tuple[int, int]
 
 
 class Fetcher:
     """Reads from one source broker until cancelled.
 
     A broker looks into every partition of a session for each request, so where there are many, those with a backlog
-    get a session of their own (``busy``) and do not wait for the quiet ones.
+    get a session of their own and do not wait for the quiet ones; on a long line several, which share a connection.
+    ``place``: the broker, and 0 for the quiet session or the number of a busy one.
     """
 
-    def __init__(self, lane: Lane, node: int, busy: bool, fetchers: Sized) -> None:
+    def __init__(
+        self, lane: Lane, place: tuple[int, int], line: Line, fetchers: Mapping[tuple[int, int], Fetcher]
+    ) -> None:
         self._lane = lane
-        self._node = node
-        self._busy = busy
+        self._node, self._number = place
+        self._busy = self._number > 0
+        self._line = line
+        self._empty = False
         self._looked = time.monotonic()
         self._peers = fetchers
         self._session = FetchSession()
@@ -62,6 +71,10 @@ class Fetcher:
     def members(self) -> Iterable[Partition]:
         return tuple(self._members)
 
+    @property
+    def size(self) -> int:
+        return len(self._members)
+
     async def run(self) -> None:
         lane = self._lane
         while True:
@@ -73,13 +86,21 @@ class Fetcher:
             if not self._session.wanted:
                 continue
             try:
-                connection = await lane.source.connection(self._node, "fetch busy" if self._busy else "fetch")
-                await self._once(connection)
+                connection = await lane.source.connection(self._node, self._purpose())
+                if connection.in_flight and time.monotonic() > connection.expires_at:
+                    await asyncio.sleep(EXPIRED_PAUSE)  # all sessions leave it, then a new one is made
+                else:
+                    await self._once(connection)
             except ConnectionLostError:
                 self._session.reset()
                 for partition in self.members():
                     self.remove(partition)
                     lane.routes.look_again(partition, "the source broker is not reachable")
+
+    def _purpose(self) -> str:
+        if not self._busy:
+            return "fetch"
+        return f"fetch busy {self._number}" if self._line.narrow else "fetch busy"
 
     async def _room(self) -> None:
         """Waits until memory is free and not every partition is paused."""
@@ -124,25 +145,42 @@ class Fetcher:
         tuning, members = self._lane.tuning, max(1, len(self._members))
         if self._lane.throttle.limited:
             return max(LEAST_QUEUE // 4, self._lane.memory // (4 * members))
-        return max(tuning.partition_bytes, tuning.fetch_bytes // members)
+        return max(tuning.partition_bytes, self._fetch_bytes() // members)
+
+    def _fetch_bytes(self) -> int:
+        """In one response. All together ask for at most half the memory; the other half holds what has come."""
+        return min(self._line.fetch_bytes(), self._lane.memory // (2 * max(1, len(self._peers))))
+
+    def _wait_ms(self) -> int:
+        """How long the broker may hold a request without data. What it holds keeps those behind it on the connection
+        from being answered, so busy sessions of a long line ask again rather than wait."""
+        if self._busy and self._line.pipelined:
+            return _PAUSED_WAIT_MS if self._empty else 0
+        return _PAUSED_WAIT_MS if self._paused else self._lane.tuning.fetch_wait_ms
 
     async def _once(self, connection: Connection) -> None:
-        lane, tuning = self._lane, self._lane.tuning
+        lane = self._lane
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         newest = fetch_answers.NAMES if self._by_name else fetch_answers.IDS
         version = connection.negotiated(protocol.FETCH, fetch_answers.NAMES, newest, "Fetch")
         if version < fetch_answers.IDS:
             version = fetch_answers.NAMES
         limits = FetchLimits(
-            max_wait_ms=_PAUSED_WAIT_MS if self._paused else tuning.fetch_wait_ms,
+            max_wait_ms=self._wait_ms(),
             min_bytes=1,
-            max_bytes=min(tuning.fetch_bytes, lane.memory // (2 * max(1, len(self._peers)))),
+            max_bytes=self._fetch_bytes(),
             committed=lane.committed_only,
             rack=lane.source.settings.rack,
         )
         body = fetching.pack(version, self._session, limits)
-        patience = tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
-        frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body], patience)
+        patience = lane.tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
+        lane.requested += limits.max_bytes
+        try:
+            frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body], patience)
+        finally:
+            lane.requested -= limits.max_bytes
+            lane.room.set()
+        self._line.answered(len(frame.body), frame.seconds)
         try:
             fetched = fetch_answers.unpack(version, frame.body, self._names)
             connection.throttle(fetched.throttle_ms)
@@ -159,6 +197,7 @@ class Fetcher:
             if fetched.error not in fetching.SESSION_ERRORS:
                 self._lane.source_failed(self.members(), fetched.error)
             return
+        self._empty = not any(answer.records for answer in fetched.partitions)
         for answer in fetched.partitions:
             partition = self._lane.partitions.get((answer.topic, answer.partition))
             if partition is None or partition not in self._members or partition.phase is not Phase.COPYING:
@@ -192,8 +231,10 @@ class Fetcher:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
-        if not self._busy and covered < partition.end and len(self._members) > QUIET_FROM:
+        if not self._busy and covered < partition.end and (self._line.long or len(self._members) > QUIET_FROM):
             self._move(partition, busy=True)
+        elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:
+            self._move(partition, busy=True)  # there may be more sessions than there are
         elif partition.queued_bytes > self._queue_limit():
             self._paused.add(partition)
             self._session.forget(partition.source)

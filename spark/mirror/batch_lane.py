@@ -82,6 +82,7 @@ class Lane:
         self.unacked = 0
         self.served = 0  # bytes of the partition that was last sent, as its own count: newcomers begin there
         self.queued = 0
+        self.requested = 0  # bytes that fetches under way may bring
         self.closing = False
         self.stopping = False
         self.urgent = False
@@ -105,8 +106,8 @@ class Lane:
     # what was fetched
 
     def room_left(self) -> int:
-        """Bytes that may still be fetched. Receive buffers count as a whole, so that a small rest cannot hide one."""
-        return self.memory - max(self.queued, self.source.pool.held)
+        """Bytes that may still be asked for. Receive buffers count as a whole, so that a small rest cannot hide one."""
+        return self.memory - max(self.queued, self.source.pool.held) - self.requested
 
     @property
     def memory(self) -> int:

@@ -13,6 +13,7 @@ from functools import partial
 from operator import attrgetter
 
 from mirror.batch_lane import Lane, RestartError
+from mirror.batch_line import Flight
 from mirror.batch_outcomes import LOST, acknowledged, failed
 from mirror.batch_partition import Partition, Piece
 from wire import producing, protocol
@@ -48,6 +49,7 @@ class Sender:
         self._connection: Connection | None = None
         self._requests = 0
         self._bytes = 0
+        self._flight = Flight(lane.tuning.bytes_in_flight)
         self._latency = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
@@ -104,7 +106,7 @@ class Sender:
             self._send_all(connection)
 
     def _send_all(self, connection: Connection) -> None:
-        while self._ready and self._requests < self._window() and self._bytes < self._lane.tuning.bytes_in_flight:
+        while self._ready and self._requests < self._window() and self._bytes < self._flight.limit:
             batch = self._next_request()
             if not batch:
                 return
@@ -240,13 +242,15 @@ class Sender:
         future: asyncio.Future[Frame],
     ) -> None:
         sent_at, joining = sent
+        size = sum(len(piece.raw) for _, piece in chosen.values())
         self._requests -= 1
-        self._bytes -= sum(len(piece.raw) for _, piece in chosen.values())
+        self._bytes -= size
         if future.cancelled() or self._lane.failed.done():
             return
         try:
             answers = self._read(connection, future, set(chosen))
-            self._measure(time.monotonic() - sent_at)
+            self._flight.acknowledged(size, sent_at, now := time.monotonic(), connection.round_trip)
+            self._measure(now - sent_at)
         except WireError as error:
             answers = [Produced(topic, partition, LOST, -1, str(error)) for topic, partition in chosen]
         for answer in answers:

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from mirror.batch_commit import Committer
-from mirror.batch_fetch import Fetcher
+from mirror.batch_fetchers import Fetchers
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_outcomes import RETRY_PAUSE
 from mirror.batch_partition import Partition, Phase
@@ -35,9 +35,9 @@ class Session:
         lane.routes = self
         self._control = control
         self._held = held
-        self._fetchers: dict[tuple[int, bool], Fetcher] = {}
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
+        self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
         self._tasks: set[asyncio.Task[None]] = set()
         self._starter = Starter(lane)
         self._committer = Committer(lane)
@@ -102,12 +102,7 @@ class Session:
         if node < 0:
             self.look_again(partition, "no leader")
             return
-        fetcher = self._fetchers.get((node, partition.busy))
-        if fetcher is None:
-            fetcher = Fetcher(self.lane, node, partition.busy, self._fetchers)
-            self._fetchers[node, partition.busy] = fetcher
-            self._spawn(fetcher.run(), self._readers)
-        fetcher.add(partition)
+        self._fetchers.place(node, partition)
 
     def offer(self, partition: Partition) -> None:
         leader = self.lane.target.leader(*partition.target)
@@ -154,8 +149,7 @@ class Session:
             self._starter.add(partition)
 
     def forget(self, partition: Partition) -> None:
-        for fetcher in self._fetchers.values():
-            fetcher.remove(partition)
+        self._fetchers.forget(partition)
 
     def announce(self, partition: Partition) -> None:
         self._announced.add(partition)

@@ -1,0 +1,46 @@
+"""Which fetch session reads a partition: the quiet one of its broker, or one for partitions with a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from mirror.batch_fetch import Fetcher
+from mirror.batch_lane import Lane
+from mirror.batch_line import Line
+from mirror.batch_partition import Partition
+
+
+class Fetchers:
+    """Those of one lane, made when a partition needs them. ``start`` runs one until the lane ends."""
+
+    def __init__(self, lane: Lane, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._lane = lane
+        self._start = start
+        self._lines: dict[int, Line] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+
+    def place(self, node: int, partition: Partition) -> None:
+        """Has broker ``node`` asked for it. A partition with a backlog goes where fewest are."""
+        line = self._lines.get(node)
+        if line is None:
+            line = self._lines[node] = Line(self._lane.tuning.fetch_bytes)
+        line.round_trip = self._lane.source.round_trip(node)
+        partition.busy |= line.long and not partition.caught_up
+        number = 0
+        if partition.busy:
+            number = min(range(1, line.sessions() + 1), key=lambda one: self._size(node, one))
+        fetcher = self._fetchers.get((node, number))
+        if fetcher is None:
+            fetcher = self._fetchers[node, number] = Fetcher(self._lane, (node, number), line, self._fetchers)
+            self._start(fetcher.run())
+        fetcher.add(partition)
+
+    def _size(self, node: int, number: int) -> int:
+        fetcher = self._fetchers.get((node, number))
+        return fetcher.size if fetcher is not None else 0
+
+    def forget(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)

@@ -1,0 +1,331 @@
+"""Long and slow lines: no round trip is lost between fetches, answers stay short, slowness is not death."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror.batch_fetchers import Fetchers
+from mirror.batch_lane import Lane
+from mirror.batch_line import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, Flight, Line
+from mirror.batch_partition import Partition, Phase, Tuning
+from mirror.lanes import Claim, Endpoint, LaneSpec, PartitionSpec
+
+from tests.unit.test_wire_connection import framed, versions_answer
+from wire.buffers import BufferPool
+from wire.cluster import Cluster, Leader, TopicMetadata
+from wire.connection import Connection
+from wire.dialing import connect
+from wire.errors import ConnectionLostError
+from wire.records import Record, encode, varint
+from wire.settings import ConnectionSettings
+from wire.transactions import Identity
+
+NEAR = Tuning().fetch_bytes
+MOST_FLIGHT = Tuning().bytes_in_flight
+TOPIC_ID = UUID(int=7)
+BATCHES = 12  # of each partition, one a fetch
+
+
+def line(round_trip: float) -> Line:
+    made = Line(NEAR)
+    made.round_trip = round_trip
+    return made
+
+
+@given(st.floats(0, LONG, exclude_max=True), st.floats(1e5, 1e10))
+def test_nearby_one_session_asks_for_all_it_may(round_trip: float, rate: float) -> None:
+    near = line(round_trip)
+    assert (near.sessions(), near.fetch_bytes(), near.pipelined) == (1, NEAR, False)
+    near.answered(1 << 20, (1 << 20) / rate)
+    assert near.sessions() == 1
+
+
+@given(st.floats(LONG, 1.0), st.floats(LONG, 1.0))
+def test_the_longer_the_line_the_more_sessions(one: float, other: float) -> None:
+    assert 2 <= line(min(one, other)).sessions() <= line(max(one, other)).sessions() <= 4
+
+
+@given(st.floats(LONG, 1.0), st.floats(2e4, 2e9))
+def test_an_answer_takes_a_second_whatever_the_line(round_trip: float, rate: float) -> None:
+    far = line(round_trip)
+    for _ in range(20):
+        size = far.fetch_bytes()
+        far.answered(size, size / rate)
+    fetch = far.fetch_bytes()
+    assert fetch <= max(LEAST_FETCH, 1.01 * rate)
+    assert fetch >= min(2 * NEAR, rate / 4)
+
+
+def test_few_bytes_under_way_give_each_session_its_own_buffers() -> None:
+    """Kafka's socket buffers of 100 KiB at 200 ms are half a megabyte a second, on a line of any width."""
+    far = line(0.2)
+    far.answered(4 << 20, 8.0)
+    assert far.narrow
+    assert far.sessions() == 8
+    far.answered(1 << 20, 0.01)
+    assert not far.narrow
+
+
+@given(st.floats(0.0, 0.5), st.floats(1e5, 1e9))
+def test_a_slow_line_to_the_target_is_not_filled_for_longer_than_anybody_waits(round_trip: float, rate: float) -> None:
+    flight, now, size = Flight(MOST_FLIGHT), 0.0, 1 << 18
+    sent: list[float] = []
+    free_at = 0.0
+    took = 0.0
+    for _ in range(4000):
+        while len(sent) * size < flight.limit:
+            sent.append(now)
+        free_at = max(free_at, sent[0]) + size / rate
+        now = max(now, free_at + round_trip)
+        took = now - sent[0]
+        flight.acknowledged(size, sent.pop(0), now, round_trip)
+    assert took <= max(round_trip + QUEUED_S, LEAST_FLIGHT / rate + round_trip) + 2 * size / rate
+    assert flight.limit >= min(MOST_FLIGHT, rate * round_trip)
+
+
+# a broker far away
+
+
+def batch(base: int) -> bytes:
+    tail = varint(1) + b"k" + varint(1000) + bytes(1000) + b"\0"
+    raw = bytearray(encode([Record(i, 1, 0, memoryview(tail)) for i in range(20)], 0))
+    struct.pack_into(">q", raw, 0, base)
+    return bytes(raw)
+
+
+def wanted(request: bytes) -> tuple[int, int, list[tuple[int, int]]]:
+    """(session, longest wait, [(partition, offset)]) of a Fetch 13 whose client is ``mirror`` and whose lists are
+    short."""
+    body = request[10 + len("mirror") + 1 :]
+    wait, _, _, _, session, _ = struct.unpack_from(">iiibii", body, 4)
+    at, found = 25, []
+    topics = body[at] - 1
+    at += 1
+    for _ in range(topics):
+        count = body[at + 16] - 1
+        at += 17
+        for _ in range(count):
+            partition, _, offset = struct.unpack_from(">iiq", body, at)
+            at += struct.calcsize(">iiqiqib")
+            found.append((partition, offset))
+        at += 1
+    return session, wait, found
+
+
+def fetched(correlation: int, session: int, found: list[tuple[int, int]]) -> bytes:
+    end = 20 * BATCHES
+    parts = b""
+    for partition, offset in found:
+        records = batch(offset) if offset < end else b""
+        parts += struct.pack(">ihqqq", partition, 0, end, end, 0) + b"\0" + struct.pack(">i", -1)
+        parts += varint_unsigned(len(records) + 1) + records + b"\0"
+    topics = b"\1" if not found else b"\2" + TOPIC_ID.bytes + bytes([len(found) + 1]) + parts + b"\0"
+    return framed(struct.pack(">i", correlation) + b"\0" + struct.pack(">ihi", 0, 0, session) + topics + b"\0")
+
+
+def varint_unsigned(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+class FarBroker:
+    """Answers after a round trip. ``trips`` counts for each connection how many fetches with records had to be made one
+    after the other: those that come before one of them is answered count once."""
+
+    def __init__(self, round_trip: float) -> None:
+        self.round_trip = round_trip
+        self.fetches = self.connections = self.sessions = 0
+        self.trips: Counter[int] = Counter()
+        self.longest_wait = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        number = self.connections
+        answered = 0
+        loop = asyncio.get_running_loop()
+
+        def write(answer: bytes, trip: int) -> None:
+            nonlocal answered
+            answered = max(answered, trip)
+            writer.write(answer)
+
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                request = await reader.readexactly(size)
+                key, _, correlation = struct.unpack_from(">hhi", request)
+                if key == 18:
+                    answer = framed(versions_answer(correlation))
+                else:
+                    session, wait, found = wanted(request)
+                    self.sessions += not session
+                    answer = fetched(correlation, session or self.sessions, found)
+                    if any(offset < 20 * BATCHES for _, offset in found):
+                        self.longest_wait = max(self.longest_wait, wait)
+                        self.fetches += 1
+                        self.trips[number] += answered == self.trips[number]
+                loop.call_later(self.round_trip, write, answer, self.trips[number])
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+
+class Consumed:
+    """``Routes`` that take everything at once."""
+
+    def __init__(self, lane: Lane, fetchers: Fetchers) -> None:
+        self.lane, self.fetchers = lane, fetchers
+        self.seen: Counter[int] = Counter()
+        self.done = asyncio.Event()
+
+    def place(self, partition: Partition) -> None:
+        self.fetchers.place(0, partition)
+
+    def offer(self, partition: Partition) -> None:
+        while partition.queue:
+            piece = partition.queue.popleft()
+            assert piece.next_offset == self.seen[partition.spec.partition] + 20, "in order, none twice"
+            self.seen[partition.spec.partition] = piece.next_offset
+            partition.queued_bytes -= len(piece.raw)
+            self.lane.queued -= len(piece.raw)
+            piece.drop()
+        if all(self.seen[p] == 20 * BATCHES for _, p in self.lane.partitions):
+            self.done.set()
+
+
+async def _fetch_all(broker: FarBroker, partitions: int) -> Lane:
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    cluster = Cluster("far", ["127.0.0.1:1"], ConnectionSettings())
+    cluster._learn(0, *server.sockets[0].getsockname()[:2])
+    leaders = {p: Leader(0, 1) for p in range(partitions)}
+    cluster.topics["t"] = TopicMetadata("t", TOPIC_ID, 0, leaders)
+    spec = LaneSpec(
+        "f", 0, None, "g", Endpoint("far", (), {}), Endpoint("near", (), {}), "exactly_once", "read_committed",
+        "earliest", None, (), Claim(1, "t"),
+    )  # fmt: skip
+    lane = Lane(spec, (cluster, cluster), cast(Identity, None), Tuning())
+    tasks: list[asyncio.Task[None]] = []
+
+    def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(work))
+        return tasks[-1]
+
+    routes = Consumed(lane, Fetchers(lane, start))
+    lane.routes = cast(Any, routes)
+    try:
+        await cluster.connection(0, "control")
+        for number in range(partitions):
+            partition = Partition(PartitionSpec("t", number, "far.t", ""), topic_id=TOPIC_ID)
+            partition.covered, partition.end, partition.phase = 0, 20 * BATCHES, Phase.COPYING
+            lane.partitions[partition.source] = partition
+            routes.place(partition)
+        async with asyncio.timeout(30):
+            await routes.done.wait()
+        return lane
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cluster.close()
+        server.close()
+
+
+def test_fetches_of_a_long_line_share_round_trips_on_one_connection() -> None:
+    broker = FarBroker(0.12)
+    lane = asyncio.run(_fetch_all(broker, 4))
+    (trips,) = broker.trips.values()  # all records came over one connection
+    assert broker.fetches == 4 * BATCHES
+    assert trips <= BATCHES + 2, "four sessions of one partition each: four fetches to a round trip"
+    assert broker.longest_wait == 0, "a fetch that waits at the broker would hold up those behind it"
+    assert lane.requested == 0
+
+
+def test_nearby_one_session_fetches_everything() -> None:
+    broker = FarBroker(0.0)
+    asyncio.run(_fetch_all(broker, 4))
+    assert broker.sessions == 1
+    assert broker.fetches == BATCHES
+
+
+# slow is not dead
+
+
+async def _talk(serve: Any, use: Any, patience: float) -> None:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()[:2]
+    connection = await connect(address, ConnectionSettings(request_timeout=patience), BufferPool())
+    try:
+        await use(connection)
+    finally:
+        connection.close()
+        server.close()
+
+
+async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    request = await reader.readexactly(size)
+    writer.write(framed(versions_answer(struct.unpack_from(">i", request, 4)[0])))
+
+
+async def _answer_in_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await _versions(reader, writer)
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    request = await reader.readexactly(size)
+    answer = framed(request[4:8] + bytes(700))
+    for at in range(0, len(answer), 100):
+        writer.write(answer[at : at + 100])
+        await asyncio.sleep(0.35)
+    writer.close()
+
+
+def test_an_answer_that_comes_slowly_is_waited_for() -> None:
+    async def use(connection: Connection) -> None:
+        began = time.monotonic()
+        frame = await connection.send((1, 13, False), [b"x"])
+        assert time.monotonic() - began > 2
+        assert frame.seconds > 1.9
+
+    asyncio.run(_talk(_answer_in_pieces, use, 0.7))
+
+
+async def _read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await _versions(reader, writer)
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    head = await reader.readexactly(8)
+    left = size - 8
+    for _ in range(5):
+        await asyncio.sleep(0.35)
+        left -= len(await reader.readexactly(left // 2))
+    await reader.readexactly(left)
+    writer.write(framed(head[4:8] + b"done"))
+
+
+@pytest.mark.parametrize("hung", [False, True], ids=["slow", "hung"])
+def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_is_not(hung: bool) -> None:
+    async def read_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _versions(reader, writer)
+        await asyncio.sleep(30)
+
+    async def use(connection: Connection) -> None:
+        sent = connection.send((0, 12, False), [bytes(64 << 20)])
+        if not hung:
+            assert (await sent).body[4:] == b"done"
+            return
+        for _ in range(10):  # more to send is no sign of life
+            await asyncio.sleep(0.1)
+            connection.send((0, 12, False), [b"more"])
+        with pytest.raises(ConnectionLostError, match="in time"):
+            await sent
+
+    asyncio.run(_talk(read_nothing if hung else _read_slowly, use, 0.7))
