@@ -39,7 +39,6 @@ def systems() -> dict[str, System]:
         "mm2-exactly-once": MirrorMaker2(Tuning.EXACTLY_ONCE),
         "ours": Reconciler(),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
-        "ours-record": Reconciler(Shape(path="record")),
         "ours-where": Reconciler(Shape(work="where")),
         "ours-headers": Reconciler(Shape(work="headers")),
     }

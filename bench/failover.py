@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror.group_sync import open_cluster
+from mirror.connecting import cluster_of
 
 from bench import groups, mm2
 from bench.figures import Run
@@ -48,7 +48,7 @@ def stopped_at(prefix: str, topic: str) -> Offsets:
 
 def commit(handle: ClusterHandle, offsets: Offsets) -> None:
     async def run() -> None:
-        cluster = open_cluster(endpoint(handle))
+        cluster = cluster_of(endpoint(handle))
         try:
             await Groups(cluster).commit(
                 {group: {key: CommittedOffset(at) for key, at in each.items()} for group, each in offsets.items()}
@@ -61,7 +61,7 @@ def commit(handle: ClusterHandle, offsets: Offsets) -> None:
 
 def committed(handle: ClusterHandle, names: Mapping[str, object]) -> Offsets:
     async def run() -> Offsets:
-        cluster = open_cluster(endpoint(handle))
+        cluster = cluster_of(endpoint(handle))
         try:
             found = await Groups(cluster).offsets(names)
             return {name: {key: at.offset for key, at in one.offsets.items()} for name, one in found.items()}

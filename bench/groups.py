@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from mirror.batch_path import batch_path
-from mirror.group_sync import GroupSync, GroupSyncWish, open_cluster
+from mirror.connecting import cluster_of
+from mirror.group_sync import GroupSync, GroupSyncWish
 from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
 from mirror.leases import lane_spec
 from mirror.settings import FlowSettings, GroupSettings
@@ -133,7 +134,7 @@ def fresh(flow: FlowSettings, specs: tuple[PartitionSpec, ...]) -> tuple[list[fl
 
 
 async def _round(flow: FlowSettings, number: int) -> float:
-    source, target = open_cluster(flow.source), open_cluster(flow.target)
+    source, target = cluster_of(flow.source), cluster_of(flow.target)
     try:
         offset = number * RECORDS // (ROUNDS + 1)
         offsets = {(TOPIC, p): CommittedOffset(offset + p) for p in range(PARTITIONS)}

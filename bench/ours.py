@@ -26,7 +26,6 @@ class Shape:
     master: str = "local[2]"
     parallelism: int = 2
     lanes: int = 2
-    path: str = "batch"
     work: str = ""
 
 
@@ -57,11 +56,7 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
             }
         },
         "mirrors": {
-            run.target_alias: {
-                "master": shape.master,
-                "parallelism": shape.parallelism,
-                "spark_conf": {"spark.mirror.path": shape.path},
-            }
+            run.target_alias: {"master": shape.master, "parallelism": shape.parallelism},
         },
     }
 
@@ -75,9 +70,8 @@ class Reconciler:
 
     @property
     def name(self) -> str:
-        path = "" if self.shape.path == "batch" else f", {self.shape.path} path"
         work = f", {self.shape.work}" if self.shape.work else ""
-        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{path}{work}"
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}"
 
     @property
     def exactly_once(self) -> bool:

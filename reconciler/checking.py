@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
+from reconciler.connecting import check_connections, check_one_path
 from reconciler.copying import check_starts
 from reconciler.errors import Problem, Where
 from reconciler.expressions import check_expressions, expression_faults
@@ -35,6 +36,8 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
         *_topics(topology, places),
         *_flows(topology, places),
         *_mirrors(topology, places),
+        *check_connections(topology, places),
+        *check_one_path(topology, places),
         *check_expressions(topology.flows.values(), places),
         *_half_read(topology, places),
     ]

@@ -53,7 +53,7 @@ async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: Bu
 async def _socket(address: tuple[str, int], settings: ConnectionSettings, where: str) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(*address, family=settings.family, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConnectionLostError(f"the name of {where} cannot be resolved: {error}") from None
     last: OSError | None = None

@@ -9,15 +9,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import secrets
-import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Generator, Mapping
 
-from wire.errors import AuthenticationFailedError, SettingError
+from wire.errors import AuthenticationFailedError
+from wire.oauth import token
 from wire.settings import SaslSettings
 
 Exchange = Generator[bytes, bytes, None]
@@ -73,39 +69,11 @@ def _fields(message: str) -> Mapping[str, str]:
 
 
 def _oauth(settings: SaslSettings) -> Exchange:
-    extensions = settings.oauth.get("sasl.oauthbearer.extensions", "")
-    extra = "".join(f"\x01{pair.strip()}" for pair in extensions.split(",") if pair.strip())
-    answer = yield f"n,,\x01auth=Bearer {_token(settings.oauth)}{extra}\x01\x01".encode()
+    found, extensions = token(settings.oauth)
+    extra = "".join(f"\x01{name}={value}" for name, value in extensions.items())
+    answer = yield f"n,,\x01auth=Bearer {found}{extra}\x01\x01".encode()
     if answer:
         yield b"\x01"
         raise AuthenticationFailedError(
             f"the broker refused the OAUTHBEARER token: {answer[:200].decode(errors='replace')}"
         )
-
-
-def _token(oauth: Mapping[str, str]) -> str:
-    """An access token by the client credentials grant (RFC 6749, 4.4). Blocks for at most ten seconds."""
-    names = ("token.endpoint.url", "client.id", "client.secret")
-    missing = [f"sasl.oauthbearer.{name}" for name in names if not oauth.get(f"sasl.oauthbearer.{name}")]
-    if missing:
-        raise SettingError(f"OAUTHBEARER needs {', '.join(missing)}")
-    url, identity, secret = (oauth[f"sasl.oauthbearer.{name}"] for name in names)
-    if not url.startswith(("https://", "http://")):
-        raise SettingError("sasl.oauthbearer.token.endpoint.url must begin with https:// or http://")
-    form = {"grant_type": "client_credentials"}
-    if oauth.get("sasl.oauthbearer.scope"):
-        form["scope"] = oauth["sasl.oauthbearer.scope"]
-    basic = base64.b64encode(f"{urllib.parse.quote(identity)}:{urllib.parse.quote(secret)}".encode()).decode()
-    request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        url, urllib.parse.urlencode(form).encode(), {"Authorization": f"Basic {basic}", "Accept": "application/json"}
-    )
-    context = ssl.create_default_context(cafile=oauth.get("https.ca.location")) if url.startswith("https") else None
-    try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
-            token = json.load(answer).get("access_token", "")
-    except (OSError, ValueError, AttributeError) as error:
-        reason = error.code if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        raise AuthenticationFailedError(f"no token from {urllib.parse.urlsplit(url).netloc}: {reason}") from None
-    if not isinstance(token, str) or not token:
-        raise AuthenticationFailedError(f"the answer of {urllib.parse.urlsplit(url).netloc} has no access_token")
-    return token

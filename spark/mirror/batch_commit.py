@@ -12,8 +12,8 @@ from mirror.batch_partition import Partition
 from wire.cluster import Key
 from wire.position_requests import Committed
 
-# confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it the record path would
-# read on into foreign memory.
+# confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it verify, which reads
+# positions by that client, would read on into foreign memory.
 END = "\0"
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0

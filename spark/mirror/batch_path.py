@@ -7,10 +7,8 @@ again there: nothing counts before its transaction is committed.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from mirror import logs, positions
@@ -21,13 +19,13 @@ from mirror.batch_partition import Tuning
 from mirror.batch_prepare import prepare
 from mirror.batch_refusals import unreachable
 from mirror.batch_session import Session
+from mirror.connecting import cluster_of, setting_refused
 from mirror.copied import Copied
 from mirror.faults import SupersededError, lane_failed
 from mirror.lanes import (
     AWAITED,
     Condition,
     Control,
-    Endpoint,
     LaneEnd,
     LaneProgress,
     LaneReport,
@@ -36,7 +34,6 @@ from mirror.lanes import (
 )
 from mirror.latency import NO_LATENCY
 from mirror.throttle import Throttle
-from replication.references import resolve
 from wire.cluster import Cluster, Key
 from wire.endings import Endings
 from wire.errors import (
@@ -49,7 +46,6 @@ from wire.errors import (
     UnsupportedBrokerError,
 )
 from wire.hanging import HangingTransactionError, settle
-from wire.settings import connection_settings
 from wire.transactions import Identity
 
 PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
@@ -86,7 +82,7 @@ class Attempts:
     async def run(self) -> LaneReport:
         clusters: list[Cluster] = []
         try:
-            clusters += [_cluster(self._spec.source), _cluster(self._spec.target)]
+            clusters += [cluster_of(self._spec.source), cluster_of(self._spec.target)]
             if self._spec.claim == AWAITED and not await self._claimed(clusters[0], clusters[1]):
                 return LaneReport(self._end(), self._progress)
             return await self._sessions(clusters[0], clusters[1])
@@ -96,7 +92,9 @@ class Attempts:
             return self._failed("secret_missing", str(error))
         except HangingTransactionError as error:
             return self._failed("hanging_transaction", str(error))
-        except (SettingError, UnsupportedBrokerError) as error:
+        except SettingError as error:
+            return self._ended(setting_refused(self._spec.flow, error), str(error))
+        except UnsupportedBrokerError as error:
             return self._failed("lane_failed", str(error))
         except AuthenticationFailedError as error:
             return self._failed("authentication_failed", str(error))
@@ -229,12 +227,12 @@ class Attempts:
         text = f"fenced, but no later application owns the flow: {error}"
         return LaneReport(LaneEnd.FAILED, self._progress, text)
 
-    def _with(self, code: str, text: str) -> LaneProgress:
-        condition = lane_failed(self._spec, code, text)
-        return replace(self._progress, conditions=(*self._progress.conditions, condition))
-
     def _failed(self, code: str, text: str) -> LaneReport:
-        return LaneReport(LaneEnd.FAILED, self._with(code, text), text)
+        return self._ended(lane_failed(self._spec, code, text), text)
+
+    def _ended(self, condition: Condition, text: str) -> LaneReport:
+        told = replace(self._progress, conditions=(*self._progress.conditions, condition))
+        return LaneReport(LaneEnd.FAILED, told, text)
 
 
 class _Counting:
@@ -253,9 +251,3 @@ class _Counting:
 
     def report(self, progress: LaneProgress) -> None:
         self._control.report(self._attempts.total(progress))
-
-
-def _cluster(endpoint: Endpoint) -> Cluster:
-    """Raises MissingReference (a LookupError) or SettingError."""
-    client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
-    return Cluster(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))

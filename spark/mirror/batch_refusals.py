@@ -1,4 +1,4 @@
-"""The conditions of the batch path that only a raw connection can know; the others are shared with the record path."""
+"""The conditions that a broker's answer leads to; ``faults`` has those that positions and bounds lead to."""
 
 from __future__ import annotations
 

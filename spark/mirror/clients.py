@@ -14,11 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from mirror.lanes import Endpoint, LaneSpec
+from mirror.lanes import Endpoint
 from replication.references import resolve
-
-TRANSACTION_TIMEOUT_MS = 60_000
-_LARGEST_MESSAGE = 1_000_000_000
 
 _CONSUME = {
     "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
@@ -27,16 +24,6 @@ _CONSUME = {
     "fetch.wait.max.ms": 100,
     "fetch.message.max.bytes": 1_048_576,
     "check.crcs": True,
-}
-_PRODUCE = {
-    "compression.type": "lz4",
-    "linger.ms": 100,  # full batches in a backlog; a commit flushes at once
-    "retry.backoff.ms": 3,  # a coordinator still ending the last transaction says "again"; 100 cost 100 ms a commit
-    "retry.backoff.max.ms": 500,
-    "batch.num.messages": 100_000,
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 16_384,
-    "message.max.bytes": _LARGEST_MESSAGE,  # the target's own limit decides
 }
 _PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
 _CONSUMER_ONLY = ("fetch.", "queued.", "check.crcs")
@@ -56,21 +43,6 @@ def _merged(ours: Mapping[str, Any], given: dict[str, Any], must: Mapping[str, A
     return {**ours, **given, **must}
 
 
-def source_consumer(lane: LaneSpec) -> Consumer:
-    """Reads assigned partitions only; never commits, never resets an offset by itself."""
-    must = {
-        "group.id": lane.group,  # librdkafka wants one; nothing is ever committed at the source
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "isolation.level": lane.isolation,
-        "allow.auto.create.topics": False,
-        "receive.message.max.bytes": 2_000_000_000,
-    }
-    return Consumer(_merged(_CONSUME, _connection(lane.source, _PRODUCER_ONLY), must))
-
-
 def position_consumer(target: Endpoint, group: str) -> Consumer:
     """Reads and commits the group's positions, never joins. read_committed makes OffsetFetch ask for stable ones."""
     must = {
@@ -80,20 +52,6 @@ def position_consumer(target: Endpoint, group: str) -> Consumer:
         "allow.auto.create.topics": False,
     }
     return Consumer(_merged({}, _connection(target, (*_PRODUCER_ONLY, *_CONSUMER_ONLY)), must))
-
-
-def target_producer(lane: LaneSpec, **more: Any) -> Producer:
-    """Idempotent for every flow; transactional for exactly-once flows, and then fencing once it is initialised."""
-    must: dict[str, Any] = {"enable.idempotence": True, "delivery.report.only.error": True, **more}
-    if lane.delivery == "exactly_once":
-        must |= {"transactional.id": lane.transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
-    return Producer(_merged(_PRODUCE, _connection(lane.target, _CONSUMER_ONLY), must))
-
-
-def fencing_producer(target: Endpoint, transactional_id: str) -> Producer:
-    """Only for init_transactions, and the one transaction that resolves a flow's first start."""
-    must = {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
-    return Producer(_merged({}, _connection(target, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)), must))
 
 
 def plain_producer(endpoint: Endpoint) -> Producer:

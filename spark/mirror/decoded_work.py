@@ -1,4 +1,4 @@
-"""Record work on decoded records: what the record path does, and what ``verify`` expects at the target.
+"""Record work on decoded records: what ``verify`` expects at the target.
 
 The same meaning as ``batch_records``, over other bytes and by other code; tests hold the two against each other.
 """

@@ -20,22 +20,21 @@ from mirror import logs
 from mirror.board import Board
 from mirror.catch_up import CatchUp, Goal, Verdict
 from mirror.condition_log import ConditionLog
+from mirror.connecting import setting_refused
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.group_sync import GroupSync, GroupSyncWish
 from mirror.heartbeats import Heartbeats
 from mirror.lanes import Condition, Endpoint
 from mirror.leases import Leases
-from mirror.librdkafka_takeover import LibrdkafkaTakeover
 from mirror.metrics import Seen
 from mirror.metrics_endpoint import MetricsEndpoint
-from mirror.paths import only_librdkafka
 from mirror.pause_reader import PauseReader, Pauses
 from mirror.provenance_ground import NotReadyError
 from mirror.settings import FlowSettings, Settings
 from mirror.status import Application, StatusWriter, now_ms, record
-from mirror.takeover import FlowTakeover, WireTakeover
+from mirror.takeover import WireTakeover
 from replication.succession import Place
-from wire.errors import WireError
+from wire.errors import SettingError, WireError
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
@@ -213,7 +212,7 @@ class Driver:
     def _serve(self, flow: FlowSettings) -> None:
         """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
         look = partial(discover, flow, flow.selector(), LiveCluster(flow.source), LiveCluster(flow.target))
-        takeover = takeover_of(flow)
+        takeover = WireTakeover(flow)
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
@@ -239,7 +238,7 @@ class Driver:
         self._board.set_pauses(pauses.values())
         self._leases.partitions_changed()
 
-    def _take_over(self, flow: FlowSettings, takeover: FlowTakeover) -> bool:
+    def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> bool:
         """Gets ready, waits until nobody else is copying, takes. False: to be tried again."""
         known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
         self._board.set_condition(flow.name, "pauses", self._pauses.trouble)
@@ -255,6 +254,9 @@ class Driver:
             takeover.close()
         except NotReadyError as error:
             self._board.set_condition(flow.name, "takeover", error.condition)
+            return False
+        except SettingError as error:
+            self._board.set_condition(flow.name, "takeover", setting_refused(flow.name, error))
             return False
         except (WireError, KafkaException, LookupError) as error:
             self._can_take.discard(flow.name)
@@ -299,10 +301,6 @@ class Driver:
             flows = self._board.view()
             self._conditions.told(flows)
             self._status.write(record(self._settings, self._who, state, flows, now_ms(), detail))
-
-
-def takeover_of(flow: FlowSettings) -> FlowTakeover:
-    return LibrdkafkaTakeover(flow) if only_librdkafka(flow.target) else WireTakeover(flow)
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:

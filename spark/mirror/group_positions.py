@@ -1,11 +1,9 @@
-"""All positions of a position group at once: read from a cluster, or committed there in one go."""
+"""All positions of a position group at once, read from a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
-
-from confluent_kafka import Producer, TopicPartition
 
 from mirror import clients, positions
 from mirror.discovery import LiveCluster
@@ -29,14 +27,3 @@ def read_all(endpoint: Endpoint, group_name: str) -> Mapping[tuple[str, int], Po
         for first in range(0, len(there), _AT_ONCE):
             found |= positions.read(group, there[first : first + _AT_ONCE], _TIMEOUT_S)
     return found
-
-
-def write(endpoint: Endpoint, group_name: str, producer: Producer | None, offsets: Sequence[TopicPartition]) -> None:
-    """In one transaction of ``producer``, which stays open; without one in a plain commit. Raises KafkaException."""
-    with closing(clients.position_consumer(endpoint, group_name)) as group:
-        if producer is None:
-            group.commit(offsets=list(offsets), asynchronous=False)
-            return
-        producer.begin_transaction()
-        producer.send_offsets_to_transaction(list(offsets), group.consumer_group_metadata(), _TIMEOUT_S)
-        producer.commit_transaction(_TIMEOUT_S)

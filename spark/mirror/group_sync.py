@@ -10,27 +10,24 @@ import asyncio
 import base64
 import contextlib
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from uuid import UUID
 
 from mirror import logs
+from mirror.connecting import cluster_of
 from mirror.group_both_ways import BothWays
 from mirror.group_round import GroupRounds, RoundResult
-from mirror.lanes import Condition, Endpoint, PartitionSpec
+from mirror.lanes import Condition, PartitionSpec
 from mirror.settings import FlowSettings, GroupSettings
 from mirror.views import GroupsView
 from replication.mirrormaker import checkpoints_topic
-from replication.references import resolve
 from translation.checkpoints import CheckpointLog
 from translation.reading import MapReader
 from wire.cluster import NO_ID, Cluster
 from wire.errors import DENIED, BrokerError, SettingError, WireError, name_of
-from wire.settings import connection_settings
 
 SHARE = 0.046
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
@@ -86,7 +83,7 @@ class GroupSync:
         flow, groups = self._wish.flow, self._wish.groups
         clusters: list[Cluster] = []
         try:
-            clusters += [open_cluster(flow.source), open_cluster(flow.target)]
+            clusters += [cluster_of(flow.source), cluster_of(flow.target)]
             source, target = clusters
             checkpoints = CheckpointLog(
                 target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming_separator)
@@ -148,12 +145,6 @@ def _no_collection() -> Iterator[None]:
 def _id(text: str) -> UUID:
     """A topic id as Kafka prints it; one that is not known matches every map."""
     return UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) if text else NO_ID
-
-
-def open_cluster(endpoint: Endpoint) -> Cluster:
-    """Raises LookupError for a secret that is not there, SettingError for what a raw connection cannot do."""
-    client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
-    return Cluster(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
 
 
 def _conditions(flow: FlowSettings, found: RoundResult) -> list[Condition]:

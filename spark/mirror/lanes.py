@@ -1,7 +1,7 @@
 """The seam of the copy: what a lane is given, what it tells while it copies, how it ends.
 
-A *lane* is a fixed hash slice of a flow's source partitions with one transactional.id. A *path* copies a lane:
-``record_path`` record by record with confluent-kafka, ``batch_path`` whole batches. Both are a ``CopyPath``.
+A *lane* is a fixed hash slice of a flow's source partitions with one transactional.id. A ``CopyPath`` copies a lane;
+there is one, ``batch_path``, which goes whole batches or record level by partition.
 Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
 """
 
@@ -79,7 +79,6 @@ class LaneSpec:
     start_timestamp_ms: int | None
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
-    path: str = "batch"
     paused: frozenset[tuple[str, int]] = frozenset()
     rate: float = 0.0
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -146,7 +145,7 @@ class LaneProgress:
     partitions: tuple[PartitionProgress, ...]
     conditions: tuple[Condition, ...] = ()
     transactions: int = 0
-    path: str = "record"
+    path: str = "batch"
     path_reason: str = ""
     retries: int = 0
     latency: Latency = NO_LATENCY

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mirror import channel, logs
+from mirror.batch_path import batch_path
 from mirror.lanes import (
     Claim,
     CopyPath,
@@ -19,7 +20,6 @@ from mirror.lanes import (
     PartitionProgress,
     PartitionSpec,
 )
-from mirror.paths import choose_path
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
@@ -114,7 +114,7 @@ class LeaseState:
         self.deadline = time.monotonic() + seconds
 
 
-def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose_path) -> tuple[LaneReport, ...]:
+def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport, ...]:
     """Blocks until every lane has ended; one report a lane, in the order of ``lease.lanes``."""
     state = LeaseState(lease.seconds)
     controls = {(lane.flow, lane.lane): LaneControl(lane, state) for lane in lease.lanes}
@@ -147,7 +147,7 @@ def run_lease(lease: LeaseSpec, path_of: Callable[[LaneSpec], CopyPath] = choose
 
     def run(lane: LaneSpec) -> None:
         key = (lane.flow, lane.lane)
-        reports[key] = run_lane(lane, controls[key], path_of(lane), lambda r: line.send(_told(r)))
+        reports[key] = run_lane(lane, controls[key], path, lambda r: line.send(_told(r)))
         line.send({"left": [*key]})
 
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]

@@ -13,7 +13,6 @@ from mirror.board import Board
 from mirror.lanes import AWAITED, Claim, LaneEnd, LaneSpec
 from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
-from mirror.paths import BATCH, PATH_SETTING, path_asked
 from mirror.settings import FlowSettings, Settings
 from replication.names import position_group, transactional_id
 
@@ -24,7 +23,7 @@ _LONGEST_PAUSE_S = 10.0
 _log = logs.logger("leases")
 
 
-def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
+def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
     """Without partitions or claim. The start is earliest: any other but offsets was committed at the takeover."""
     return LaneSpec(
         flow=flow.name,
@@ -39,7 +38,6 @@ def lane_spec(flow: FlowSettings, lane: int, path: str = BATCH) -> LaneSpec:
         start_timestamp_ms=None,
         partitions=(),
         claim=AWAITED,
-        path=path,
         start_offsets=flow.start_offsets,
         continue_on=flow.continue_on,
         work=flow.work,
@@ -71,15 +69,12 @@ class Leases:
         self._board = board
         self._superseded = superseded
         self._host = host
-        self._path = path_asked(context.getConf().get(PATH_SETTING, BATCH))
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
         self._rates: Mapping[LaneKey, float] = board.rate_shares()
         self._lanes = {
-            (flow.name, lane): lane_spec(flow, lane, self._path)
-            for flow in settings.flows
-            for lane in range(flow.lanes)
+            (flow.name, lane): lane_spec(flow, lane) for flow in settings.flows for lane in range(flow.lanes)
         }
         self._placed = dict(pack(self._board.measure_loads(), settings.parallelism))
         self._claims: dict[str, Claim] = {}

@@ -44,5 +44,5 @@ def _without_record(_logger: Any, _method: str, event: Any) -> Any:
 
 
 def logger(subject: str) -> Any:
-    """``subject`` names the part that speaks: driver, lease, discovery, record path."""
+    """``subject`` names the part that speaks: driver, lease, discovery, batch path."""
     return structlog.get_logger(subject=subject)

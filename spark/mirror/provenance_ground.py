@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror import clients, group_positions, positions
-from mirror.lanes import Claim, Condition, Endpoint
+from mirror import clients, group_positions
+from mirror.lanes import Condition, Endpoint
 from mirror.positions import Position
 from mirror.provenance import short_id
 from mirror.record_work import ProvenanceGround
@@ -64,16 +64,6 @@ def marks(flow: FlowSettings, before: Mapping[Place, Position]) -> dict[Place, P
     """
     ends = _ends(flow.target, list(before))
     return {place: replace(position, marked=(ends[place], position.offset)) for place, position in before.items()}
-
-
-def mark(flow: FlowSettings, producer: Producer | None, claim: Claim, before: Mapping[Place, Position]) -> None:
-    """Writes ``marks`` in one transaction of ``producer``, or in a plain commit."""
-    hour = positions.hour_now()
-    offsets = [
-        positions.as_topic_partition(*place, replace(position, claim=claim, hour=hour))
-        for place, position in marks(flow, before).items()
-    ]
-    group_positions.write(flow.target, position_group(flow.name), producer, offsets)
 
 
 def _ends(target: Endpoint, places: Sequence[Place]) -> dict[Place, int]:

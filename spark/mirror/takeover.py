@@ -18,25 +18,21 @@ the lanes' own: they hold for any such partition without a position.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
 
 from mirror import clients, positions, provenance_ground, starts
 from mirror.batch_commit import END
+from mirror.connecting import cluster_of
 from mirror.lanes import Claim, PartitionSpec
 from mirror.positions import Position
 from mirror.settings import MOST_LANES, FlowSettings
 from replication.names import position_group, transactional_id
-from replication.references import resolve
-from wire.cluster import Cluster, Key
+from wire.cluster import Key
 from wire.errors import check
 from wire.groups import Groups
 from wire.hanging import settle, settle_all
 from wire.position_requests import Committed
-from wire.settings import connection_settings
 from wire.transactions import Identity
 
 _CONNECTIONS = 4
@@ -53,24 +49,13 @@ class Takeover:
     started: int | None
 
 
-class FlowTakeover(Protocol):
-    """``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised.
-
-    They raise WireError, KafkaException or LookupError (a secret reference); ``take`` also NotReadyError while
-    provenance waits for another flow.
-    """
-
-    def prepare(self) -> None: ...
-
-    def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-        """``specs``: all partitions the flow mirrors now."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class WireTakeover:
-    """Owned by one thread. Its connections stay open between ``prepare`` and ``take``."""
+    """Owned by one thread. Its connections stay open between ``prepare`` and ``take``.
+
+    ``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised WireError,
+    KafkaException or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for
+    another flow.
+    """
 
     def __init__(self, flow: FlowSettings) -> None:
         self._flow = flow
@@ -81,6 +66,7 @@ class WireTakeover:
         self._loop.run_until_complete(self._prepare())
 
     def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        """``specs``: all partitions the flow mirrors now."""
         return self._loop.run_until_complete(self._take(application, specs))
 
     def close(self) -> None:
@@ -114,10 +100,9 @@ class _Open:
     """The target with one identity for each transactional.id."""
 
     def __init__(self, flow: FlowSettings) -> None:
-        client = resolve(flow.target.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
         self.flow = flow
         self.group = position_group(flow.name)
-        self.cluster = Cluster(flow.target.cluster, flow.target.bootstrap_servers, connection_settings(client))
+        self.cluster = cluster_of(flow.target)
         self.groups = Groups(self.cluster)
         once = flow.delivery == "exactly_once"
         self.first = Identity(self.cluster, transactional_id(flow.name, 0) if once else None, self.group)

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from mirror.batch_path import batch_path
 from mirror.discovery import Discovered, LiveCluster, discover
 from mirror.lanes import Endpoint, LaneEnd
 from mirror.leases import lane_spec
-from mirror.librdkafka_takeover import LibrdkafkaTakeover
 from mirror.settings import parse
 from mirror.status import StatusWriter
 from mirror.takeover import WireTakeover
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.records import digest, write_awkward
-from tests.spark.test_record_path import Running, caught_up
 from tests.unit.test_mirror_settings import handover
+from tests.wire.lane_runs import UntilControl, caught_up
 
 pytestmark = pytest.mark.kafka
 
@@ -59,16 +59,14 @@ def test_the_mirror_principal_may_do_all_the_job_does(
     found = discover(made, made.selector(), LiveCluster(made.source), LiveCluster(made.target), Discovered())
     assert found.conditions == ()
     assert WireTakeover(made).take("app", found.specs).started == 2, "the start is committed"
-    took = LibrdkafkaTakeover(made).take("app", found.specs)
-    assert (took.started, took.claim.number) == (None, 2)
     again = WireTakeover(made)
     again.prepare()
     took = again.take("app", found.specs)
     again.close()
-    assert (took.started, took.claim.number) == (None, 2), "librdkafka leaves the claim to the lanes"
-    lane = Running(replace(lane_spec(made, 0), claim=took.claim, partitions=found.specs))
-    lane.until(caught_up)
-    assert lane.stop().end is LaneEnd.STOPPED
+    assert (took.started, took.claim.number) == (None, 2)
+    control = UntilControl(found.specs, caught_up)
+    report = batch_path(replace(lane_spec(made, 0), claim=took.claim, partitions=found.specs), control)
+    assert report.end is LaneEnd.STOPPED, report
     assert digest(east, topic) == digest(west, f"east.{topic}")
     assert StatusWriter(settings.status).write({"a": 1})
 

@@ -17,9 +17,9 @@ from typing import Any
 from confluent_kafka import Consumer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from mirror import positions
+from mirror.batch_path import batch_path
 from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
 from mirror.positions import Position
-from mirror.record_path import record_path
 from mirror.settings import FlowSettings
 
 from sandbox.handles import ClusterHandle
@@ -134,7 +134,7 @@ class RunningLane:
             self._specs,
             Claim(1, "test"),
         )
-        self._thread = threading.Thread(target=record_path, args=(lane, self))
+        self._thread = threading.Thread(target=batch_path, args=(lane, self))
         self._thread.start()
         return self
 

@@ -202,7 +202,7 @@ def test_the_record_follows_its_schema(
 
 def test_importing_the_package_needs_no_spark_and_starts_nothing() -> None:
     program = (
-        "import sys, threading, mirror.driver, mirror.record_path, mirror.discovery, mirror.leases\n"
+        "import sys, threading, mirror.driver, mirror.batch_path, mirror.discovery, mirror.leases\n"
         "assert not [m for m in sys.modules if m.startswith(('pyspark', 'reconciler'))], 'imported'\n"
         "assert threading.active_count() == 1, 'started'\n"
     )

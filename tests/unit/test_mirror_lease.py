@@ -70,7 +70,7 @@ def _copied(spec: PartitionSpec, records: int = 10) -> PartitionProgress:
 
 def in_thread(spec: LeaseSpec, path: CopyPath) -> Callable[[], tuple[LaneReport, ...]]:
     got: list[tuple[LaneReport, ...]] = []
-    thread = threading.Thread(target=lambda: got.append(run_lease(spec, lambda _: path)))
+    thread = threading.Thread(target=lambda: got.append(run_lease(spec, path)))
     thread.start()
 
     def join() -> tuple[LaneReport, ...]:
@@ -106,7 +106,7 @@ def _resend(driver: Driver) -> bool:
 
 def test_without_a_channel_the_lease_runs_to_its_deadline() -> None:
     began = time.monotonic()
-    [report] = run_lease(lease(None, lane(0, SPEC), seconds=0.6), lambda _: copy_until_told)
+    [report] = run_lease(lease(None, lane(0, SPEC), seconds=0.6), copy_until_told)
     assert report.end is LaneEnd.LEASE_OVER
     assert time.monotonic() - began >= 0.6
 
@@ -126,7 +126,7 @@ def test_a_lease_goes_on_while_its_driver_renews_it_and_ends_when_it_no_longer_d
 def test_a_wrong_token_hears_nothing() -> None:
     driver = Driver({"stop": True})
     spec = replace(lease(driver, lane(0, SPEC), seconds=0.5), token="guess")
-    [report] = run_lease(spec, lambda _: copy_until_told)
+    [report] = run_lease(spec, copy_until_told)
     assert report.end is LaneEnd.LEASE_OVER
     assert driver.heard == []
 
@@ -144,7 +144,7 @@ def test_a_lane_that_fails_is_tried_again_and_its_counts_add_up() -> None:
         return LaneReport(LaneEnd.FAILED, told, "broken")
 
     driver = Driver()
-    [report] = run_lease(lease(driver, lane(0, SPEC), seconds=4.0), lambda _: path)
+    [report] = run_lease(lease(driver, lane(0, SPEC), seconds=4.0), path)
     assert len(attempts) == 3
     assert report.progress.partitions[0].records == 5 + 5 + 10
     assert (report.progress.transactions, report.progress.retries) == (2, 2)
@@ -172,7 +172,7 @@ def test_a_lane_that_raises_is_a_failed_report_and_not_a_lost_lease() -> None:
             return copy_until_told(lane, control)
         raise RuntimeError("a defect")
 
-    first, second = run_lease(lease(None, lane(0, SPEC), lane(1, SPEC), seconds=1.0), lambda _: path)
+    first, second = run_lease(lease(None, lane(0, SPEC), lane(1, SPEC), seconds=1.0), path)
     assert first.end is LaneEnd.FAILED
     assert "a defect" in first.error
     assert second.end is LaneEnd.LEASE_OVER

@@ -105,7 +105,7 @@ def test_state_conditions_and_paths_are_told_by_label(busy: Board) -> None:
     code = "source_topic_recreated"
     assert of(found, "mirror_flow_conditions", flow=FLOW.name, code=code, stops="true") == 1
     assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="batch", reason="whole batches") == 1
-    assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="record", reason="") == 3
+    assert of(found, "mirror_flow_path_partitions", flow=FLOW.name, path="batch", reason="") == 3
 
 
 def test_topics_and_partitions_are_told_and_what_is_unknown_has_no_sample(busy: Board) -> None:

@@ -7,13 +7,19 @@ import hashlib
 import hmac
 import http.server
 import json
+import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from wire.errors import AuthenticationFailedError, SettingError
 from wire.sasl import exchange
+from wire.security import HONOURED, refusals
 from wire.settings import SaslSettings, connection_settings
 
 SECRET = "s3cret=,pass"
@@ -28,9 +34,9 @@ def test_tuning_of_librdkafka_is_left_aside() -> None:
     ("client", "named"),
     [
         ({"ssl.keystore.location": "x"}, "ssl.keystore.location"),
-        ({"ssl.crl.location": "x"}, "ssl.crl.location"),
-        ({"sasl.kerberos.keytab": "x"}, "sasl.kerberos.keytab"),
-        ({"enable.sasl.oauthbearer.unsecure.jwt": "true"}, "unsecure"),
+        ({"security.protocol": "SSL", "ssl.crl.location": "/no/such/file"}, "ssl"),
+        ({"security.protocol": "SSL", "ssl.curves.list": "no-such-curve"}, "ssl"),
+        ({"broker.address.family": "v5"}, "any, v4 or v6"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}, "GSSAPI"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.password"),
@@ -46,6 +52,86 @@ def test_tuning_of_librdkafka_is_left_aside() -> None:
 def test_what_cannot_be_honoured_is_an_error(client: dict[str, str], named: str) -> None:
     with pytest.raises(SettingError, match=named.replace(".", r"\.")):
         connection_settings(client)
+
+
+VERDICTS = {
+    "honoured": """
+        security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password
+        sasl.oauthbearer.method sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+        sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+        sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.token.endpoint.url
+        sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.config
+        enable.sasl.oauthbearer.unsecure.jwt https.ca.location https.ca.pem ssl.ca.location ssl.ca.pem
+        ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem ssl.key.password ssl.crl.location
+        ssl.cipher.suites ssl.curves.list ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
+    """,
+    "harmless": """
+        sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
+        sasl.kerberos.service.name sasl.oauthbearer.sub.claim.name
+    """,
+    "refused": """
+        ssl.keystore.location ssl.keystore.password ssl.sigalgs.list ssl.providers ssl.engine.location ssl.engine.id
+        ssl.ca.certificate.stores ssl.certificate.verify_cb sasl.jaas.config ssl.truststore.location
+        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+        sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+        sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
+    """,
+}
+"""What becomes of each security setting that librdkafka 2.16 knows, or names in an error."""
+
+
+@pytest.mark.parametrize(
+    ("setting", "verdict"), [(name, verdict) for verdict, names in VERDICTS.items() for name in names.split()]
+)
+def test_every_security_setting_is_honoured_harmless_or_refused(setting: str, verdict: str) -> None:
+    found = refusals({setting: None})
+    assert [one.setting for one in found] == ([setting] if verdict == "refused" else [])
+    assert (setting in HONOURED) == (verdict == "honoured")
+
+
+def test_no_security_setting_of_librdkafka_is_forgotten() -> None:
+    """A new release of it may bring new ones: then somebody decides."""
+    shipped = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka*/**/*")
+    native = [path for path in shipped if path.suffix in {".so", ".dylib"} or ".so." in path.name]
+    pattern = rb"\0((?:ssl|sasl|https|security|enable\.ssl|enable\.sasl)\.[a-z_.]+)(?=\0)"
+    names = {name for path in native for name in re.findall(pattern, path.read_bytes())}
+    known = {name for names in VERDICTS.values() for name in names.split()}
+    assert {name.decode() for name in names} <= known
+    assert b"ssl.crl.location" in names
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "todo"),
+    [
+        ("ssl.keystore.location", "client.p12", "openssl pkcs12 -in client.p12 -clcerts -out client.pem"),
+        ("ssl.sigalgs.list", "RSA+SHA512", "OPENSSL_CONF"),
+        ("sasl.mechanism", "GSSAPI", "Use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
+        ("sasl.oauthbearer.grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "Use client_credentials"),
+        ("ssl.curves.list", "X25519:P-256", "Name one curve"),
+    ],
+)
+def test_a_refusal_says_what_to_use_instead(setting: str, value: str, todo: str) -> None:
+    [found] = refusals({setting: value})
+    assert (found.setting, todo in found.todo) == (setting, True)
+
+
+def test_a_value_that_is_not_known_yet_is_not_judged() -> None:
+    assert refusals({"security.protocol": None, "sasl.mechanism": None, "ssl.curves.list": None}) == ()
+
+
+def test_kerberos_is_told_also_where_it_is_only_the_default() -> None:
+    [found] = refusals({"security.protocol": "sasl_ssl", "sasl.kerberos.service.name": "kafka"})
+    assert "GSSAPI" in found.why
+
+
+def test_one_curve_and_one_address_family_are_kept_to() -> None:
+    client = {"security.protocol": "SSL", "ssl.curves.list": "P-256", "broker.address.family": "v4"}
+    made = connection_settings(client)
+    assert made.tls is not None
+    assert made.family is socket.AF_INET
 
 
 def test_tls_verifies_by_default() -> None:
@@ -171,3 +257,51 @@ def test_a_refused_client_secret_is_told_and_not_printed(token_url: str) -> None
     with pytest.raises(AuthenticationFailedError, match="401") as error:
         next(exchange(_oauth(token_url, "wrong secret")))
     assert "wrong secret" not in str(error.value)
+
+
+def test_a_token_server_may_be_named_by_the_longer_names(token_url: str) -> None:
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "OIDC",
+        "sasl.oauthbearer.client.credentials.client.id": "id",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1, identityPoolId=pool=2",
+        "sasl.oauthbearer.token.endpoint.url": token_url,
+    }
+    sasl = connection_settings(client).sasl
+    assert sasl is not None
+    said = b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool=2\x01\x01"
+    assert next(exchange(sasl)) == said
+
+
+def _unsecured(config: str) -> SaslSettings:
+    made = connection_settings(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": config,
+        }
+    ).sasl
+    assert made is not None
+    return made
+
+
+def test_an_unsecured_token_says_what_its_config_says() -> None:
+    config = "principal=ada principalClaimName=azp scopeClaimName=roles scope=a,b lifeSeconds=600 extension_traceId=123"
+    said = next(exchange(_unsecured(config)))
+    bearer, extension = said.removeprefix(b"n,,\x01auth=Bearer ").removesuffix(b"\x01\x01").split(b"\x01")
+    header, claims, signature = bearer.split(b".")
+    assert json.loads(base64.urlsafe_b64decode(header + b"==")) == {"alg": "none"}
+    found = json.loads(base64.urlsafe_b64decode(claims + b"=="))
+    assert (found["azp"], found["roles"], extension, signature) == ("ada", ["a", "b"], b"traceId=123", b"")
+    assert found["exp"] - found["iat"] == pytest.approx(600, abs=0.01)
+    assert found["iat"] == pytest.approx(time.time(), abs=30)
+
+
+@pytest.mark.parametrize("config", ["", "scope=a", "principal=ada lifeSeconds=soon", "principal=ada principle=bob"])
+def test_a_config_that_makes_no_token_is_told(config: str) -> None:
+    with pytest.raises(SettingError, match="principal=NAME"):
+        next(exchange(_unsecured(config)))

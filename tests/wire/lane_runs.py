@@ -6,12 +6,15 @@ Reading is done with confluent-kafka's consumer, which shares no code with the p
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from mirror.batch_path import batch_path
 from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 
 from sandbox.handles import ClusterHandle
@@ -154,6 +157,41 @@ class Flow:
         consumer = Consumer({**self.target.super_client(), "group.id": f"mirror.{self.topic}"})
         consumer.commit(offsets=[TopicPartition(self.remote, partition, offset)], asynchronous=False)
         consumer.close()
+
+
+class Lane:
+    """A lane in a thread, steered by the test through its control."""
+
+    def __init__(self, spec: LaneSpec) -> None:
+        self.control = UntilControl(spec.partitions, lambda _: False, 120.0, left_alone=spec.paused)
+        self.got: list[LaneReport] = []
+        self.thread = threading.Thread(target=lambda: self.got.append(batch_path(spec, self.control)))
+
+    def until(self, wanted: Callable[[LaneProgress], bool], seconds: float = 40.0) -> LaneProgress:
+        end = time.monotonic() + seconds
+        while not (self.control.reports and wanted(self.control.reports[-1])):
+            assert time.monotonic() < end, (self.control.reports[-1:], self.got)
+            time.sleep(0.05)
+        return self.control.reports[-1]
+
+    def end(self) -> LaneReport:
+        """How it ends by itself."""
+        self.thread.join(40)
+        assert self.got, "the lane did not end"
+        return self.got[0]
+
+    def stop(self) -> LaneReport:
+        self.control.finished = True
+        return self.end()
+
+
+@contextmanager
+def running(lane: Lane) -> Iterator[Lane]:
+    lane.thread.start()
+    try:
+        yield lane
+    finally:
+        lane.stop()
 
 
 def endpoint(name: str, client: Mapping[str, str]) -> Endpoint:

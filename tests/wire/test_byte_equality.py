@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ import pytest
 from confluent_kafka import Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
-from mirror.record_path import record_path
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, fill
@@ -160,15 +158,3 @@ def test_tiny_batches_are_gathered(flow: Flow) -> None:
     assert flow.target_content() == flow.source_content()
     ways = {(p.path, p.path_reason) for p in report.progress.partitions if p.partition < 2}
     assert ways == {("record level", "small batches gathered")}
-
-
-def test_positions_say_what_the_record_path_says(flow: Flow) -> None:
-    """A lane may change its path between two leases, in both directions."""
-    for round_number, path in enumerate([batch_path, record_path, batch_path]):
-        for partition in range(2):
-            values: list[Content] = [(b"k", b"%d %d" % (round_number, i), (), NOW + i) for i in range(300)]
-            fill(flow.source, flow.topic, values, partition, compression_type="lz4")
-        report, _ = flow.run(path)
-        assert report.end is LaneEnd.STOPPED, report
-        assert set(json.loads(flow.position().metadata.rstrip("\0"))) == {"i", "e", "c", "a", "h"}
-    assert flow.target_content() == flow.source_content()

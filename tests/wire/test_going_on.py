@@ -1,4 +1,4 @@
-"""``on_condition: continue``: the partition goes on behind what is lost, and the count of it is exact; both paths."""
+"""``on_condition: continue``: the partition goes on behind what is lost, and the count of it is exact."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
-from mirror.lanes import CopyPath, LaneProgress
-from mirror.record_path import record_path
+from mirror.lanes import LaneProgress
 
 from replication.conditions import CONTINUABLE
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, caught_up, fill
 
 CreateTopic = Callable[..., str]
-PATHS = [pytest.param(batch_path, id="batch"), pytest.param(record_path, id="record")]
 ALL = frozenset(CONTINUABLE)
 NOW = int(time.time() * 1000)
 
@@ -40,44 +38,41 @@ def _lost(progress: LaneProgress) -> list[tuple[str, int, int, int]]:
     return [(one.code, one.offsets, one.records, one.batches) for p in progress.partitions for one in p.losses]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_retention_that_passed_is_gone_past_and_counted(path: CopyPath, flow: Flow, create_topic: CreateTopic) -> None:
+def test_retention_that_passed_is_gone_past_and_counted(flow: Flow, create_topic: CreateTopic) -> None:
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(50))
-    flow.run(path, continue_on=ALL)
+    flow.run(batch_path, continue_on=ALL)
     fill(flow.source, flow.topic, _records(200, first=50))
     admin, until = AdminClient(flow.source.super_client()), TopicPartition(flow.topic, 0, 180)
     admin.delete_records([until])[until].result(20)
-    report, _ = flow.run(path, continue_on=ALL)
+    report, _ = flow.run(batch_path, continue_on=ALL)
     assert _lost(report.progress) == [("source_retention_passed", 130, 0, 0)]
     assert report.progress.conditions == ()
     assert [key for key, *_ in flow.target_content()[0]] == [b"%d" % i for i in (*range(50), *range(180, 250))]
-    report, _ = flow.run(path, continue_on=ALL)
+    report, _ = flow.run(batch_path, continue_on=ALL)
     assert _lost(report.progress) == []
 
 
-@pytest.mark.parametrize("path", PATHS)
 def test_a_position_beyond_the_source_goes_back_to_its_end_and_on_from_there(
-    path: CopyPath, flow: Flow, create_topic: CreateTopic
+    flow: Flow, create_topic: CreateTopic
 ) -> None:
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(50))
     flow.set_position(60)
-    report, _ = flow.run(path, continue_on=ALL)
+    report, _ = flow.run(batch_path, continue_on=ALL)
     assert _lost(report.progress) == [("source_truncated", 10, 0, 0)]
     assert flow.position().offset == 50
     fill(flow.source, flow.topic, _records(7, first=50))
-    flow.run(path, continue_on=ALL)
+    flow.run(batch_path, continue_on=ALL)
     assert flow.target_content()[0] == flow.source_content()[0][50:]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_only_the_refused_records_are_left_out(path: CopyPath, flow: Flow, create_topic: CreateTopic) -> None:
+def test_only_the_refused_records_are_left_out(flow: Flow, create_topic: CreateTopic) -> None:
     _both(flow, create_topic, cleanup_policy="compact")
     good = _records(30)
     bad: Content = (None, b"no key", (), NOW)
     fill(flow.source, flow.topic, [*good[:10], bad, *good[10:25], bad, bad, *good[25:]], linger_ms=100)
-    report, _ = flow.run(path, continue_on=ALL)
+    report, _ = flow.run(batch_path, continue_on=ALL)
     assert _lost(report.progress) == [("record_refused", 3, 3, 0)]
     assert [key for key, *_ in flow.target_content()[0]] == [key for key, *_ in good]
 

@@ -1,24 +1,19 @@
-"""A paused partition: what was copied is committed, nothing more is fetched, the end goes on being told; both paths."""
+"""A paused partition: what was copied is committed, nothing more is fetched, the end goes on being told."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.lanes import CopyPath, LaneEnd, LaneProgress, LaneReport, PartitionProgress
-from mirror.record_path import record_path
+from mirror.lanes import LaneEnd, LaneProgress, PartitionProgress
 
 from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, UntilControl, fill, has
+from tests.wire.lane_runs import Content, Flow, Lane, fill, has, running
 
 CreateTopic = Callable[..., str]
-PATHS = [pytest.param(batch_path, id="batch"), pytest.param(record_path, id="record")]
 NOW = int(time.time() * 1000)
 
 
@@ -34,37 +29,6 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
     return made
 
 
-class Lane:
-    """A lane in a thread, whose pauses the test sets."""
-
-    def __init__(self, flow: Flow, path: CopyPath, paused: frozenset[tuple[str, int]] = frozenset()) -> None:
-        self.spec = flow.lane(paused=paused)
-        self.control = UntilControl(self.spec.partitions, lambda _: False, 120.0, left_alone=paused)
-        self.got: list[LaneReport] = []
-        self.thread = threading.Thread(target=lambda: self.got.append(path(self.spec, self.control)))
-
-    def until(self, wanted: Callable[[LaneProgress], bool], seconds: float = 30.0) -> LaneProgress:
-        end = time.monotonic() + seconds
-        while not (self.control.reports and wanted(self.control.reports[-1])):
-            assert time.monotonic() < end, self.control.reports[-1:]
-            time.sleep(0.05)
-        return self.control.reports[-1]
-
-    def stop(self) -> LaneReport:
-        self.control.finished = True
-        self.thread.join(30)
-        return self.got[0]
-
-
-@contextmanager
-def running(lane: Lane) -> Iterator[Lane]:
-    lane.thread.start()
-    try:
-        yield lane
-    finally:
-        lane.stop()
-
-
 def part(progress: LaneProgress, number: int) -> PartitionProgress:
     return next(p for p in progress.partitions if p.partition == number)
 
@@ -77,11 +41,10 @@ def paused(number: int) -> Callable[[LaneProgress], bool]:
     return lambda progress: any(p.partition == number and p.paused for p in progress.partitions)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_paused_partition_stays_and_its_lag_grows_while_the_other_goes_on(path: CopyPath, flow: Flow) -> None:
+def test_a_paused_partition_stays_and_its_lag_grows_while_the_other_goes_on(flow: Flow) -> None:
     for number in range(2):
         fill(flow.source, flow.topic, _records(100), number)
-    with running(Lane(flow, path)) as lane:
+    with running(Lane(flow.lane())) as lane:
         lane.until(lambda p: at(0, 100)(p) and at(1, 100)(p))
         lane.control.left_alone = frozenset({(flow.topic, 0)})
         lane.until(paused(0))
@@ -101,12 +64,11 @@ def test_a_paused_partition_stays_and_its_lag_grows_while_the_other_goes_on(path
     assert flow.target_content() == flow.source_content()
 
 
-@pytest.mark.parametrize("path", PATHS)
 def test_a_lane_that_begins_paused_copies_nothing_and_follows_a_position_that_is_moved_meanwhile(
-    path: CopyPath, flow: Flow
+    flow: Flow,
 ) -> None:
     fill(flow.source, flow.topic, _records(100))
-    with running(Lane(flow, path, frozenset({(flow.topic, 0), (flow.topic, 1)}))) as lane:
+    with running(Lane(flow.lane(paused=frozenset({(flow.topic, 0), (flow.topic, 1)})))) as lane:
         told = lane.until(lambda p: paused(0)(p) and paused(1)(p) and part(p, 0).end == 100)
         assert part(told, 0).position == 0
         assert flow.target_content()[0] == []
@@ -119,7 +81,7 @@ def test_a_lane_that_begins_paused_copies_nothing_and_follows_a_position_that_is
 def test_pausing_under_load_commits_what_is_open_and_loses_nothing(flow: Flow) -> None:
     fill(flow.source, flow.topic, _records(60_000), linger_ms=20)
     fill(flow.source, flow.topic, _records(60_000), 1, linger_ms=20)
-    with running(Lane(flow, batch_path)) as lane:
+    with running(Lane(flow.lane())) as lane:
         for round_ in range(6):
             time.sleep(0.1)
             wished = {0, 1} if round_ % 2 == 0 else {round_ % 4 // 2}
@@ -136,7 +98,7 @@ def test_pausing_under_load_commits_what_is_open_and_loses_nothing(flow: Flow) -
 
 def test_what_is_lost_during_a_pause_is_told_during_the_pause(flow: Flow, plain: Sandbox) -> None:
     fill(flow.source, flow.topic, _records(100))
-    with running(Lane(flow, batch_path, frozenset({(flow.topic, 0)}))) as lane:
+    with running(Lane(flow.lane(paused=frozenset({(flow.topic, 0)})))) as lane:
         lane.until(paused(0))
         admin, until = AdminClient(flow.source.super_client()), TopicPartition(flow.topic, 0, 40)
         admin.delete_records([until])[until].result(20)

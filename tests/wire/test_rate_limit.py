@@ -1,4 +1,4 @@
-"""The rate limit on real brokers: held within 10 % over 10 s, smooth, and the same for each partition; both paths."""
+"""The rate limit on real brokers: held within 10 % over 10 s, smooth, and the same for each partition."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import pytest
 from mirror.batch_path import batch_path
-from mirror.lanes import CopyPath
-from mirror.record_path import record_path
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Flow, UntilControl, fill
@@ -21,10 +19,7 @@ RATE = 1_500_000.0
 SECONDS = 10.0
 
 
-@pytest.mark.parametrize("path", [pytest.param(batch_path, id="batch"), pytest.param(record_path, id="record")])
-def test_a_limit_is_held_smoothly_and_shared_evenly(
-    path: CopyPath, plain: Sandbox, unique: str, create_topic: CreateTopic
-) -> None:
+def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     flow = Flow(plain["east"], plain["west"], unique, 2)
     create_topic(flow.source, flow.topic, 2, retention_ms="-1")
     create_topic(flow.target, flow.remote, 2, retention_ms="-1")
@@ -33,7 +28,7 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(
         fill(flow.source, flow.topic, records, partition, batch_num_messages=batch, linger_ms=50)
     lane = flow.lane(rate=RATE)
     control = UntilControl(lane.partitions, lambda _: False, 120.0, bytes_per_second=RATE)
-    thread = threading.Thread(target=path, args=(lane, control))
+    thread = threading.Thread(target=batch_path, args=(lane, control))
     thread.start()
     try:
         samples = [_total(control)]
@@ -52,9 +47,8 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(
         later = [more for then, more in samples if at <= then <= at + 1.0]
         assert max(later) - size <= 2 * RATE
     last = control.reports[-1]
-    if path is batch_path:
-        each = [p.bytes for p in last.partitions]
-        assert max(each) <= 1.3 * min(each), each
+    each = [p.bytes for p in last.partitions]
+    assert max(each) <= 1.3 * min(each), each
     assert last.throttled_ms > 5_000
 
 

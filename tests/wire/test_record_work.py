@@ -1,4 +1,4 @@
-"""Record work on real brokers: filters and added headers on both paths, and records of one name in several clusters."""
+"""Record work on real brokers: filters and added headers, and records of one name in several clusters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from confluent_kafka.admin import AdminClient
 from mirror import positions, provenance
 from mirror.batch_path import batch_path
 from mirror.decoded_work import Decoded
-from mirror.lanes import CopyPath, LaneEnd, LaneProgress, LaneSpec, PartitionSpec
+from mirror.lanes import LaneEnd, LaneProgress, LaneSpec, PartitionSpec
 from mirror.provenance_ground import NotReadyError
-from mirror.record_path import record_path
 from mirror.record_work import FORWARD, LOCAL, Provenance, RecordWork
 from mirror.settings import FlowSettings
 from mirror.takeover import Takeover, WireTakeover
@@ -30,7 +29,6 @@ from tests.wire.lane_runs import Content, Flow, UntilControl, content, endpoint,
 from tests.wire.raw import cluster_of
 
 CreateTopic = Callable[..., str]
-PATHS = pytest.mark.parametrize("path", [batch_path, record_path], ids=["batch", "record"])
 NOW = int(time.time() * 1000)
 
 
@@ -50,13 +48,12 @@ def _records(count: int) -> list[Content]:
     ]
 
 
-@PATHS
-def test_filter_and_headers(flow: Flow, path: CopyPath) -> None:
+def test_filter_and_headers(flow: Flow) -> None:
     given = _records(3000)
     fill(flow.source, flow.topic, given, linger_ms=20, compression_type="lz4", batch_num_messages=200)
     where: Where = AllOf((Header("region", Equals(b"eu")), Not(Key(Exists(False)))))
     work = RecordWork(where, (AddedHeader("from", "{source_cluster}/{topic}-{partition}@{offset}"),))
-    report, control = flow.run(path, work=work)
+    report, control = flow.run(batch_path, work=work)
     assert report.end is LaneEnd.STOPPED, report
     expected = [
         (key, value, (*headers, ("from", b"east/%s-0@%d" % (flow.topic.encode(), offset))), stamp)
@@ -69,14 +66,13 @@ def test_filter_and_headers(flow: Flow, path: CopyPath) -> None:
     assert (last.records, last.filtered) == (len(expected), 3000 - len(expected))
 
 
-@PATHS
-def test_a_topic_of_which_nothing_passes_moves_on_and_nothing_is_written(flow: Flow, path: CopyPath) -> None:
+def test_a_topic_of_which_nothing_passes_moves_on_and_nothing_is_written(flow: Flow) -> None:
     fill(flow.source, flow.topic, _records(500), linger_ms=20)
-    _, control = flow.run(path, work=RecordWork(Key(Equals(b"nobody"))))
+    _, control = flow.run(batch_path, work=RecordWork(Key(Equals(b"nobody"))))
     assert (flow.position().offset, flow.target_content()[0]) == (500, [])
     assert control.reports[-1].partitions[0].filtered == 500
     fill(flow.source, flow.topic, [(b"nobody", b"at last", (), NOW)])
-    flow.run(path, work=RecordWork(Key(Equals(b"nobody"))))
+    flow.run(batch_path, work=RecordWork(Key(Equals(b"nobody"))))
     assert [value for _, value, _, _ in flow.target_content()[0]] == [b"at last"]
 
 
@@ -101,7 +97,7 @@ def taken(settings: FlowSettings, *specs: PartitionSpec) -> Takeover:
 class Lane:
     """One flow of the same-name topic, taken over and copied in a thread until the block ends."""
 
-    def __init__(self, settings: FlowSettings, spec: PartitionSpec, path: CopyPath) -> None:
+    def __init__(self, settings: FlowSettings, spec: PartitionSpec) -> None:
         took = taken(settings, spec)
         lane = LaneSpec(
             settings.name,
@@ -119,7 +115,7 @@ class Lane:
             work=settings.work,
         )
         self.control = UntilControl((spec,), lambda _: False)
-        self._thread = threading.Thread(target=path, args=(lane, self.control))
+        self._thread = threading.Thread(target=batch_path, args=(lane, self.control))
         self._thread.start()
 
     @property
@@ -163,17 +159,17 @@ class SameName:
             work=RecordWork(provenance=None if carry is None else Provenance(carry, arriving)),
         )
 
-    def start(self, way: str, ways: tuple[str, ...], carry: str | None = FORWARD, path: CopyPath = batch_path) -> Lane:
+    def start(self, way: str, ways: tuple[str, ...], carry: str | None = FORWARD) -> Lane:
         source, _ = way.split("-")
         admin = AdminClient(self.clusters[source].super_client())
         identity = admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(20).topic_id
-        return Lane(self.settings(way, ways, carry), PartitionSpec(self.topic, 0, self.topic, str(identity)), path)
+        return Lane(self.settings(way, ways, carry), PartitionSpec(self.topic, 0, self.topic, str(identity)))
 
     @contextmanager
-    def running(self, *ways: str, carry: str | None = FORWARD, path: CopyPath = batch_path) -> Iterator[None]:
+    def running(self, *ways: str, carry: str | None = FORWARD) -> Iterator[None]:
         with ExitStack() as stack:
             for way in ways:
-                stack.callback(self.start(way, ways, carry, path).stop)
+                stack.callback(self.start(way, ways, carry).stop)
             yield
 
     def write(self, cluster: str, count: int, word: str) -> None:
@@ -204,14 +200,13 @@ def two(plain: Sandbox, unique: str, create_topic: CreateTopic) -> SameName:
     return SameName(unique, create_topic, (plain["east"], plain["west"]))
 
 
-@PATHS
-def test_both_ways_every_record_is_on_both_sides_once(two: SameName, path: CopyPath) -> None:
+def test_both_ways_every_record_is_on_both_sides_once(two: SameName) -> None:
     ways = ("east-west", "west-east")
     two.write("east", 300, "before")
-    with two.running(*ways, path=path):
+    with two.running(*ways):
         two.write("west", 200, "live")
         two.until_all_have(500)
-    with two.running(*ways, path=path):
+    with two.running(*ways):
         two.write("west", 10, "again")
         two.until_all_have(510)
     admin = AdminClient(two.clusters["east"].super_client())

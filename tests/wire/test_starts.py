@@ -9,14 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
-from mirror.lanes import CopyPath
-from mirror.record_path import record_path
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, caught_up, fill, has
 
 CreateTopic = Callable[..., str]
-PATHS = [pytest.param(batch_path, id="batch"), pytest.param(record_path, id="record")]
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(100)]
 
@@ -31,26 +28,22 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
     return made
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_partition_begins_at_its_offset_once_and_the_others_as_the_flow_says(path: CopyPath, flow: Flow) -> None:
-    flow.run(path, start_offsets={(flow.topic, 0): 70})
+def test_a_partition_begins_at_its_offset_once_and_the_others_as_the_flow_says(flow: Flow) -> None:
+    flow.run(batch_path, start_offsets={(flow.topic, 0): 70})
     assert [len(flow.target_content()[number]) for number in range(2)] == [30, 100]
-    flow.run(path, start_offsets={(flow.topic, 0): 10})
+    flow.run(batch_path, start_offsets={(flow.topic, 0): 10})
     assert flow.target_content()[0] == flow.source_content()[0][70:]
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("offset", [39, 101])
-def test_an_offset_the_source_does_not_have_stops_the_partition_and_says_both_bounds(
-    path: CopyPath, offset: int, flow: Flow
-) -> None:
+def test_an_offset_the_source_does_not_have_stops_the_partition_and_says_both_bounds(offset: int, flow: Flow) -> None:
     admin, until = AdminClient(flow.source.super_client()), TopicPartition(flow.topic, 0, 40)
     admin.delete_records([until])[until].result(20)
 
     def told(progress: object) -> bool:
         return has("start_offset_out_of_range")(progress) and caught_up_but_one(progress)  # type: ignore[arg-type]
 
-    report, _ = flow.run(path, told, start_offsets={(flow.topic, 0): offset})
+    report, _ = flow.run(batch_path, told, start_offsets={(flow.topic, 0): offset})
     [condition] = report.progress.conditions
     assert f"says {offset}, but the source has offsets 40 to 100" in condition.text
     assert condition.stops
@@ -61,7 +54,6 @@ def caught_up_but_one(progress: object) -> bool:
     return any(p.partition == 1 and p.position == 100 for p in progress.partitions)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_both_bounds_are_offsets_to_begin_at(path: CopyPath, flow: Flow) -> None:
-    flow.run(path, caught_up, start_offsets={(flow.topic, 0): 0, (flow.topic, 1): 100})
+def test_both_bounds_are_offsets_to_begin_at(flow: Flow) -> None:
+    flow.run(batch_path, caught_up, start_offsets={(flow.topic, 0): 0, (flow.topic, 1): 100})
     assert [len(flow.target_content()[number]) for number in range(2)] == [100, 0]

@@ -1,0 +1,145 @@
+"""A lane from its first position to the application that takes its place, on real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from mirror import positions
+from mirror.batch_path import batch_path
+from mirror.lanes import Claim, LaneEnd, LaneProgress
+from mirror.positions import Position, as_topic_partition, decode, hour_now
+
+from sandbox.handles import Sandbox
+from tests.wire.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
+
+CreateTopic = Callable[..., str]
+NOW = int(time.time() * 1000)
+
+
+def _records(count: int) -> list[Content]:
+    return [(b"%d" % i, b"v" * 50, (), NOW) for i in range(count)]
+
+
+def _made(plain: Sandbox, create_topic: CreateTopic, topic: str, partitions: int = 2) -> Flow:
+    made = Flow(plain["east"], plain["west"], topic, partitions)
+    create_topic(made.source, made.topic, partitions, retention_ms="-1")
+    create_topic(made.target, made.remote, partitions, retention_ms="-1")
+    return made
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    return _made(plain, create_topic, unique)
+
+
+def _copied(count: int) -> Callable[[LaneProgress], bool]:
+    return lambda progress: caught_up(progress) and sum(p.records for p in progress.partitions) == count
+
+
+def test_a_trickle_is_committed_record_by_record(flow: Flow) -> None:
+    with running(Lane(flow.lane())) as lane:
+        lane.until(caught_up)
+        writer = producer(flow.source, linger_ms=0)
+        for number in range(5):
+            writer.produce(flow.topic, b"one", partition=0)
+            writer.flush()
+            lane.until(_copied(number + 1))
+        assert lane.stop().progress.transactions >= 5
+
+
+def test_partitions_join_and_leave_while_it_runs(
+    flow: Flow, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    second = _made(plain, create_topic, f"{unique}-second", 1)
+    fill(flow.source, flow.topic, _records(100))
+    fill(second.source, second.topic, _records(100))
+    with running(Lane(flow.lane())) as lane:
+        lane.until(_copied(100))
+        lane.control.specs = (*flow.specs(), *second.specs())
+        lane.until(_copied(200))
+        lane.control.specs = second.specs()
+        lane.until(lambda p: [q.topic for q in p.partitions] == [second.topic])
+        fill(flow.source, flow.topic, _records(10))
+        fill(second.source, second.topic, _records(10))
+        lane.until(_copied(110))
+    assert len(flow.target_content()[0]) == 100
+    assert second.target_content() == second.source_content()
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_later_application_ends_a_running_lane_and_nothing_doubles(flow: Flow, delivery: str) -> None:
+    lane = flow.lane(delivery=delivery)
+    with running(Lane(lane)) as first:
+        first.until(caught_up)
+        with running(Lane(replace(lane, claim=Claim(2, "two")))) as second:
+            second.until(caught_up)
+            fill(flow.source, flow.topic, _records(500))
+            assert first.end().end is LaneEnd.SUPERSEDED
+            second.until(_copied(500))
+            if delivery == "at_least_once":
+                late = batch_path(lane, UntilControl(lane.partitions, caught_up))
+                assert late.end is LaneEnd.SUPERSEDED
+    assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str) -> None:
+    fill(flow.source, flow.topic, _records(20))
+    flow.run(batch_path, start_kind="latest", delivery=delivery)
+    held = flow.position()
+    found = decode(held.offset, held.metadata.rstrip("\0"))
+    assert (found.offset, found.claim) == (20, Claim(1, "test"))
+
+
+# what an earlier release left at the target
+
+
+def _written_by_librdkafka(flow: Flow, moved: dict[int, Position], delivery: str) -> None:
+    """Positions as a mirror that copied with librdkafka committed them."""
+    settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "enable.auto.commit": False}
+    offsets = [as_topic_partition(flow.remote, number, position) for number, position in moved.items()]
+    with closing(Consumer(settings)) as group:
+        if delivery == "at_least_once":
+            group.commit(offsets=offsets, asynchronous=False)
+            return
+        writer = Producer({**flow.target.super_client(), "transactional.id": f"mirror.{flow.topic}.0"})
+        writer.init_transactions(30)
+        writer.begin_transaction()
+        writer.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 30)
+        writer.commit_transaction(30)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_positions_that_librdkafka_wrote_are_gone_on_from(flow: Flow, delivery: str) -> None:
+    for partition in range(2):
+        fill(flow.source, flow.topic, _records(300), partition, compression_type="lz4")
+    [spec, _] = flow.specs()
+    old = Position(120, spec.topic_id, 0, Claim(1, "test"), hour_now())
+    _written_by_librdkafka(flow, {0: old, 1: replace(old, offset=300, leader_epoch=-1)}, delivery)
+    report, _ = flow.run(batch_path, delivery=delivery)
+    assert report.end is LaneEnd.STOPPED, report
+    assert report.progress.conditions == ()
+    assert [len(records) for records in flow.target_content().values()] == [180, 0]
+    assert flow.target_content()[0] == flow.source_content()[0][120:]
+
+
+def test_a_later_claim_that_librdkafka_wrote_is_not_fought(flow: Flow) -> None:
+    [spec, _] = flow.specs()
+    _written_by_librdkafka(flow, {0: Position(0, spec.topic_id, 0, Claim(2, "two"), hour_now())}, "exactly_once")
+    lane = flow.lane()
+    assert batch_path(lane, UntilControl(lane.partitions, caught_up, 20)).end is LaneEnd.SUPERSEDED
+
+
+def test_librdkafka_reads_the_positions_of_a_lane(flow: Flow) -> None:
+    """``verify`` does, and so does an earlier release that somebody goes back to."""
+    fill(flow.source, flow.topic, _records(300))
+    flow.run(batch_path)
+    settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "isolation.level": "read_committed"}
+    with closing(Consumer(settings)) as group:
+        found = positions.read(group, [(flow.remote, 0)])[flow.remote, 0]
+    assert (found.offset, found.claim, found.topic_id) == (300, Claim(1, "test"), flow.specs()[0].topic_id)

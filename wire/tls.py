@@ -1,0 +1,71 @@
+"""librdkafka's ``ssl.*`` settings as a TLS context: certificates, names, revocation, ciphers and the curve."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from wire.errors import SettingError
+
+_OPENSSL_NAMES = {"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1"}
+
+
+def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
+    """``client``: settings that ``security`` has nothing against. Raises SettingError; no secret is in its text."""
+    verify = client.get("enable.ssl.certificate.verification", "true").lower() == "true"
+    identify = client.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    try:
+        context = trusting(client, "ssl.ca")
+        context.check_hostname = verify and identify
+        context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+        if client.get("ssl.crl.location"):  # as librdkafka: of the broker's own certificate
+            context.load_verify_locations(cafile=client["ssl.crl.location"])
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if client.get("ssl.cipher.suites"):
+            context.set_ciphers(client["ssl.cipher.suites"])
+        if client.get("ssl.curves.list"):
+            curve = client["ssl.curves.list"].strip(":, ")
+            context.set_ecdh_curve(_OPENSSL_NAMES.get(curve, curve))
+        _client_certificate(context, client)
+    except (OSError, ValueError) as error:  # of OpenSSL too
+        raise SettingError(f"the TLS settings cannot be used: {error}. Check the ssl.* locations and formats") from None
+    return context
+
+
+def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:
+    """Of the certificates under ``<prefix>.location`` (a file or a folder) and ``<prefix>.pem``, else the system's.
+
+    Raises OSError.
+    """
+    location = client.get(f"{prefix}.location", "")
+    folder = bool(location) and Path(location).is_dir()
+    return ssl.create_default_context(
+        cafile=location if location not in ("", "probe") and not folder else None,
+        capath=location if folder else None,
+        cadata=client.get(f"{prefix}.pem") or None,
+    )
+
+
+def _client_certificate(context: ssl.SSLContext, client: Mapping[str, str]) -> None:
+    with contextlib.ExitStack() as stack:
+        certificate, key = (_file(stack, client, kind) for kind in ("ssl.certificate", "ssl.key"))
+        if certificate is not None:
+            password = client.get("ssl.key.password", "")  # None would ask on the terminal
+            context.load_cert_chain(certificate, key, password)
+        elif key is not None:
+            raise SettingError("a TLS key is set without ssl.certificate.location or ssl.certificate.pem")
+
+
+def _file(stack: contextlib.ExitStack, client: Mapping[str, str], kind: str) -> str | None:
+    """OpenSSL reads key material from files only; one that is made for it is private and gone at once."""
+    if client.get(f"{kind}.location"):
+        return client[f"{kind}.location"]
+    if not client.get(f"{kind}.pem"):
+        return None
+    made = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".pem"))  # noqa: SIM115 - the stack closes it
+    made.write(client[f"{kind}.pem"])
+    made.flush()
+    return made.name
