@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from mirror import positions
 from mirror.batch_lane import Lane, RestartError
 from mirror.batch_partition import Partition
+from mirror.faults import SupersededError
 from wire.cluster import Key
 from wire.position_requests import Committed
 
@@ -17,6 +18,7 @@ from wire.position_requests import Committed
 END = "\0"
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
+LOOK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
 PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
 
 
@@ -27,6 +29,7 @@ class Committer:
         self._lane = lane
         self._last = 0.0
         self._took = 0.0
+        self._looked = 0.0
         self.transactions = 0
 
     async def run(self) -> None:
@@ -83,6 +86,7 @@ class Committer:
         else:
             await lane.drained.wait()
             moved = {p: p.reached for p in moved}
+            await self._look_for_successor(moved)
             await lane.identity.commit_positions(self._positions(moved.items()))
             self._finish(moved, restarted=False)
         self.transactions += 1
@@ -93,6 +97,17 @@ class Committer:
         if lane.identity.version_2 and not lane.stopping:
             await lane.identity.complete()
         lane.closing = lane.stopping
+
+    async def _look_for_successor(self, moved: Iterable[Partition]) -> None:
+        """Nothing fences an idempotent producer: a later application is known by the claim it wrote into positions."""
+        lane, now = self._lane, time.monotonic()
+        if now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        found = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
+        held = (positions.decode(at.offset, at.metadata.rstrip(END)) for at in found.values())
+        if any(position.claim > lane.spec.claim for position in held):
+            raise SupersededError("another application has taken the flow")
 
     def _resume(self) -> None:
         """What waited for the end of the transaction goes into the next one."""

@@ -14,6 +14,8 @@ from wire.errors import CONCURRENT_TRANSACTIONS, MOVED, RETRIABLE, TOO_LARGE, Br
 LOST = -1000
 """No answer came: the connection was lost."""
 RETRY_PAUSE, CONCURRENT_PAUSE = 0.1, 0.005
+TRY_LARGER = 600.0
+"""Seconds until a batch is tried again that is larger than what the target took; its limit may have been raised."""
 
 
 def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: int) -> None:
@@ -39,25 +41,24 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
         lane.routes.later(partition, pause, moved=code == LOST or code in MOVED)
     elif code in DEFINITE or code in TOO_LARGE:
         lane.give_up(partition)
-        if code in TOO_LARGE and oldest.records > 1:
-            partition.largest = len(oldest.raw) // 2
-            lane.routes.look_again(partition, "larger than the target takes")
-        elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
-            _leave_out(lane, partition, oldest, refused(partition, code, message, len(oldest.raw)).text)
-        else:
-            lane.stop(partition, refused(partition, code, message, len(oldest.raw)))
+        _refused(lane, partition, oldest, failure)
     else:
         raise RestartError(str(BrokerError(code, f"{where}: {message}" if message else where)))
 
 
-def _leave_out(lane: Lane, partition: Partition, piece: Piece, text: str) -> None:
-    """The one record that is refused; in a batch of several it is looked for first, in smaller and smaller ones."""
-    if piece.records > 1:
-        partition.whole_again = partition.largest if partition.whole_again is None else partition.whole_again
-        partition.largest = max(1, len(piece.raw) // 2)
+def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int, str]) -> None:
+    """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
+    is copied, and only it stops its partition or is left out."""
+    code, message = failure
+    if piece.records > 1 and code in TOO_LARGE:
+        partition.largest, partition.larger_at = len(piece.raw) // 2, time.monotonic() + TRY_LARGER
+        lane.routes.look_again(partition, "larger than the target takes")
+    elif piece.records > 1 and code in OF_ONE_RECORD:
+        partition.sought, partition.sought_to = len(piece.raw) // 2, max(partition.sought_to, piece.next_offset)
         lane.routes.look_again(partition, "a refused record is looked for")
-        return
-    if partition.whole_again is not None:
-        partition.largest, partition.whole_again = partition.whole_again, None
-    lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
-    lane.routes.look_again(partition, "a refused record is left out")
+    elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
+        text = refused(partition, code, message, piece).text
+        lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
+        lane.routes.look_again(partition, "a refused record is left out")
+    else:
+        lane.stop(partition, refused(partition, code, message, piece))

@@ -45,6 +45,9 @@ class Tuning:
     look_paused: float = 2.0
 
 
+ANY_SIZE = 1 << 31
+
+
 class Phase(StrEnum):
     """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: somebody wishes it.
     LEAVING: no longer ours."""
@@ -87,9 +90,10 @@ class Partition:
     fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
     those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
     oldest record that it leaves at the source, as far as known, else when that record was first seen. ``checking``:
-    checksums are looked at before anything is queued, to leave out corrupt batches. ``whole_again``: ``largest`` as it
-    was before a refused record was looked for. ``leader_epoch``: the largest of what was acknowledged,
-    ``covered_epoch``: of what was fetched.
+    checksums are looked at before anything is queued, to leave out corrupt batches. ``largest``: bytes of a batch that
+    the target is known to take; a larger one is tried again from ``larger_at`` on. ``sought``: the same for all below
+    the source offset ``sought_to``, where a refused record is looked for. ``leader_epoch``: the largest of what was
+    acknowledged, ``covered_epoch``: of what was fetched.
     """
 
     spec: PartitionSpec
@@ -116,7 +120,10 @@ class Partition:
     data_at: float = 0.0
     stalled_since: float = 0.0
     read_from: tuple[int, float] = (-1, 0.0)
-    largest: int = 1 << 31
+    largest: int = ANY_SIZE
+    larger_at: float = float("inf")
+    sought: int = ANY_SIZE
+    sought_to: int = -1
     gathers: bool = False
     strikes: int = 0
     retry_at: float = 0.0
@@ -135,7 +142,6 @@ class Partition:
     passed: Passed = field(default_factory=Passed)
     lost: LossCounter = field(default_factory=LossCounter)
     checking: bool = False
-    whole_again: int | None = None
     served: int = 0
 
     @property
@@ -161,6 +167,10 @@ class Partition:
     @property
     def caught_up(self) -> bool:
         return not self.queue and self.covered >= self.end
+
+    def largest_at(self, offset: int) -> int:
+        """Bytes of a batch that begins at a source offset."""
+        return self.sought if offset < self.sought_to else self.largest
 
     def planned(self) -> int:
         """The position once all that was sent is acknowledged."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
-from mirror.batch_partition import Partition, Piece
+from mirror.batch_partition import ANY_SIZE, Partition, Piece
 from mirror.batch_worked import worked_pieces
 from mirror.losses import Loss
 from wire.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
@@ -33,6 +34,8 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
         partition.covered_epoch = max(partition.covered_epoch, batch.leader_epoch)
     if not wanted:
         return [], covered
+    if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
+        partition.largest = ANY_SIZE
     _choose(partition, wanted)
     pieces: list[Piece] = []
     worker = partition.worker
@@ -84,11 +87,12 @@ def _add_pieces(
     small: list[Batch] = []
     partition.why = "small batches gathered" if partition.gathers else ""
     for batch in wanted:
-        why = why_not_whole(batch, position, partition.largest, append_time=True)
+        largest = partition.largest_at(batch.base)
+        why = why_not_whole(batch, position, largest, append_time=True)
         if why is None and partition.gathers and batch.records <= WHOLE_ABOVE:
             small.append(batch)
             continue
-        pieces += _gathered(view, small, partition.largest)
+        pieces += _gathered(view, small, largest)
         small = []
         if why is None:
             raw = view[batch.start : batch.end]
@@ -108,9 +112,9 @@ def _add_pieces(
                 )
             )
         else:
-            partition.why = why
-            pieces += _rebuilt(view, batch, position, partition.largest)
-    pieces += _gathered(view, small, partition.largest)
+            partition.why = "a refused record is looked for" if batch.base < partition.sought_to else why
+            pieces += _rebuilt(view, batch, position, largest)
+    pieces += _gathered(view, small, partition.largest_at(position))
 
 
 def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:

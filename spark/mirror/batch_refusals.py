@@ -8,7 +8,7 @@ from mirror.lanes import Condition, LaneSpec
 from wire.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 
 if TYPE_CHECKING:
-    from mirror.batch_partition import Partition
+    from mirror.batch_partition import Partition, Piece
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
@@ -16,8 +16,8 @@ DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
 OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 
 
-def refused(partition: Partition, code: int, message: str, size: int) -> Condition:
-    """The target does not take a batch of this partition."""
+def refused(partition: Partition, code: int, message: str, piece: Piece | None = None) -> Condition:
+    """The target does not take a batch of this partition, or, without a piece, nothing at all."""
     spec = partition.spec
     why = f"{name_of(code)}{f' ({message})' if message else ''}"
     if code in DENIED:
@@ -29,11 +29,13 @@ def refused(partition: Partition, code: int, message: str, size: int) -> Conditi
             spec.partition,
             stops=True,
         )
-    limit = f" The record takes {size} bytes." if code in TOO_LARGE else ""
+    what = f"what begins at source offset {partition.reached}"
+    if piece is not None and piece.records == 1:
+        size = f", {len(piece.raw)} bytes" if code in TOO_LARGE else ""
+        what = f"the record at source offset {piece.copied[0][0]}{size}"
     return Condition(
         "record_refused",
-        f"{spec.topic}-{spec.partition} is not copied further than source offset {partition.reached}: "
-        f"{spec.target_topic} refuses what follows: {why}.{limit}",
+        f"{spec.topic}-{spec.partition} is not copied further: {spec.target_topic} refuses {what}: {why}",
         f"Compare max.message.bytes, cleanup.policy and message.timestamp.* of {spec.target_topic} with the source; "
         "once the target takes the record, copying goes on by itself.",
         spec.topic,
@@ -101,7 +103,7 @@ def target_missing(partition: Partition, partitions: int, code: int) -> Conditio
     """``partitions``: how many the target topic has, 0 when it does not exist."""
     spec = partition.spec
     if code in DENIED:
-        return refused(partition, code, "", 0)
+        return refused(partition, code, "")
     if partitions == 0 or code == UNKNOWN_TOPIC:
         return Condition(
             "target_topic_missing",

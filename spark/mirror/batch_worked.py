@@ -18,13 +18,13 @@ def worked_pieces(
 ) -> Iterator[Piece]:
     """In offset order. What is left out is noted in ``partition.passed``; the last piece may end before it."""
     view, wanted = fetched
-    gathering = _Gathering(partition.largest)
+    gathering = _Gathering(partition.largest_at(wanted[0].base))
     for batch in wanted:
         records = [record for record in records_of(view, batch) if record.offset >= partition.covered]
         done = worker.apply(records)
         partition.passed.add(batch.next_offset, done.filtered, done.returning)
         untouched = not done.changed and batch.records > WHOLE_ABOVE
-        if untouched and why_not_whole(batch, partition.covered, partition.largest, append_time=True) is None:
+        if untouched and why_not_whole(batch, partition.covered, gathering.largest, append_time=True) is None:
             yield from gathering.flush()
             if buffer is not None:
                 buffer.hold()
@@ -41,7 +41,7 @@ class _Gathering:
     """Records of consecutive source batches that will share a batch."""
 
     def __init__(self, largest: int) -> None:
-        self._largest = largest
+        self.largest = largest
         self._records: list[Record] = []
         self._size = 0.0
         self._codec = -1
@@ -59,7 +59,7 @@ class _Gathering:
             self._last = batch
             self._codec = codec if kept else self._codec
             self._size += (batch.end - batch.start) * len(kept) / max(1, of)
-        if self._size >= min(GATHER_BYTES, self._largest // 2) or len(self._records) >= GATHER_RECORDS:
+        if self._size >= min(GATHER_BYTES, self.largest // 2) or len(self._records) >= GATHER_RECORDS:
             yield from self.flush()
 
     def flush(self) -> Iterator[Piece]:
@@ -67,6 +67,6 @@ class _Gathering:
         self._records, self._size, self._last = [], 0.0, None
         if last is None:
             return
-        for made in fitting(records, self._codec, self._largest, last.next_offset):
+        for made in fitting(records, self._codec, self.largest, last.next_offset):
             head = (made.records, made.next_offset, last.leader_epoch, records[0].timestamp, made.spans)
             yield Piece(memoryview(made.raw), *head)

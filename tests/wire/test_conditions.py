@@ -13,7 +13,7 @@ from mirror.batch_path import batch_path
 from mirror.lanes import Claim, LaneEnd, LaneProgress
 
 from sandbox.handles import ClusterHandle, Sandbox
-from tests.wire.lane_runs import Content, Flow, UntilControl, caught_up, conditions, fill, has
+from tests.wire.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -77,13 +77,38 @@ def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is
     assert flow.target_content() == flow.source_content()
 
 
-def test_a_null_key_for_a_compacted_target_is_refused(flow: Flow, create_topic: CreateTopic) -> None:
-    _both(flow, create_topic, cleanup_policy="compact")
-    fill(flow.source, flow.topic, [(None, b"v", (), NOW)])
+@pytest.mark.parametrize(
+    ("target", "bad", "mended"),
+    [
+        ({"cleanup_policy": "compact"}, (None, b"no key", (), NOW), ("cleanup.policy", "delete")),
+        (
+            {"message_timestamp_before_max_ms": "3600000"},
+            (b"k", b"too old", (), NOW - 86_400_000),
+            ("message.timestamp.before.max.ms", "9223372036854775807"),
+        ),
+    ],
+    ids=["no key in a compacted topic", "too old"],
+)
+def test_a_refused_record_in_a_batch_is_found_and_only_what_is_behind_it_waits(
+    target: dict[str, str], bad: Content, mended: tuple[str, str], flow: Flow, create_topic: CreateTopic
+) -> None:
+    _both(flow, create_topic, **target)
+    fill(flow.source, flow.topic, [*_records(10), bad, *_records(200)], linger_ms=100, compression_type="lz4")
     fill(flow.source, flow.topic, _records(5), 1)
-    report, _ = flow.run(batch_path, lambda p: has("record_refused")(p) and _copied(1, 5)(p))
-    assert len(flow.target_content()[1]) == 5
-    assert report.progress.conditions[0].partition == 0
+    lane = Lane(flow.lane())
+    with running(lane):
+        told = lane.until(lambda p: has("record_refused")(p) and _copied(0, 10)(p) and _copied(1, 5)(p))
+        [condition] = told.conditions
+        assert (condition.topic, condition.partition, condition.stops) == (flow.topic, 0, True)
+        assert "the record at source offset 10" in condition.text
+        assert flow.position(0).offset == 10
+        _configure(flow.target, flow.remote, *mended)
+        lane.until(_copied(0, 211))
+        fill(flow.source, flow.topic, _records(300), linger_ms=100, compression_type="lz4")
+        told = lane.until(_copied(0, 511))
+    assert told.conditions == ()
+    assert {p.path for p in told.partitions} == {""}, "whole batches again"
+    assert flow.target_content() == flow.source_content()
 
 
 def test_a_missing_target_topic_is_waited_for(flow: Flow, create_topic: CreateTopic) -> None:

@@ -72,7 +72,7 @@ def test_partitions_join_and_leave_while_it_runs(
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_a_later_application_ends_a_running_lane_and_nothing_doubles(flow: Flow, delivery: str) -> None:
+def test_a_later_application_ends_a_running_lane(flow: Flow, delivery: str) -> None:
     lane = flow.lane(delivery=delivery)
     with running(Lane(lane)) as first:
         first.until(caught_up)
@@ -81,10 +81,12 @@ def test_a_later_application_ends_a_running_lane_and_nothing_doubles(flow: Flow,
             fill(flow.source, flow.topic, _records(500))
             assert first.end().end is LaneEnd.SUPERSEDED
             second.until(_copied(500))
-            if delivery == "at_least_once":
-                late = batch_path(lane, UntilControl(lane.partitions, caught_up))
-                assert late.end is LaneEnd.SUPERSEDED
-    assert flow.target_content() == flow.source_content()
+    late = batch_path(lane, UntilControl(lane.partitions, lambda _: False))
+    assert late.end is LaneEnd.SUPERSEDED
+    copied, source = flow.target_content()[0], flow.source_content()[0]
+    if delivery == "exactly_once":
+        assert copied == source
+    assert list(dict.fromkeys(copied)) == source, "what two copied at once may stand there twice"
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
