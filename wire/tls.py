@@ -17,6 +17,7 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
     """``client``: settings that ``security`` has nothing against. Raises SettingError; no secret is in its text."""
     verify = client.get("enable.ssl.certificate.verification", "true").lower() == "true"
     identify = client.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    _look_for_files(client)
     try:
         context = trusting(client, "ssl.ca")
         context.check_hostname = verify and identify
@@ -33,6 +34,18 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
     except (OSError, ValueError) as error:  # of OpenSSL too
         raise SettingError(f"the TLS settings cannot be used: {error}. Check the ssl.* locations and formats") from None
     return context
+
+
+def _look_for_files(client: Mapping[str, str]) -> None:
+    """OpenSSL's errors name neither the file nor the setting."""
+    for setting in ("ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location"):
+        place = client.get(setting, "")
+        if place in ("", "probe") or Path(place).is_dir():
+            continue
+        try:
+            Path(place).read_bytes()
+        except OSError as error:
+            raise SettingError(f"{setting} names {place}, which cannot be read: {error.strerror}") from None
 
 
 def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:

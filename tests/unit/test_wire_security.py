@@ -42,7 +42,7 @@ def test_tuning_of_librdkafka_is_left_aside() -> None:
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.password"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}, "oidc"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "ssl"),
-        ({"security.protocol": "SSL", "ssl.key.location": "key.pem"}, "ssl.certificate.location"),
+        ({"security.protocol": "SSL", "ssl.key.pem": "key"}, "ssl.certificate.location"),
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "maybe"}, "true or false"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "dns"}, "https or none"),
         ({"security.protocol": "quic"}, "quic"),

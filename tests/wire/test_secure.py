@@ -110,13 +110,17 @@ def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
     ("settings", "named"),
     [
         ({"ssl.keystore.location": "store.p12"}, "ssl.keystore.location"),
-        ({"ssl.crl.location": "revoked"}, "ssl.crl.location"),
+        ({"ssl.crl.location": "/no/such/file"}, "ssl.crl.location"),
+        ({"ssl.sigalgs.list": "RSA+SHA512"}, "ssl.sigalgs.list"),
         ({"sasl.mechanism": "GSSAPI"}, "GSSAPI"),
         ({"security.protocol": "tls"}, "tls"),
     ],
 )
 def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: Mapping[str, str], named: str) -> None:
-    assert named in _fails(flow, **{key.replace(".", "_"): value for key, value in settings.items()}).error
+    report = _fails(flow, **{key.replace(".", "_"): value for key, value in settings.items()})
+    assert named in report.error
+    assert [one.code for one in report.progress.conditions] == ["setting_not_supported"]
+    assert f"cluster {flow.target.name}" in report.progress.conditions[0].text
 
 
 def test_a_topic_it_may_not_write_is_a_condition(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
