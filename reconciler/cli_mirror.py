@@ -45,14 +45,20 @@ def seek(
     topic: Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")],
     partition: Partition = -1,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
+    from_flow: Annotated[
+        str, typer.Option("--from-flow", metavar="FLOW", help="to where another flow, perhaps of earlier, stands")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
-    """Show where copying stands, or move it with --to: partitions that are paused or stopped, or while no job runs."""
+    """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
     wish = Wish(flow, topic, partition)
-    if not to:
+    if to and from_flow:
+        raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
+    if not to and not from_flow:
         show(seeking.look(Path(env), wish))
         return
-    show(seeking.seek(Path(env), wish, to, (lambda _: True) if yes else _agreed))
+    where = seeking.Destination(to, from_flow)
+    show(seeking.seek(Path(env), wish, where, (lambda _: True) if yes else _agreed))
 
 
 def _agreed(lines: Sequence[str]) -> bool:

@@ -46,6 +46,31 @@ def destinations(standings: Sequence[Standing], to: str) -> Mapping[int, int]:
     return {one.partition: int(to) for one in standings}
 
 
+def taken_over(
+    standings: Sequence[Standing], found: Mapping[int, int], other: str
+) -> tuple[Mapping[int, int], tuple[int, ...]]:
+    """Partition -> offset where flow ``other`` stands, and the partitions where it has no position.
+
+    Raises ReconcilerError when it stands where the source has nothing, or nowhere at all.
+    """
+    if not found:
+        raise ReconcilerError(
+            f"flow {other} has no position there",
+            "There is nothing to take over.",
+            "Look at the spelling; or name a place with --to.",
+        )
+    if outside := [s for s in standings if s.partition in found and not s.begin <= found[s.partition] <= s.end]:
+        one = outside[0]
+        has = f"of which the source has {one.begin} to {one.end}"
+        raise ReconcilerError(
+            f"flow {other} stands at {found[one.partition]} of partition {one.partition}, {has}",
+            "Copying could not go on there.",
+            "Name a place with --to, partition by partition.",
+        )
+    left = tuple(one.partition for one in standings if one.partition not in found)
+    return {one.partition: found[one.partition] for one in standings if one.partition in found}, left
+
+
 def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions: Sequence[int]) -> None:
     """Raises ReconcilerError while one of ``partitions`` is copied: its next commit would write over the position."""
     if isinstance(mirror, Unknown):

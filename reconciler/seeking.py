@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.auditing import Actor, begun, changed, ended
@@ -17,10 +18,11 @@ from reconciler.edges.audit_file import AuditFile
 from reconciler.edges.git import revision
 from reconciler.edges.kafka_lock import this_process
 from reconciler.edges.moving import Committed, Side
-from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.live import LiveMirror
 from reconciler.pausing import Wish, require_exists, scopes
 from reconciler.plans import Outcome, Result
-from reconciler.repositioning import Standing, costs, destinations, require_still, table
+from reconciler.repositioning import Standing, costs, destinations, require_still, table, taken_over
 from reconciler.routing import selector_of
 from reconciler.steering import job_of
 from reconciler.topology import Flow, Isolation, Principal
@@ -31,24 +33,33 @@ from replication.position_text import moved
 Agreed = Callable[[Sequence[str]], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """``place``: earliest, latest or a source offset; or ``flow``: where that flow stands, perhaps one of earlier."""
+
+    place: str = ""
+    flow: str = ""
+
+
 def look(folder: Path, wish: Wish) -> str:
     """Where the partitions stand. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         return "\n".join(table(_Place(session, wish).standings()))
 
 
-def seek(folder: Path, wish: Wish, to: str, agreed: Agreed) -> str:
+def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> str:
     """The words to end with. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, wish)
         before = place.standings()
-        chosen = destinations(before, to)
-        require_still(job_of(session, place.flow.name), place.scope, [one.partition for one in before])
-        if not agreed([*table(before), *costs(before, chosen)]):
+        chosen, left = place.chosen(before, to)
+        require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
+        if not agreed([*table(before), *costs([one for one in before if one.partition in chosen], chosen)]):
             raise ReconcilerError("no position was moved, as you wished")
-        require_still(job_of(session, place.flow.name), place.scope, [one.partition for one in before])
+        require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
         lines = [f"{place.scope.topic}-{number} goes on at source offset {at}" for number, at in chosen.items()]
+        lines += [f"{place.scope.topic}-{number} stays: flow {to.flow} has no position for it" for number in left]
         return "\n".join((*lines, "A paused partition goes on when it is resumed, a stopped one by itself."))
 
 
@@ -86,6 +97,23 @@ class _Place:
             found.append(Standing(number, at.offset if at is not None else None, its.begin, end))
         return tuple(found)
 
+    def chosen(self, standings: Sequence[Standing], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
+        """Partition -> offset, and the partitions that stay where they are. Raises ReconcilerError."""
+        if not to.flow:
+            return destinations(standings, to.place), ()
+        if to.flow == self.flow.name:
+            what = f"--from-flow names {to.flow} itself"
+            raise ReconcilerError(what, "A flow has no other positions than its own.", "Name the other flow.")
+        declared = self.session.topology.flows.get(to.flow)
+        if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
+            require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
+        group = position_group(to.flow)
+        found = self.target.offsets([group]).get(group, {})
+        here = {
+            number: found[self.remote, number].offset for number in self.partitions if (self.remote, number) in found
+        }
+        return taken_over(standings, here, to.flow)
+
     def commit(self, chosen: Mapping[int, int]) -> None:
         """Raises ReconcilerError when the target did not take all of them."""
         before = self._committed()
@@ -107,6 +135,17 @@ class _Place:
 
     def _committed(self) -> Mapping[tuple[str, int], Committed]:
         return self.target.offsets([self.group]).get(self.group, {})
+
+
+def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
+    """Of a flow that is declared no more, any mirror may still run it."""
+    if flow in session.topology.flows:
+        return job_of(session, flow)
+    for mirror in session.topology.mirrors:
+        found = session.status(mirror)
+        if found is not None and flow in found.flows:
+            return found
+    return None
 
 
 @contextmanager

@@ -101,6 +101,22 @@ def _impact(before: Mapping[str, Any], told: Handover, routing: Routing) -> Iter
             yield f"flow {name}: now also mirrors {_listed(gained)}"
         if lost := sorted(was - now):
             yield f"flow {name}: no longer mirrors {_listed(lost)}; what was copied stays"
+    yield from _handed_on(old, new, routing)
+
+
+def _handed_on(
+    old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]], routing: Routing
+) -> Iterable[str]:
+    """Topics that another flow to the same target copied until now: positions belong to a flow and do not go along."""
+    for name, flow in sorted(new.items()):
+        gained = _travelling(flow, routing) - _travelling(old.get(name), routing)
+        for other, was in sorted(old.items()):
+            same = other != name and all(was[key]["name"] == flow[key]["name"] for key in ("source", "target"))
+            if same and was["naming"] == flow["naming"] and (topics := sorted(gained & _travelling(was, routing))):
+                yield (
+                    f"flow {name}: waits with {_listed(topics)} until it takes over the positions of flow {other}, "
+                    f"which copied that until now: reconciler mirror seek ENV {name} --topic T --from-flow {other}"
+                )
 
 
 def _record_work(told: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

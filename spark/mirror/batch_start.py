@@ -14,9 +14,10 @@ from mirror import batch_refusals, positions
 from mirror.batch_commit import END
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Phase
-from mirror.faults import SupersededError, position_lost, start_out_of_range, topic_recreated
+from mirror.faults import SupersededError, position_lost, position_missing, start_out_of_range, topic_recreated
 from mirror.lanes import Condition
 from mirror.losses import Loss
+from translation.history import copied_before
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
 from wire.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
 
@@ -158,6 +159,7 @@ class Starter:
         spec = self._lane.spec
         given, fresh = _apart(fresh, spec.start_offsets)
         await self._begin_at(given)
+        fresh = await self._never_copied(fresh)
         wanted = {"earliest": EARLIEST, "latest": LATEST}.get(spec.start_kind, spec.start_timestamp_ms or 0)
         found = await self._offsets(fresh, wanted)
         beyond = [p for p in fresh if found[p.source] == -1]
@@ -170,6 +172,18 @@ class Starter:
                 self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))
             else:
                 raise offset
+
+    async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
+        """Those whose records the target may have already are stopped: from the start they would be there twice."""
+        target = self._lane.target
+        ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
+        ids = {
+            p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in fresh if ends[p.target] != 0
+        }
+        for key, before in (await copied_before(target, ids)).items():
+            partition = next(p for p in fresh if p.source == key)
+            self._lane.stop(partition, position_missing(partition.spec, self._lane.spec.flow, before))
+        return [p for p in fresh if p.phase is Phase.STARTING]
 
     async def _begin_at(self, given: Sequence[Partition]) -> None:
         """Explicit offsets. One that the source does not have stops its partition: no other was asked for."""

@@ -74,6 +74,24 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Co
     )
 
 
+def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) -> Condition:
+    """``before``: the flow that copied the partition, and the source offset up to which it did, at least."""
+    where, (other, offset) = f"{spec.topic}-{spec.partition}", before
+    who = f"flow {other}" if other != flow else "it"
+    place = f"--from-flow {other}" if other != flow else f"--to {offset}"
+    seek = f"reconciler mirror seek ENV {flow} --topic {spec.topic}"
+    return Condition(
+        "position_missing",
+        f"{where} is not copied: flow {flow} has no position for it, but {who} has copied it to {spec.target_topic} up "
+        f"to source offset {offset} or a little further; from the start its records would be there twice",
+        f"Go on where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. To copy "
+        "all of it again: --to earliest.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )
+
+
 def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
     """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
     where = f"{spec.topic}-{spec.partition}"

@@ -18,8 +18,10 @@ the lanes' own: they hold for any such partition without a position.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from mirror import clients, positions, provenance_ground, starts
 from mirror.batch_commit import END
@@ -28,7 +30,8 @@ from mirror.lanes import Claim, PartitionSpec
 from mirror.positions import Position
 from mirror.settings import MOST_LANES, FlowSettings
 from replication.names import position_group, transactional_id
-from wire.cluster import Key
+from translation.history import copied_before
+from wire.cluster import NO_ID, Key
 from wire.errors import check
 from wire.groups import Groups
 from wire.hanging import settle, settle_all
@@ -174,7 +177,7 @@ class _Open:
         """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
         flow = self.flow
         others = [spec for spec in specs if (spec.topic, spec.partition) not in flow.start_offsets]
-        if flow.start_kind != "earliest" and others:
+        if flow.start_kind != "earliest" and (others := await self._never_copied(others)):
             reader = clients.admin(flow.source)
             asked = (reader, others, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
             offsets = await asyncio.to_thread(starts.resolve, *asked)
@@ -190,6 +193,13 @@ class _Open:
                 await self.first.end(committed=True)
         return len(specs)
 
+    async def _never_copied(self, specs: Sequence[PartitionSpec]) -> list[PartitionSpec]:
+        """Without those that another flow copied before; their lanes stop them and say so."""
+        await self.cluster.refresh({spec.target_topic for spec in specs})
+        ids = {(s.topic, s.partition): (_id(s.topic_id), self.cluster.topics[s.target_topic].topic_id) for s in specs}
+        before = await copied_before(self.cluster, ids)
+        return [spec for spec in specs if (spec.topic, spec.partition) not in before]
+
     async def _commit(self, found: Mapping[Key, Position]) -> None:
         await self.first.commit_positions(
             {
@@ -197,6 +207,10 @@ class _Open:
                 for key, position in found.items()
             }
         )
+
+
+def _id(printed: str) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(f"{printed}==")) if printed else NO_ID
 
 
 def _above(found: Mapping[Key, Position], application: str) -> Claim:

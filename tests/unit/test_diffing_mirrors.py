@@ -67,6 +67,19 @@ def test_a_changed_flow_restarts_once_and_names_field_values_and_topics() -> Non
     assert planned.changes[-1].needs == ("create:west/east.pay",)
 
 
+def test_a_renamed_flow_and_a_topic_that_moves_are_told_to_wait_for_their_positions() -> None:
+    seen, _ = running(flow("east", "west", "orders", name="old"), flow("east", "west", "pay", "log", name="kept"))
+    now = topology(flow("east", "west", "orders", "log", name="new"), flow("east", "west", "pay", name="kept"))
+    change = seen.plan(now, previous=told(seen)).changes[-1].change
+    assert isinstance(change, RestartMirror)
+    waits = [line for line in change.because if "waits" in line]
+    assert [line.split("; ")[0].split(", which")[0] for line in waits] == [
+        "flow new: waits with 1 topic: east/log until it takes over the positions of flow kept",
+        "flow new: waits with 1 topic: east/orders until it takes over the positions of flow old",
+    ]
+    assert "mirror seek ENV new --topic T --from-flow old" in waits[1]
+
+
 def test_without_the_old_hand_over_the_job_itself_tells_which_flow_changed() -> None:
     kept, gone = flow("east", "west", "orders", name="kept"), flow("east", "west", "pay", name="gone")
     seen, wished = running(kept, gone, flow("east", "west", "log", name="moved"))

@@ -14,7 +14,7 @@ from mirror.positions import Position, decode, encode
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.repositioning import Standing, costs, destinations, require_still, table
+from reconciler.repositioning import Standing, costs, destinations, require_still, table, taken_over
 from replication.pauses import Scope
 from replication.position_text import END, moved
 
@@ -31,6 +31,15 @@ def test_a_place_is_one_that_the_source_has_for_every_partition() -> None:
     for wrong in ("-1", "soon", "1.5", ""):
         with pytest.raises(ReconcilerError, match="earliest, latest, or an offset"):
             destinations(TWO, wrong)
+
+
+def test_positions_of_another_flow_are_taken_over_where_it_has_one() -> None:
+    assert taken_over(TWO, {0: 100, 1: 800}, "old") == ({0: 100, 1: 800}, ())
+    assert taken_over(TWO, {1: 5, 7: 1}, "old") == ({1: 5}, (0,))
+    with pytest.raises(ReconcilerError, match="flow old has no position"):
+        taken_over(TWO, {}, "old")
+    with pytest.raises(ReconcilerError, match="stands at 99 of partition 0, of which the source has 100 to 900"):
+        taken_over(TWO, {0: 99}, "old")
 
 
 def test_what_is_left_out_and_what_is_copied_again_is_told() -> None:

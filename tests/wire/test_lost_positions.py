@@ -1,0 +1,73 @@
+"""A partition that was copied before and has no position now is never copied a second time without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from mirror.batch_path import batch_path
+
+from sandbox.handles import Sandbox
+from tests.translation.truth import map_topic
+from tests.wire.lane_runs import Content, Flow, caught_up, fill, has
+from tests.wire.raw import cluster_of
+from translation.history import copied_before
+from wire.cluster import NO_ID
+
+NOW = int(time.time() * 1000)
+RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(60)]
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
+    """Copied to its end by the flow of its own name."""
+    made = Flow(plain["east"], plain["west"], unique)
+    map_topic(made.target)
+    create_topic(made.source, made.topic, retention_ms="-1")
+    create_topic(made.target, made.remote, retention_ms="-1")
+    fill(made.source, made.topic, RECORDS)
+    made.run(batch_path)
+    return made
+
+
+def test_another_flow_waits_until_it_is_told_where_to_go_on(flow: Flow) -> None:
+    other = f"{flow.topic}x"
+    renamed = {"flow": other, "group": f"mirror.{other}", "transactional_id": f"mirror.{other}.0"}
+    report, _ = flow.run(batch_path, has("position_missing"), **renamed)
+    [condition] = report.progress.conditions
+    assert (condition.stops, condition.topic, condition.partition) == (True, flow.topic, 0)
+    assert f"flow {flow.topic} has copied it to {flow.remote} up to source offset 60" in condition.text
+    assert f"mirror seek ENV {other} --topic {flow.topic} --from-flow {flow.topic}" in condition.todo
+    report, _ = flow.run(batch_path, caught_up, start_offsets={(flow.topic, 0): 60}, **renamed)
+    assert report.progress.conditions == ()
+    assert len(flow.target_content()[0]) == 60
+
+
+def test_a_forgotten_position_is_not_begun_anew(flow: Flow) -> None:
+    admin = AdminClient(flow.target.super_client())
+    admin.delete_consumer_groups([f"mirror.{flow.topic}"])[f"mirror.{flow.topic}"].result(20)
+    report, _ = flow.run(batch_path, has("position_missing"))
+    assert "--partition 0 --to 60" in report.progress.conditions[0].todo
+    flow.set_position(60)
+    fill(flow.source, flow.topic, RECORDS[:1])
+    flow.run(batch_path)
+    assert len(flow.target_content()[0]) == 61
+
+
+def test_a_topic_made_anew_was_never_copied(flow: Flow) -> None:
+    async def before(source_id: UUID) -> object:
+        target = cluster_of(flow.target)
+        try:
+            return await copied_before(target, {(flow.topic, 0): (source_id, NO_ID)})
+        finally:
+            target.close()
+
+    [spec] = flow.specs()
+    now = UUID(bytes=base64.b64decode(f"{spec.topic_id}==".replace("-", "+").replace("_", "/")))
+    assert asyncio.run(before(now)) == {(flow.topic, 0): (flow.topic, 60)}
+    assert asyncio.run(before(uuid4())) == {}
