@@ -24,6 +24,7 @@ import typer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
+from bench.aborting import aborted_records
 from bench.cpu import MARK_VARIABLE, marked
 from bench.report import machine
 from bench.soak_load import PARTITIONS, TOPIC, Load, Round, SoakError, Verdict, await_all, await_progress, judge
@@ -112,6 +113,7 @@ def soak(sandbox: Sandbox, environ: dict[str, str], folder: Path, wish: Wish) ->
     await_all(target, load.written)
     reconciler(["mirror", "stop", str(env)], environ, folder / "stop.log")
     judge(target, load.written, verdict)
+    verdict.aborted = aborted_records(source, TOPIC, PARTITIONS)
     return verdict
 
 
@@ -151,7 +153,8 @@ def main(
         raise typer.Exit(1) from None
     finally:
         take_down(home, clear=True)
-    found = f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.out_of_order} out of order"
+    found = f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.out_of_order} out of order, "
+    found += f"{verdict.aborted_copied} of {verdict.aborted:,} aborted records copied"
     console.print(f"{verdict.written:,} records over {len(verdict.rounds)} kills: {found}")
     if save:
         write(verdict, wish)

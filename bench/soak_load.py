@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from bench.aborting import ABORTED, Aborting
 from sandbox.handles import ClusterHandle
 
 PARTITIONS = 8
@@ -34,17 +34,20 @@ class Round:
 
 @dataclass(slots=True)
 class Verdict:
-    """Of all partitions: what was written, what a read_committed reader finds."""
+    """Of all partitions: what was written, what a read_committed reader finds. ``aborted``: records of aborted
+    transactions in the source's log; ``aborted_copied``: at the target."""
 
     written: int = 0
     lost: int = 0
     doubled: int = 0
     out_of_order: int = 0
+    aborted: int = 0
+    aborted_copied: int = 0
     rounds: list[Round] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.doubled or self.out_of_order)
+        return self.aborted > 0 and not (self.lost or self.doubled or self.out_of_order or self.aborted_copied)
 
 
 class Load:
@@ -61,7 +64,7 @@ class Load:
                 "message.timeout.ms": 600_000,
             }
         )
-        self.aborting = Producer({**ours, "transactional.id": "soak-load", "transaction.timeout.ms": 10_000})
+        self.aborting = Aborting(source, TOPIC, PARTITIONS)
         self.per_second = per_second
         self.written = 0
         self.failed = 0
@@ -69,11 +72,12 @@ class Load:
         self.thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Load:
-        self.aborting.init_transactions(60)
+        self.aborting.__enter__()
         self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.aborting.__exit__()
         self.stopping.set()
         self.thread.join()
         left = self.producer.flush(300)
@@ -81,19 +85,12 @@ class Load:
             raise SoakError(f"the load itself failed: {left} records not sent, {self.failed} refused")
 
     def _run(self) -> None:
-        tick = 0
         while not self.stopping.wait(0.05):
             for _ in range(max(1, self.per_second // 20 // PARTITIONS)):
                 for partition in range(PARTITIONS):
                     self._send(partition)
                 self.written += 1
             self.producer.poll(0)
-            tick += 1
-            if tick % 40 == 0:
-                with contextlib.suppress(KafkaException):  # a broker that is away; it then aborts by time
-                    self.aborting.begin_transaction()
-                    self.aborting.produce(TOPIC, b"never", partition=tick % PARTITIONS)
-                    self.aborting.abort_transaction(5)
 
     def _send(self, partition: int) -> None:
         while True:
@@ -134,7 +131,7 @@ def await_progress(cluster: ClusterHandle) -> float:
     raise SoakError(f"nothing was copied for {PROGRESS_SECONDS:.0f} s; the target stands at {ends(cluster, REMOTE)}")
 
 
-def values(cluster: ClusterHandle, partition: int) -> Iterator[int]:
+def values(cluster: ClusterHandle, partition: int) -> Iterator[bytes]:
     consumer = Consumer(
         {
             **cluster.super_client(),
@@ -151,14 +148,16 @@ def values(cluster: ClusterHandle, partition: int) -> Iterator[int]:
             for message in consumer.consume(10_000, 10.0):
                 if message.error() is not None:
                     return
-                yield int(message.value())
+                yield bytes(message.value())
     finally:
         consumer.close()
 
 
 def judge(cluster: ClusterHandle, written: int, verdict: Verdict) -> None:
     for partition in range(PARTITIONS):
-        found = list(values(cluster, partition))
+        everything = list(values(cluster, partition))
+        found = [int(value) for value in everything if value != ABORTED]
+        verdict.aborted_copied += len(everything) - len(found)
         times = Counter(found)
         verdict.lost += written - len(times)
         verdict.doubled += len(found) - len(times)
@@ -170,6 +169,6 @@ def await_all(cluster: ClusterHandle, written: int) -> None:
     """The last record of each partition is on the target, for a read_committed reader."""
     until = time.monotonic() + PROGRESS_SECONDS
     while time.monotonic() < until:
-        if all(written - 1 in set(values(cluster, partition)) for partition in range(PARTITIONS)):
+        if all(b"%d" % (written - 1) in set(values(cluster, partition)) for partition in range(PARTITIONS)):
             return
         time.sleep(2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pickle
 import random
@@ -15,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneEnd
 
+from bench.aborting import Aborting, aborted_records
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.translation.truth import inexact, map_topic
 from tests.wire.lane_runs import Flow, UntilControl
@@ -37,7 +37,7 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS", "5"))
 
 
 class Load:
-    """Writes numbered records to every partition of a topic until stopped; some in transactions that abort."""
+    """Writes numbered records to every partition of a topic until stopped; beside them transactions that abort."""
 
     def __init__(self, cluster: ClusterHandle, topic: str, per_second: int = 4000) -> None:
         self._producer = Producer(
@@ -49,44 +49,34 @@ class Load:
                 "log_level": 0,
             }
         )
-        self._aborting = Producer(
-            {
-                **cluster.super_client(),
-                "transactional.id": f"load-{topic}",
-                "transaction.timeout.ms": 10_000,
-                "log_level": 0,
-            }
-        )
+        self._cluster = cluster
         self._topic = topic
         self._per_second = per_second
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._aborting = Aborting(cluster, topic, PARTITIONS)
         self.written = 0
 
     def __enter__(self) -> Load:
-        self._aborting.init_transactions(30)
+        self._aborting.__enter__()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._aborting.__exit__()
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0
+        found = aborted_records(self._cluster, self._topic, PARTITIONS)
+        assert found >= 4 * PARTITIONS, "aborted records reach the log, so that leaving them out is seen"
 
     def _run(self) -> None:
-        rounds = 0
         while not self._stop.wait(0.05):
             for _ in range(self._per_second // 20 // PARTITIONS):
                 for partition in range(PARTITIONS):
                     self._producer.produce(self._topic, b"%d" % self.written, b"k", partition)
                 self.written += 1
             self._producer.poll(0)
-            rounds += 1
-            if rounds % 10 == 0:
-                with contextlib.suppress(KafkaException):  # a broker that is away; the record then aborts by time
-                    self._aborting.begin_transaction()
-                    self._aborting.produce(self._topic, b"never", b"k", rounds % PARTITIONS)
-                    self._aborting.abort_transaction(20)
 
 
 @pytest.fixture
@@ -102,7 +92,7 @@ def _flow(sandbox: Sandbox, name: str, create_topic: CreateTopic) -> Flow:
     return made
 
 
-def _assert_once(flow: Flow, written: int) -> None:
+def assert_once(flow: Flow, written: int) -> None:
     """Nothing lost, nothing doubled, order kept."""
     expected = [b"%d" % i for i in range(written)]
     for partition, records in flow.target_content().items():
@@ -135,7 +125,7 @@ def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_
             process.wait()
     assert len(copied) == ROUNDS
     flow.run(batch_path, flow.at_end())
-    _assert_once(flow, load.written)
+    assert_once(flow, load.written)
     for partition in range(PARTITIONS):
         assert inexact(flow, partition) < load.written, "a kill loses a second of the map, no more"
 
@@ -172,7 +162,7 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
     thread.join(120)
     assert not thread.is_alive()
     assert control.finished, reports
-    _assert_once(flow, load.written)
+    assert_once(flow, load.written)
 
 
 def test_a_zombie_writes_neither_data_nor_positions(flow: Flow) -> None:
@@ -256,7 +246,7 @@ def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
     second.done = flow.at_end()
     threads[1].join(60)
     assert reports[1].end is LaneEnd.STOPPED
-    _assert_once(flow, load.written)
+    assert_once(flow, load.written)
 
 
 def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
@@ -278,4 +268,4 @@ def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic:
     control.done = flow.at_end()
     thread.join(150)
     assert control.finished, reports
-    _assert_once(flow, load.written)
+    assert_once(flow, load.written)
