@@ -34,6 +34,15 @@ def transactional_id(environment: str) -> str:
     return f"reconciler.{environment}"
 
 
+def journal_key(environment: str) -> str:
+    """Of a reassignment on its own cluster."""
+    return f"reassignment/{environment}"
+
+
+def journal_transactional_id(environment: str) -> str:
+    return f"reconciler.{environment}.reassignment"
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """One process that holds, or asks for, the lock. ``place`` is equal for processes that can see each other, or

@@ -30,6 +30,11 @@ class TransactionState:
         return self.state in _UNDECIDED
 
     @property
+    def open(self) -> bool:
+        """Its coordinator has something left to do for it."""
+        return self.state == "Ongoing" or self.undecided
+
+    @property
     def committed(self) -> bool | None:
         """How the last transaction ends once its producer is fenced. None: there is none, or none is known."""
         if self.state in _COMMITTED:

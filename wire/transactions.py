@@ -36,9 +36,10 @@ class Identity:
     resolves what was open, and read the positions again. FencedError: somebody else did that. A broker answers one
     request a connection at a time: identities that work at once have connections of their own by their ``purpose``.
 
-    ``left``: whether the transaction that ``start`` found was committed; None when there was none or nobody can say.
-    ``disturbed``: a coordinator went away while a transaction was ended, so a marker may be missing. ``endings`` lasts
-    longer than one identity, where the caller keeps it.
+    ``group``: of the positions that it commits, empty for none. ``left``: whether the transaction that ``start`` found
+    was committed; None when there was none or nobody can say. ``disturbed``: a coordinator went away while a
+    transaction was ended, so a marker may be missing. ``endings`` lasts longer than one identity, where the caller
+    keeps it.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Identity:
             self.version_2 = self.transactional and speaks_version_2(connection)
             return answer
 
-        before = await self._patiently(TRANSACTION, self._state) if self.transactional else None
+        before = await self.state() if self.transactional else None
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._remember(before)
@@ -110,10 +111,15 @@ class Identity:
         By an empty transaction of the classic protocol, in which a client names partitions itself; brokers take it in
         either protocol. The group's coordinator must serve, or its marker would be left out again.
         """
-        await self._patiently(GROUP, _nothing)
-        if named := tuple(keys):
+        named = tuple(keys)
+        if not named and not self._group:
+            return
+        if self._group:
+            await self._patiently(GROUP, _nothing)
+        if named:
             await self.add_partitions(named)
-        await self._patiently(TRANSACTION, self._add_offsets)
+        if self._group:
+            await self._patiently(TRANSACTION, self._add_offsets)
         await self._end(committed=committed, newest=_CLASSIC_END)
 
     async def add_partitions(self, keys: Iterable[Key]) -> None:
@@ -176,6 +182,10 @@ class Identity:
         answer = await self._patiently(TRANSACTION, ask)
         self.disturbed |= tried > 1
         return answer
+
+    async def state(self) -> TransactionState | None:
+        """As the coordinator has it; nobody is fenced. None: the broker is older, or does not say."""
+        return await self._patiently(TRANSACTION, self._state)
 
     async def complete(self) -> None:
         """Version 2: returns when the markers of the transaction that was just ended are written.

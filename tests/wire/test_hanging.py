@@ -37,7 +37,7 @@ CreateTopic = Callable[..., str]
 VERIFICATION = "transaction.partition.verification.enable"
 
 
-def _verify(cluster: ClusterHandle, value: str | None) -> None:
+def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
     entry = ConfigEntry(
         VERIFICATION,
         value,
@@ -56,9 +56,9 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Iterator[Flo
     create_topic(made.target, made.remote, 2)
     for partition in (0, 1):
         fill(made.source, made.topic, [(b"k", b"%d" % i, (), 1_700_000_000_000 + i) for i in range(10)], partition)
-    _verify(made.target, "false")
+    verify_partitions(made.target, "false")
     yield made
-    _verify(made.target, None)
+    verify_partitions(made.target, None)
 
 
 class Predecessor:

@@ -12,15 +12,11 @@ from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection
 from reconciler.edges.kafka.lock_log import FencedError, LockLog
 from reconciler.errors import ClusterError
-from reconciler.locks import LOCK_TOPIC
+from reconciler.locks import LOCK_TOPIC, journal_key, journal_transactional_id
 from reconciler.replicas import Journal, ListEntries
 from reconciler.topology import Cluster, Principal
 
 FORMAT_VERSION = 1
-
-
-def journal_key(environment: str) -> str:
-    return f"reassignment/{environment}"
 
 
 class JournalLog:
@@ -29,8 +25,8 @@ class JournalLog:
     def __init__(self, cluster: Cluster, environment: str, principal: Principal) -> None:
         self.cluster = cluster
         self.environment = environment
-        transactional_id = f"reconciler.{environment}.reassignment"
-        self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), transactional_id, principal)
+        writer = journal_transactional_id(environment)
+        self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), writer, principal)
         self._open = False
 
     def read(self, connection: Connection) -> Journal | None:

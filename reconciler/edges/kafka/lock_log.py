@@ -22,12 +22,15 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
 from reconciler.edges.kafka.patience import patiently, reads_on
+from reconciler.edges.kafka.unmarked import end_unmarked
 from reconciler.errors import BlockedError, ClusterError
 from reconciler.locks import LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
 
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
+STUCK_SECONDS = 2.0
+"""A transaction of the lock takes milliseconds: one that is waited for longer may hang, so that is looked for."""
 # 90: PRODUCER_FENCED. A coordinator that fences in the middle of an EndTxn answers UNKNOWN instead (-1).
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90, KafkaError.UNKNOWN)
 
@@ -101,7 +104,8 @@ class LockLog:
         self._producer = producer
 
     def read(self) -> bytes | None:
-        """The newest committed value, None when there is none. Waits for transactions that are still open."""
+        """The newest committed value, None when there is none. Waits for transactions that are still open; those that
+        hang it ends."""
         end = self._end()
         settings: dict[str, Any] = {
             **client_settings(self.cluster, self.principal),
@@ -197,14 +201,18 @@ class LockLog:
     def _newest(self, consumer: Consumer, end: int) -> bytes | None:
         value: bytes | None = None
         until = time.monotonic() + READ_SECONDS
-        at = 0
+        at, moved = 0, time.monotonic()
         while at < end:
             if time.monotonic() > until:
                 reason = f"{self.topic} could not be read to its end in {READ_SECONDS:.0f} s"
                 raise errors.unreachable(self._connected().speaker, (reason,))
             message = consumer.poll(0.2)
             if message is None:
+                if time.monotonic() > moved + STUCK_SECONDS:
+                    end_unmarked(self.cluster, self.principal)
+                    moved = time.monotonic()
                 continue
+            moved = time.monotonic()
             error = message.error()
             if error is None:
                 at = message.offset() + 1
