@@ -6,7 +6,7 @@ import asyncio
 import time
 from bisect import bisect_left
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
@@ -41,7 +41,7 @@ def placed(
         "fetch.queue.backoff.ms": 2,
     }
     consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, partition, 0)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: dict[bytes, int] = {}
     until = time.monotonic() + 60
     try:

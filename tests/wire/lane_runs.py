@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
@@ -215,7 +215,7 @@ def content(
     }
     consumer = Consumer(settings)
     found: dict[int, list[Content]] = {p: [] for p in range(partitions)}
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     at_end: set[int] = set()
     until = time.monotonic() + 60
     try:
