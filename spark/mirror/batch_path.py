@@ -37,6 +37,7 @@ from mirror.throttle import Throttle
 from wire.cluster import Cluster, Key
 from wire.endings import Endings
 from wire.errors import (
+    TRANSACTION_TIMEOUT_REFUSED,
     AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
@@ -99,6 +100,8 @@ class Attempts:
         except AuthenticationFailedError as error:
             return self._failed("authentication_failed", str(error))
         except BrokerError as error:
+            if error.code == TRANSACTION_TIMEOUT_REFUSED:
+                return self._failed("transaction_timeout_refused", str(error))
             return self._failed("permission_denied" if error.code in (29, 30, 31, 53) else "lane_failed", str(error))
         finally:
             for cluster in clusters:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from confluent_kafka import KafkaError, KafkaException
 
 from mirror.lanes import Condition, LaneSpec, PartitionSpec
+from wire.transactions import TRANSACTION_TIMEOUT_MS
 
 
 class SupersededError(Exception):
@@ -126,6 +127,8 @@ def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
         "tried again by itself.",
         "hanging_transaction": "Compare the last records of both partitions (reconciler verify), then end the "
         "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is tried again by itself.",
+        "transaction_timeout_refused": f"Set transaction.max.timeout.ms of {lane.target.cluster} to at least "
+        f"{TRANSACTION_TIMEOUT_MS} on its brokers. The lane is tried again by itself.",
         "secret_missing": "Set it where the Spark tasks run. The lane is tried again by itself.",
     }
     return Condition(
