@@ -6,7 +6,7 @@ batches so small that one big batch is cheaper than many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
@@ -27,6 +27,10 @@ class Record(NamedTuple):
     tail: memoryview
 
 
+record_of: Callable[[type[Record], tuple[int, int, int, memoryview]], Record] = tuple.__new__
+"""``Record`` from its fields, without the call that names them."""
+
+
 def _zigzag(number: int) -> bytes:
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
@@ -37,12 +41,13 @@ def _zigzag(number: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = tuple(_zigzag(number) for number in range(4096))
+_SMALLER = 4096
+_SMALL = tuple(_zigzag(number) for number in range(_SMALLER))
 
 
 def varint(number: int) -> bytes:
     """Zigzag varint of a signed 64-bit number."""
-    return _SMALL[number] if 0 <= number < 4096 else _zigzag(number)
+    return _SMALL[number] if 0 <= number < _SMALLER else _zigzag(number)
 
 
 def signed(body: memoryview, position: int) -> tuple[int, int]:
@@ -74,17 +79,26 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
     body = decompress(batch.attributes & CODEC, raw[HEADER:])
     append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
     found: list[Record] = []
-    position, end = 0, len(body)
+    position, end, base, first = 0, len(body), batch.base, batch.base_timestamp
     try:
         for _ in range(batch.records):
-            length, start = signed(body, position)
+            # Numbers of one or two bytes, which most are, are read here: calls are what this loop costs.
+            low, high = body[position], body[position + 1]
+            if low < 0x80:
+                length, start = (low >> 1) ^ -(low & 1), position + 1
+            elif high < 0x80:
+                length, start = ((low & 0x7F | high << 7) >> 1) ^ -(low & 1), position + 2
+            else:
+                length, start = signed(body, position)
             position = start + length
             if length < 4 or position > end:
                 raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut")
-            delta, at = signed(body, start + 1)
-            offset_delta, at = signed(body, at)
-            timestamp = batch.base_timestamp + delta if append_time is None else append_time
-            found.append(Record(batch.base + offset_delta, timestamp, body[start], body[at:position]))
+            low = body[start + 1]
+            delta, at = ((low >> 1) ^ -(low & 1), start + 2) if low < 0x80 else signed(body, start + 1)
+            low = body[at]
+            offset, at = ((low >> 1) ^ -(low & 1), at + 1) if low < 0x80 else signed(body, at)
+            timestamp = first + delta if append_time is None else append_time
+            found.append(record_of(Record, (base + offset, timestamp, body[start], body[at:position])))
     except IndexError:
         raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut") from None
     if position != end:
@@ -113,8 +127,14 @@ def encode(records: Sequence[Record], codec: int) -> bytearray:
     for index, (_, timestamp, attributes, tail) in enumerate(records):
         if timestamp > latest:
             latest = timestamp
-        head = bytes((attributes,)) + varint(timestamp - base) + varint(index)
-        pieces += (varint(len(head) + len(tail)) + head, tail)
+        delta = timestamp - base
+        head = b"%c%b%b" % (
+            attributes,
+            _SMALL[delta] if 0 <= delta < _SMALLER else _zigzag(delta),
+            _SMALL[index] if index < _SMALLER else _zigzag(index),
+        )
+        length = len(head) + len(tail)
+        pieces += (_SMALL[length] if length < _SMALLER else _zigzag(length), head, tail)
     return build(codec, compress(codec, b"".join(pieces)), (base, latest), len(records))
 
 

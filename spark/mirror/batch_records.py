@@ -17,7 +17,7 @@ from replication import selection
 from replication.additions import filled, varies
 from wire import fields
 from wire.errors import MalformedResponseError
-from wire.records import Record
+from wire.records import Record, record_of
 
 _BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES
 
@@ -54,7 +54,8 @@ class RecordWorker:
     """The work of one flow on one partition, made ready."""
 
     def __init__(self, work: RecordWork, spec: PartitionSpec, flow: tuple[str, str], ground: ProvenanceGround) -> None:
-        """``flow``: its name and its source cluster."""
+        """``flow``: its name and its source cluster. ``always_added``: how many headers, and their bytes, where each
+        record gets the same ones and nothing else is asked."""
         self.reason = work.reason
         self._passes = None if work.where is None else selection.compiled(work.where)
         self._provenance = work.provenance
@@ -63,6 +64,9 @@ class RecordWorker:
         self._target_topic = spec.target_topic
         self._added = len(work.headers)
         self._addition = _addition(work, spec, flow)
+        constant = not any(varies(one.value) for one in work.headers)
+        only = constant and work.where is None and work.provenance is None
+        self.always_added = (len(work.headers), self._addition(0)) if only else None
         self._seed = provenance.check_of(spec.target_topic, b"")
         self._mark = fields.encoded(provenance.NAME, provenance.value(0, (ground.source,)))[:-_BEHIND_VERSION]
 
@@ -88,7 +92,7 @@ class RecordWorker:
             if tail is None:
                 returning += 1
             else:
-                kept.append(record._replace(tail=tail))
+                kept.append(record_of(Record, (record.offset, record.timestamp, record.attributes, tail)))
         return Worked(kept, filtered, returning, changed=changes or len(kept) != len(records))
 
     def _rewritten(self, record: Record) -> memoryview | None:

@@ -9,6 +9,7 @@ from mirror.batch_records import RecordWorker
 from wire.batches import Batch, why_not_whole
 from wire.buffers import Buffer
 from wire.records import GATHER_BYTES, GATHER_RECORDS, Record, codec_of, fitting, records_of
+from wire.splicing import with_headers_added
 
 WHOLE_ABOVE = 32
 
@@ -20,6 +21,14 @@ def worked_pieces(
     view, wanted = fetched
     gathering = _Gathering(partition.largest_at(wanted[0].base))
     for batch in wanted:
+        if worker.always_added is not None and batch.records > WHOLE_ABOVE:
+            longer = _extended(view, batch, worker.always_added, (partition.covered, gathering.largest))
+            if longer is not None:
+                yield from gathering.flush()
+                spans = ((batch.base, batch.records),)
+                head = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, spans)
+                yield Piece(memoryview(longer), *head)
+                continue
         records = [record for record in records_of(view, batch) if record.offset >= partition.covered]
         done = worker.apply(records)
         partition.passed.add(batch.next_offset, done.filtered, done.returning)
@@ -35,6 +44,16 @@ def worked_pieces(
         else:
             yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
     yield from gathering.flush()
+
+
+def _extended(view: memoryview, batch: Batch, added: tuple[int, bytes], bounds: tuple[int, int]) -> bytearray | None:
+    """The batch with headers added to every record; None where it has to be taken apart. ``bounds``: the position, and
+    the most bytes of a batch."""
+    position, largest = bounds
+    if why_not_whole(batch, position, largest, append_time=True) is not None:
+        return None
+    raw = with_headers_added(view, batch, *added)
+    return raw if len(raw) <= largest else None
 
 
 class _Gathering:
