@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from mirror.batch_partition import Tuning
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, LaneEnd, LaneProgress
 
@@ -90,8 +92,14 @@ def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is
     ids=["no key in a compacted topic", "too old"],
 )
 def test_a_refused_record_in_a_batch_is_found_and_only_what_is_behind_it_waits(
-    target: dict[str, str], bad: Content, mended: tuple[str, str], flow: Flow, create_topic: CreateTopic
+    target: dict[str, str],
+    bad: Content,
+    mended: tuple[str, str],
+    flow: Flow,
+    create_topic: CreateTopic,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mirror.batch_path.Tuning", partial(Tuning, retry_stopped=0.5))
     _both(flow, create_topic, **target)
     fill(flow.source, flow.topic, [*_records(10), bad, *_records(200)], linger_ms=100, compression_type="lz4")
     fill(flow.source, flow.topic, _records(5), 1)
