@@ -36,8 +36,10 @@ def systems() -> dict[str, System]:
     return {
         "mm2": MirrorMaker2(Tuning.DEFAULT),
         "mm2-tuned": MirrorMaker2(Tuning.TUNED),
+        "mm2-tuned-one": MirrorMaker2(Tuning.TUNED, tasks=1),
         "mm2-exactly-once": MirrorMaker2(Tuning.EXACTLY_ONCE),
         "ours": Reconciler(),
+        "ours-one": Reconciler(Shape(lanes=1, parallelism=1)),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),
         "ours-where": Reconciler(Shape(work="where")),
         "ours-headers": Reconciler(Shape(work="headers")),

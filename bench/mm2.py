@@ -90,7 +90,7 @@ class MirrorMaker2:
 
     @property
     def name(self) -> str:
-        return f"MM2 {self.tuning}"
+        return f"MM2 {self.tuning}" + (", one task" if self.tasks == 1 else "")
 
     @property
     def exactly_once(self) -> bool:

@@ -71,7 +71,8 @@ class Reconciler:
     @property
     def name(self) -> str:
         work = f", {self.shape.work}" if self.shape.work else ""
-        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}"
+        lanes = ", one lane" if self.shape.lanes == 1 else ""
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}{lanes}"
 
     @property
     def exactly_once(self) -> bool:

@@ -10,7 +10,7 @@ import math
 
 LONG = 0.01
 A_SESSION_FOR, MOST_SESSIONS, MOST_NARROW = 0.05, 4, 8
-ANSWER_WITHIN, LEAST_FETCH, FIRST_FETCH = 1.0, 256 << 10, 4 << 20
+ANSWER_WITHIN, LEAST_FETCH, FIRST_FETCH = 1.0, 256 << 10, 1 << 20
 NARROW = 1 << 20
 LEAST_FLIGHT, FIRST_FLIGHT, QUEUED_S = 4 << 20, 8 << 20, 2.0
 
@@ -58,7 +58,7 @@ class Line:
         if seconds > ANSWER_WITHIN and size > LEAST_FETCH:
             self._fetch = max(LEAST_FETCH, min(fetch, int(size * ANSWER_WITHIN / seconds)))
         elif size > fetch // 2 and seconds < ANSWER_WITHIN / 2:
-            self._fetch = min(self._most, 2 * fetch)
+            self._fetch = min(self._most, max(2 * fetch, int(size * ANSWER_WITHIN / 2 / max(seconds, 1e-3))))
         if size > LEAST_FETCH and self.long:
             # What is on its way at once: if little, socket buffers limit it rather than the line, and Kafka's own
             # are 100 KiB by default. Then each session gets a connection, and with it buffers, of its own.
