@@ -24,6 +24,7 @@ PATIENCE = 25.0
 _CLASSIC_END = 3
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
+_FAR = 0.02
 _AGAIN = COORDINATOR_MOVED | {7, 13, CONCURRENT_TRANSACTIONS}
 
 T = TypeVar("T")
@@ -191,11 +192,15 @@ class Identity:
         """Version 2: returns when the markers of the transaction that was just ended are written.
 
         A batch that begins the next transaction before that is held back by its broker, which asks again only every
-        20 ms (``add.partitions.to.txn.retry.backoff.ms``). Never raises for a broker that does not say.
+        20 ms (``add.partitions.to.txn.retry.backoff.ms``). Asking a far coordinator would take longer than that. Never
+        raises for a broker that does not say.
         """
         until = time.monotonic() + _COMPLETE_WITHIN
         while self._tells_state and time.monotonic() < until:
-            told = await self._state(await self._coordinator(TRANSACTION))
+            coordinator = await self._coordinator(TRANSACTION)
+            if coordinator.round_trip > _FAR:
+                return
+            told = await self._state(coordinator)
             if told is None or not told.undecided:
                 return
             await asyncio.sleep(_COMPLETE_LOOK)

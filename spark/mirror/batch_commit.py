@@ -18,6 +18,7 @@ from wire.position_requests import Committed
 END = "\0"
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
+LONG_COMMIT, LARGER = 0.1, 4  # a round trip or more: then also over more bytes
 LOOK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
 PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
 
@@ -68,7 +69,7 @@ class Committer:
             return 0.0
         if not lane.touched:
             return lane.dirty_since + tuning.idle_commit - now
-        if lane.open_bytes >= tuning.transaction_bytes:
+        if lane.open_bytes >= tuning.transaction_bytes * (LARGER if self._took > LONG_COMMIT else 1):
             return 0.0
         if all(partition.caught_up for partition in lane.touched):
             return self._last + max(tuning.commit_interval, min(self._took * PAUSE_SHARE, LONGEST_PAUSE)) - now

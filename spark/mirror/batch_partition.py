@@ -34,7 +34,7 @@ class Tuning:
     fetch_wait_ms: int = 500
     request_bytes: int = 4 << 20
     requests_in_flight: int = 4
-    most_in_flight: int = 96
+    most_in_flight: int = 256
     bytes_in_flight: int = 48 << 20
     commit_interval: float = 0.003
     transaction_age: float = 0.4

@@ -30,7 +30,7 @@ from wire.errors import (
 from wire.hanging import look
 from wire.producing import Produced
 
-PER_REQUEST = 0.004
+PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
 UNREACHABLE_PAUSE = 0.5
 PRODUCE_TIMEOUT_MS = 15_000
 # KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that is told so asks again
@@ -113,13 +113,16 @@ class Sender:
             self._send(connection, batch)
 
     def _window(self) -> int:
-        """Requests in flight, also per partition: a request each PER_REQUEST seconds keeps a far broker busy.
+        """Requests in flight, also per partition: a request each PER_REQUEST seconds of the quickest answer keeps a
+        busy broker busy, and one each PER_REQUEST_FAR of the round trip a long line. Few batches may fit a request.
 
         Beyond five the target cannot recognise all repeats; it then answers OUT_OF_ORDER_SEQUENCE and the session
         begins again, so nothing is doubled.
         """
         tuning = self._lane.tuning
-        return max(tuning.requests_in_flight, min(tuning.most_in_flight, int(self._latency / PER_REQUEST)))
+        round_trip = self._connection.round_trip if self._connection is not None else 0.0
+        wanted = max(self._latency / PER_REQUEST, round_trip / PER_REQUEST_FAR)
+        return max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
 
     def _unreachable(self) -> None:
         """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
