@@ -45,9 +45,9 @@ CASES = {
         Case("100b", DataSet("100b", 100, 7_000, "none", False), 3_000_000),
         Case("single", DataSet("single", 1024, 1, "none", True), 200_000),
         Case("idle", KB_LZ4, 1_000_000, idle_partitions=2000),
-        Case("delay", KB_LZ4, 4_000_000, delay_ms=100),
+        Case("delay", KB_LZ4, 2_000_000, delay_ms=100),
         Case("delay-wide", KB_LZ4, 2_000_000, delay_ms=100, megabits=10_000),
-        Case("delay-target", KB_LZ4, 4_000_000, delay_ms=100, far="target"),
+        Case("delay-target", KB_LZ4, 2_000_000, delay_ms=100, far="target"),
     )
 }
 
