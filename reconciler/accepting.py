@@ -193,11 +193,14 @@ def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted
             wished[one.topic] = replace(topic, partitions=int(one.found))
         else:
             wished[one.topic] = replace(topic, configs={**topic.configs, one.field: one.found})
-    if list(_plain(replace(before, topics=by_name(wished.values())))) != list(_plain(after)):
+    asked, written = (list(_plain(one)) for one in (replace(before, topics=by_name(wished.values())), after))
+    if asked != written:
+        named = ", ".join(f"{one.topic} {one.field} (topic at {before.topics[one.topic].where})" for one in accepted)
+        others = ", ".join(str(one[0]) for one in written if isinstance(one, tuple) and one and one not in asked)
         raise ReconcilerError(
-            "nothing was accepted, no file was changed",
-            "A value is written in one place and used in several (an anchor), so that others would change with it",
-            "Give the topic a value of its own first.",
+            f"nothing was accepted, no file was changed: {named} is written once, used in several places (an anchor)",
+            f"{others or 'Something else'} would change with it.",
+            "Give the topic a value of its own first, such as configs: {<<: *anchor, KEY: VALUE}.",
         )
 
 

@@ -103,6 +103,15 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     return Told(Cause.NOT_TOLD, "no earlier run did it: new in git, or changed outside")
 
 
+def grown_outside(ref: str, seen: History) -> Told:
+    """Why a topic has more partitions than git declares."""
+    lines = [line for id_ in (f"create:{ref}", f"partitions:{ref}") for line in seen.changes.get(id_, ())]
+    done = [str(line.get("at")) for line in lines if line.get("result") == "done"]
+    if done:
+        return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {max(done)}, and partitions were added since then")
+    return Told(Cause.NOT_TOLD, "partitions were added outside, or git now declares fewer")
+
+
 def _access(change: AclChange) -> Told:
     """By the cluster's ownership record, which every run reads, wherever it runs."""
     match change:

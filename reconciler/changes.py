@@ -316,11 +316,16 @@ def touched(change: Change) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A wish that cannot be granted. Blocks apply (exit 3) and is shown beside the changes."""
+    """A wish that cannot be granted. Blocks apply (exit 3) and is shown beside the changes.
+
+    ``wished`` and ``found`` where a live value differs from the wish, and is therefore drift as well.
+    """
 
     subject: str
     reason: Reason
     todo: str
+    wished: str = ""
+    found: str = ""
 
 
 @dataclass(frozen=True, slots=True)

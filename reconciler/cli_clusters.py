@@ -31,7 +31,8 @@ def drift(
     ] = None,
     sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
 ) -> None:
-    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 1 unknown."""
+    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 3 also such
+    as apply cannot mend, 1 unknown."""
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
     if accepted:

@@ -18,6 +18,7 @@ from reconciler.changes import (
     AlterConfigs,
     AlterQuota,
     AlterUser,
+    ConfigChange,
     CreateAcl,
     CreateTopic,
     DeleteTopic,
@@ -401,8 +402,7 @@ class FakeCluster(MovingReplicas):
                     )
             case AlterConfigs():
                 self._existing(change.ref.name, change.topic_id)
-                for one in change.configs:
-                    self._check_config(one.key, one.after)
+                self._check_configs(change.configs)
             case DeleteTopic():
                 self._existing(change.ref.name, change.topic_id)
 
@@ -421,8 +421,7 @@ class FakeCluster(MovingReplicas):
             raise BrokerError("INVALID_PARTITIONS: 0")
         if 1 + change.partitions + len(change.configs) > RECORD_LIMIT:
             raise BrokerError("POLICY_VIOLATION: excessively large batch")
-        for one in change.configs:
-            self._check_config(one.key, one.after)
+        self._check_configs(change.configs)
 
     def _existing(self, name: str, topic_id: str) -> FakeTopic:
         found = self.topics.get(name)
@@ -431,6 +430,17 @@ class FakeCluster(MovingReplicas):
         if found.topic_id != topic_id:
             raise BrokerError(f"UNKNOWN_TOPIC_ID: {name} is {found.topic_id}, planned was {topic_id}")
         return found
+
+    def _check_configs(self, configs: Sequence[ConfigChange]) -> None:
+        """A broker names the first bad one; our reader asks again for each alone."""
+        wrong = []
+        for one in configs:
+            try:
+                self._check_config(one.key, one.after)
+            except BrokerError as refusal:
+                wrong.append(str(refusal))
+        if wrong:
+            raise BrokerError("; ".join(wrong))
 
     def _check_config(self, key: str, value: str | None) -> None:
         if key not in TOPIC_CONFIGS:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-CLEAN, CHANGES = "0", "2"
+CLEAN, CHANGES, BLOCKED = "0", "2", "3"
 LIMIT = 65_000  # GitHub refuses a comment above 65,536 characters
 LABEL = "drift"
 BY_HAND = "Look at a fresh plan, and run the workflow apply by hand if it is right."
@@ -149,8 +149,9 @@ def issue(code: str, folder: Path) -> None:
             call("POST", f"issues/{old['number']}/comments", {"body": f"No drift any more: {variable('RUN_URL')}"})
             call("PATCH", f"issues/{old['number']}", {"state": "closed"})
         return
-    title = f"Drift in {environment}" if code == CHANGES else f"Drift of {environment} could not be told"
-    said = "" if code == CHANGES else fenced(read(folder, "said.txt"))
+    known = code in (CHANGES, BLOCKED)  # blocked: it differs in what apply cannot bring back
+    title = f"Drift in {environment}" if known else f"Drift of {environment} could not be told"
+    said = "" if known else fenced(read(folder, "said.txt"))
     text = f"{marker}\n{read(folder, 'drift.md')}\n{said}"[:LIMIT] + f"\nLast looked at by {variable('RUN_URL')}\n"
     if old is None:
         call("POST", "issues", {"title": title, "body": text, "labels": [LABEL]})

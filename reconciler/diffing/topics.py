@@ -132,7 +132,8 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
         return Findings(ignored=(Ignored(subject, "more-partitions", text),))
     what = f"partitions of {wish.ref} cannot shrink from {live} to {wish.partitions}; Kafka can only add"
     todo = f"Set {live}, or make a new topic with {wish.partitions} partitions and move its users"
-    return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo),))
+    wished, found = f"{wish.partitions} partitions", f"{live} partitions"
+    return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo, wished, found),))
 
 
 def _factor(wish: TopicWish, topic: LiveTopic) -> Findings:

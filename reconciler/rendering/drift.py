@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import assert_never
 
-from reconciler.causes import Cause, History, Told, cause_of
+from reconciler.causes import Cause, History, Told, cause_of, grown_outside
 from reconciler.changes import (
     AddPartitions,
     AlterConfigs,
@@ -22,6 +22,7 @@ from reconciler.changes import (
     FinishReassignment,
     ReassignReplicas,
     RestartMirror,
+    Risk,
     Role,
     StartMirror,
     StopMirror,
@@ -61,7 +62,7 @@ NOTHING = History()
 
 def differences(plan: Plan, seen: History = NOTHING) -> tuple[Difference, ...]:
     """``seen``: what earlier runs did, where it is known."""
-    return tuple(found for planned in plan.changes for found in _of(planned, seen))
+    return (*(found for planned in plan.changes for found in _of(planned, seen)), *_not_mended(plan, seen))
 
 
 def drift_verdict(plan: Plan) -> str:
@@ -105,6 +106,15 @@ def drift_json(plan: Plan, seen: History = NOTHING) -> str:
         "ignored": [asdict(one) for one in plan.ignored],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _not_mended(plan: Plan, seen: History) -> Iterator[Difference]:
+    """What differs and cannot be brought back, such as partitions that somebody added."""
+    for one in plan.refused:
+        if one.found:
+            ref = one.subject.split()[0]
+            told = grown_outside(ref, seen)
+            yield Difference(ref, "partitions", one.wished, one.found, Risk.LOW, "", told.cause, told.why)
 
 
 _USER_KINDS = {"declared": "user-missing", "removed-outside": "user-missing", "version-raised": "user-version"}

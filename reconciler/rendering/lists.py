@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from reconciler.plans import Plan
-from reconciler.rendering.sections import UNMANAGED_ACCESS, left_sections, unmanaged_rules
+from reconciler.rendering.sections import UNMANAGED_ACCESS, left_sections, refusals, unmanaged_rules
 from reconciler.rendering.style import SHOWN, Style
 
 
@@ -23,9 +23,8 @@ def left_lists(plan: Plan, style: Style) -> Iterator[str]:
 
 
 def _refused(plan: Plan, _: Style) -> Iterator[str]:
-    for one in plan.refused:
-        yield f"  {one.reason.text}"
-        yield f"    {one.todo}  [{one.reason.code}]"
+    for what, todo in refusals(plan):
+        yield from (f"  {what}", f"    {todo}")
 
 
 def _unknown(plan: Plan, style: Style) -> Iterator[str]:

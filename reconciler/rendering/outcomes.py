@@ -102,5 +102,5 @@ def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
 
 def _told(outcome: Outcome, style: Style) -> list[str]:
     colour, word = _MARKS[outcome.result]
-    first, *more = outcome.error.splitlines() or [""]
+    first, *more = outcome.error.removeprefix(f"{word}: ").splitlines() or [""]
     return [f"  {style.paint(colour, word)}: {outcome.id}: {first}", *(f"      {line}" for line in more)]

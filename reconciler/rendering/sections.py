@@ -8,6 +8,7 @@ from itertools import groupby
 
 from reconciler.plans import Plan
 from reconciler.rendering.replicas import LOADS_WHY, load_lines
+from reconciler.rendering.style import SHOWN
 
 UNMANAGED_ACCESS = "Unmanaged access rules"
 
@@ -50,8 +51,21 @@ def load_sections(plan: Plan) -> tuple[Section, ...]:
 
 
 def _refused(plan: Plan) -> Section:
-    items = tuple(Item(one.reason.text, (f"{one.todo}  [{one.reason.code}]",)) for one in plan.refused)
-    return Section("Blocked", "nothing is applied until these are resolved", items, urgent=True)
+    items = tuple(Item(what, (todo,)) for what, todo in refusals(plan))
+    why = "nothing is applied until these are resolved"
+    return Section("Blocked", why, items, urgent=True, count=len(plan.refused))
+
+
+def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is blocked and what to do. One refusal that meets many is told once, with whom it meets."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in plan.refused:
+        alike.setdefault((one.reason.text, f"{one.todo}  [{one.reason.code}]"), []).append(one.subject.split()[0])
+    for (what, todo), whom in alike.items():
+        if len(whom) > 1 or ("/" in whom[0] and whom[0].partition("/")[2] not in what):
+            more = f" and {len(whom) - SHOWN} more" if len(whom) > SHOWN else ""
+            what = f"{what}; met by {', '.join(whom[:SHOWN])}{more}"
+        yield what, todo
 
 
 def _unknown(plan: Plan) -> Section:

@@ -36,7 +36,7 @@ def _lines(told: Sequence[Stakes]) -> Iterator[str]:
     if held:
         yield f"holds {', '.join(held)}"
     expiring = _sum([one.expiring for one in told])
-    if expiring == 0:
+    if expiring == 0 and records != 0:
         yield "none of them is older than that by now"
     elif expiring is not None and records is not None:
         share = f", about {size(taken * expiring / records)}" if taken is not None and records else ""

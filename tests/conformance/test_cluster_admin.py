@@ -206,10 +206,11 @@ def test_validation_finds_what_the_broker_would_refuse_and_changes_nothing(subje
     bad: list[TopicChange] = [
         subject.create("replicas", 1, subject.brokers + 1),
         subject.create("key", 1, None, no_such_key="1"),
-        subject.alter(topic, retention_ms="soon"),
+        subject.alter(topic, retention_ms="soon", segment_ms="later"),
     ]
     refused = subject.admin.validate([*bad, *good])
     assert set(refused) == {str(change.ref) for change in bad}
+    assert {word for word in ("soon", "later") if word in refused[str(bad[-1].ref)]} == {"soon", "later"}
     assert subject.known("orders") == topic
     assert subject.topic("new") is None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.auditing import changed, ended
-from reconciler.causes import Cause, History, cause_of, history
+from reconciler.causes import Cause, History, cause_of, grown_outside, history
 from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role
 from reconciler.plans import Outcome, Planned, Result
 from reconciler.topology import TopicRef
@@ -85,3 +85,10 @@ def test_lines_of_another_shape_are_passed_over() -> None:
     odd: list[Mapping[str, Any]] = [{}, {"kind": "change"}, {"kind": "change", "id": ID, "result": "done", "change": 7}]
     assert cause(config(), odd) is Cause.NOT_TOLD
     assert history([]) == History()
+
+
+def test_partitions_above_what_we_made_were_added_outside() -> None:
+    made: Mapping[str, Any] = {"kind": "change", "id": f"create:{REF}", "result": "done", "at": "2026-01-01"}
+    assert grown_outside(str(REF), history([made])).cause is Cause.EDITED_OUTSIDE
+    assert grown_outside(str(REF), history([{**made, "result": "failed"}])).cause is Cause.NOT_TOLD
+    assert grown_outside(str(REF), History()).cause is Cause.NOT_TOLD

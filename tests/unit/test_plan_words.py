@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import html
+import json
+from importlib import resources
+
+import jsonschema
 
 from reconciler.errors import Moved, StalePlan
 from reconciler.flow_syncs import ConfigSync
 from reconciler.plans import Plan
-from reconciler.rendering import Style, plan_json, plan_text
+from reconciler.rendering import Style, drift_json, plan_json, plan_text
+from reconciler.rendering.drift import differences, drift_verdict
 from reconciler.rendering.html import plan_html
 from reconciler.rendering.markdown import plan_markdown
-from tests.builders import flow, topic, topology, world
+from reconciler.topology import TopicDefaults
+from tests.builders import cluster, flow, topic, topology, world
 
 
 def planned(use_defaults_from: str) -> Plan:
@@ -51,3 +57,35 @@ def test_a_world_that_moved_is_cut() -> None:
     assert "topic east/19:" in str(stale)
     assert "and 4980 more" in str(stale)
     assert len(stale.moved) == 5000
+
+
+def test_one_refusal_that_meets_many_topics_is_told_once() -> None:
+    seen = world("east")
+    east = cluster("east", defaults=TopicDefaults(configs={"no.such.key": "1"}))
+    made = [f"t{number:02}" for number in range(30)]
+    for name in made:
+        seen.clusters["east"].put(name, 1)
+    plan = seen.plan(topology(east, *(topic(name) for name in made)))
+    assert len(plan.refused) == 30
+    told = plan_text(plan, Style())
+    assert told.count("have no topic config no.such.key") == 1
+    assert "met by east/t00, east/t01" in told
+    assert "and 22 more" in told
+    assert "Blocked (30)" in told
+
+
+def test_partitions_that_somebody_added_are_drift() -> None:
+    seen = world("east")
+    seen.clusters["east"].put("orders", 8)
+    plan = seen.plan(topology(topic("orders", partitions=6)))
+    [found] = differences(plan)
+    assert (found.subject, found.kind, found.found, found.wished) == (
+        "east/orders",
+        "partitions",
+        "8 partitions",
+        "6 partitions",
+    )
+    assert found.mended_by == ""
+    assert drift_verdict(plan) == "Drift: 1 difference; 1 that cannot be mended by apply"
+    told = json.loads(drift_json(plan))
+    jsonschema.validate(told, json.loads(resources.files("schemas").joinpath("drift.schema.json").read_text("utf-8")))

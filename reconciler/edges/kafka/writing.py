@@ -10,8 +10,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from reconciler.changes import CreateTopic, DeleteTopic
+from reconciler.changes import AlterConfigs, CreateTopic, DeleteTopic
 from reconciler.edges.kafka.agreement import disagreement, obstacle
 from reconciler.edges.kafka.batches import Item, cut, topic_items
 from reconciler.edges.kafka.connection import Connection
@@ -25,6 +26,9 @@ from reconciler.plans import Outcome, Planned, Result
 QUOTA_PATIENCE_SECONDS = 300.0
 """How long a request may be throttled without a single item getting through."""
 QUOTA_PATIENCE_VALIDATING_SECONDS = 20.0
+
+ASKED_AGAIN = 50
+"""Refused topics whose every config is asked alone."""
 
 _log = logging.getLogger("reconciler.kafka")
 
@@ -52,6 +56,7 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
     Raises ClusterError when no refusal was found but something could not be asked (no permission, no answer).
     """
     refusals: dict[str, str] = {}
+    refused_items: list[Item] = []
     not_asked: list[ClusterError] = []
     for batch in cut(items):
         answers = _send_patiently(connection, batch, validate_only=True)
@@ -63,11 +68,34 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
                     refusals[str(item.change.ref)] = NOT_LISTED
                 case ClusterError(kind="invalid" | "missing" | "other") as refused:
                     refusals[str(item.change.ref)] = f"{refused.what}. {refused.todo}"
+                    refused_items.append(item)
                 case ClusterError() as error:
                     not_asked.append(error)
     if not_asked and not refusals:
         raise not_asked[0]
-    return refusals
+    return refusals | _all_that_is_wrong(connection, refused_items[:ASKED_AGAIN])
+
+
+def _all_that_is_wrong(connection: Connection, refused: Sequence[Item]) -> dict[str, str]:
+    """A broker names the first bad config of a topic only; each one alone tells them all. str(ref) -> what is wrong."""
+    alone = [
+        Item(f"{item.id} {number}", replace(item.change, configs=(config,)))
+        for item in refused
+        if isinstance(item.change, CreateTopic | AlterConfigs) and len(item.change.configs) > 1
+        for number, config in enumerate(item.change.configs)
+    ]
+    turns = sorted(alone, key=lambda item: int(item.id.rpartition(" ")[2]))  # a request names each topic once
+    answers = {
+        id_: told
+        for batch in cut(turns)
+        for id_, told in _send_patiently(connection, batch, validate_only=True).items()
+    }
+    found: dict[str, dict[str, str]] = {}
+    for item in alone:
+        error = answers.get(item.id)
+        if error is not None and error.kind == "invalid":
+            found.setdefault(str(item.change.ref), {})[error.what] = error.todo
+    return {ref: f"{'; '.join(whats)}. {next(iter(whats.values()))}" for ref, whats in found.items()}
 
 
 def _perform_batch(connection: Connection, batch: Sequence[Item]) -> Failures:
