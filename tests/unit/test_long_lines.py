@@ -7,16 +7,18 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mirror.batch_fetchers import Fetchers
 from mirror.batch_lane import Lane
 from mirror.batch_line import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, Flight, Line
 from mirror.batch_partition import Partition, Phase, Tuning
+from mirror.batch_produce import Sender
 from mirror.lanes import Claim, Endpoint, LaneSpec, PartitionSpec
 
 from tests.unit.test_wire_connection import framed, versions_answer
@@ -25,6 +27,7 @@ from wire.cluster import Cluster, Leader, TopicMetadata
 from wire.connection import Connection
 from wire.dialing import connect
 from wire.errors import ConnectionLostError
+from wire.protocol import ApiVersionsRequest
 from wire.records import Record, encode, varint
 from wire.settings import ConnectionSettings
 from wire.transactions import Identity
@@ -75,13 +78,14 @@ def test_few_bytes_under_way_give_each_session_its_own_buffers() -> None:
     assert not far.narrow
 
 
+@settings(max_examples=50)
 @given(st.floats(0.0, 0.5), st.floats(1e5, 1e9))
 def test_a_slow_line_to_the_target_is_not_filled_for_longer_than_anybody_waits(round_trip: float, rate: float) -> None:
     flight, now, size = Flight(MOST_FLIGHT), 0.0, 1 << 18
     sent: list[float] = []
     free_at = 0.0
     took = 0.0
-    for _ in range(4000):
+    for _ in range(1500):
         while len(sent) * size < flight.limit:
             sent.append(now)
         free_at = max(free_at, sent[0]) + size / rate
@@ -90,6 +94,17 @@ def test_a_slow_line_to_the_target_is_not_filled_for_longer_than_anybody_waits(r
         flight.acknowledged(size, sent.pop(0), now, round_trip)
     assert took <= max(round_trip + QUEUED_S, LEAST_FLIGHT / rate + round_trip) + 2 * size / rate
     assert flight.limit >= min(MOST_FLIGHT, rate * round_trip)
+
+
+@pytest.mark.parametrize(("round_trip", "answer", "window"), [(0.0005, 0.003, 4), (0.0005, 0.1, 25), (0.2, 0.205, 200)])
+def test_a_far_target_has_a_request_under_way_for_each_millisecond(
+    round_trip: float, answer: float, window: int
+) -> None:
+    """Few batches may fit a request, one of each partition, so their number has to fill the line."""
+    sender = Sender(cast(Lane, SimpleNamespace(tuning=Tuning())), 0)
+    sender._connection = cast(Connection, SimpleNamespace(round_trip=round_trip))
+    sender._measure(answer)
+    assert sender._window() == window
 
 
 # a broker far away
@@ -224,7 +239,9 @@ async def _fetch_all(broker: FarBroker, partitions: int) -> Lane:
     routes = Consumed(lane, Fetchers(lane, start))
     lane.routes = cast(Any, routes)
     try:
-        await cluster.connection(0, "control")
+        control = await cluster.connection(0, "control")
+        for _ in range(0 if broker.round_trip else 20):  # a busy machine is no long line
+            await control.call(ApiVersionsRequest(client_software_name="t", client_software_version="1", version=3))
         for number in range(partitions):
             partition = Partition(PartitionSpec("t", number, "far.t", ""), topic_id=TOPIC_ID)
             partition.covered, partition.end, partition.phase = 0, 20 * BATCHES, Phase.COPYING
@@ -318,7 +335,7 @@ def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_
         await asyncio.sleep(30)
 
     async def use(connection: Connection) -> None:
-        sent = connection.send((0, 12, False), [bytes(64 << 20)])
+        sent = connection.send((0, 12, False), [bytes(32 << 20)])
         if not hung:
             assert (await sent).body[4:] == b"done"
             return
