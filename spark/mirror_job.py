@@ -64,6 +64,8 @@ def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: t
     for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
+        if (path := context.getConf().get("spark.mirror.path", "batch")) != "batch":
+            logs.logger("driver").warning("spark.mirror.path has no effect: there is one way of copying", value=path)
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid())
         _write_driver_file(run_dir, who)
         place = place_of(run_dir)

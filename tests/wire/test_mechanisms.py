@@ -152,6 +152,27 @@ def test_copies_on_and_on_while_sessions_end(
 
 
 @pytest.mark.kafka
+def test_a_token_that_nobody_signed_is_taken_where_the_broker_takes_it(
+    east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic
+) -> None:
+    """By both clients alike: ours copies, librdkafka's reads the ends."""
+    client = {
+        **{k: v for k, v in _client(east, "OAUTHBEARER", tokens).items() if not k.startswith("sasl.oauthbearer")},
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=ada scope=kafka lifeSeconds=30",
+    }
+    flow = replace(Flow(east, east, unique, 1), clients=(client, client))
+    create_topic(east, flow.topic)
+    create_topic(east, flow.remote)
+    fill(east, unique, [(b"k", b"v", (), int(time.time() * 1000))])
+    report, _ = flow.run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
+    assert AdminClient(client).list_topics(flow.remote, timeout=20).topics[flow.remote].error is None
+    assert tokens.given == []
+
+
+@pytest.mark.kafka
 def test_a_wrong_password_is_told_for_each_mechanism(
     east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic
 ) -> None:
