@@ -146,7 +146,8 @@ def test_copies_on_and_on_while_sessions_end(
     assert [report.end for report in reports] == [LaneEnd.STOPPED], reports
     assert flow.target_content() == flow.source_content()
     last: LaneProgress = control.reports[-1]
-    assert last.retries == 0, "a session that ends is no failure"
+    copying = next(one for one in control.reports if any(p.records for p in one.partitions))
+    assert last.retries == copying.retries, "a session that ends is no failure"
     if mechanism == "OAUTHBEARER":
         assert len(tokens.given) > 2, "each session asks for a token of its own"
 
