@@ -168,8 +168,9 @@ def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterato
         where = _at(places, cluster, "defaults", "configs", "min.insync.replicas") if at_cluster else wanted.layer.where
         yield _too_few_replicas(f"cluster {cluster.name}: defaults", wanted.value, factor, where)
         return
+    shared = wanted is not None or any("min.insync.replicas" in one.configs for one in topology.rules.classes.values())
     for topic in topology.topics.values():
-        if cluster.name not in topic.clusters:
+        if cluster.name not in topic.clusters or not (shared or "min.insync.replicas" in topic.configs):
             continue
         layers = layers_of(topology, cluster.name, topic)
         least, factor = configs(layers).get("min.insync.replicas"), replication_factor(layers)

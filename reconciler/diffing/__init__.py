@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from reconciler.changes import Reason, ReassignReplicas, Refused, Role, Unmanaged
@@ -17,7 +18,7 @@ from reconciler.diffing.mirrors import compare_mirrors
 from reconciler.diffing.quotas import compare_quotas
 from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.replicas import compare_replicas
-from reconciler.diffing.topics import Surroundings, compare_topic, metric_name
+from reconciler.diffing.topics import Surroundings, compare_topics, metric_name
 from reconciler.diffing.users import compare_users
 from reconciler.diffing.wishes import TopicWish, wishes
 from reconciler.errors import Unknown
@@ -46,7 +47,7 @@ def diff(
     wished = wishes(topology, usable, routing)
     replicas = compare_replicas(topology, usable, wished)
     around = _surroundings(topology, usable, wished, replicas)
-    topics = merged(one for ref, wish in wished.items() for one in _topic(present, wish, around[ref.cluster]))
+    topics = merged(compare_topics(wished.values(), _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
         (
@@ -114,25 +115,26 @@ def _surroundings(
     found: dict[str, Surroundings] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
-            names: dict[str, set[str]] = defaultdict(set)
-            for topic in cluster.topics:
-                names[metric_name(topic)].add(topic)
             keys = {key for configs in different_configs(cluster) for key in configs}
             here = frozenset(ref.name for ref in moving if ref.cluster == name)
             facts = cluster.replicas
             moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
             busy = frozenset(move.topic for move in moves)
             fallback = broker_configs(cluster)
+            names = cache(partial(_namesakes, cluster, wished))
             found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys), fallback, here, busy)
-    for ref in wished:
-        found[ref.cluster].names[metric_name(ref.name)].add(ref.name)
     return found
 
 
-def _topic(live: LiveState, wish: TopicWish, around: Surroundings) -> tuple[Findings, ...]:
-    cluster = live.known(wish.ref.cluster)
-    assert cluster is not None
-    return compare_topic(wish, cluster.topics.get(wish.ref.name), around)
+def _namesakes(cluster: LiveCluster, wished: Iterable[TopicRef]) -> Mapping[str, set[str]]:
+    names: dict[str, set[str]] = defaultdict(set)
+    for topic in (*cluster.topics, *(ref.name for ref in wished if ref.cluster == cluster.name)):
+        names[metric_name(topic)].add(topic)
+    return names
+
+
+def _known(live: LiveState) -> dict[str, LiveCluster]:
+    return {name: found for name in live.clusters if (found := live.known(name))}
 
 
 def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
-from reconciler.diffing.findings import Findings, Settled
+from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.wishes import TopicWish
-from reconciler.live import ConfigValue, LiveTopic
+from reconciler.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
 
 NAME_LIMIT = 249
@@ -17,7 +17,7 @@ NAME_LIMIT = 249
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a topic's cluster allows. ``names`` are all names live or wished there, by their metric name.
+    """What a topic's cluster allows. ``names`` gives all names live or wished there, by their metric name.
 
     ``keys`` are the topic configs its brokers know; empty when no topic was there to tell. ``fallback`` is what a topic
     has without an override, as far as known. ``replicated``: topics that get their wished factor in this plan.
@@ -25,7 +25,7 @@ class Surroundings:
     """
 
     brokers: int
-    names: dict[str, set[str]]
+    names: Callable[[], Mapping[str, set[str]]]
     keys: Collection[str]
     fallback: Mapping[str, ConfigValue]
     replicated: Collection[str] = ()
@@ -35,6 +35,46 @@ class Surroundings:
 def metric_name(topic: str) -> str:
     """Kafka refuses two topics that differ only in ``.`` and ``_``, because their metrics would be one."""
     return topic.replace(".", "_")
+
+
+def compare_topics(
+    wished: Iterable[TopicWish], clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
+) -> Iterator[Findings]:
+    """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
+    known: set[Hashable] = set()
+    settled: list[Settled] = []
+    for wish in wished:
+        topic, here = clusters[wish.ref.cluster].topics.get(wish.ref.name), around[wish.ref.cluster]
+        case = _case(wish, topic, here) if topic is not None else None
+        if case is not None and case in known:
+            settled.append(Settled(str(wish.ref), "all"))
+            continue
+        found = merged(compare_topic(wish, topic, here))
+        if case is not None and found == Findings(settled=found.settled):
+            known.add(case)
+        yield found
+    yield Findings(settled=tuple(settled))
+
+
+def _case(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Hashable:
+    """Everything but names that ``compare_topic`` looks at, so that equal cases come out alike; None: look yourself.
+
+    An identity stands for configs that many topics share; wishes and live topics outlast the comparison.
+    """
+    factor = topic.replication_factor
+    if factor is None or wish.unreadable is not None:
+        return None
+    name = wish.ref.name
+    wants = (
+        wish.partitions,
+        wish.exact,
+        wish.source_partitions,
+        wish.replication_factor,
+        wish.new_factor,
+        frozenset(wish.reset),
+    )
+    has = id(topic.configs), len(topic.partitions), factor, name in around.replicated, name in around.in_flight
+    return wish.ref.cluster, id(wish.configs), wants, has
 
 
 def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
@@ -68,7 +108,7 @@ def _names(wish: TopicWish, around: Surroundings) -> list[Refused]:
     if len(name) > NAME_LIMIT:
         what = f"{wish.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
         return [Refused(str(wish.ref), Reason("name-too-long", what), "Exclude its source with exclude_topics")]
-    others = sorted(around.names.get(metric_name(name), set()) - {name})
+    others = sorted(around.names().get(metric_name(name), set()) - {name})
     if not others:
         return []
     what = f"{wish.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
 from reconciler.internal_topics import INTERNAL_FACTOR, internal_topics
-from reconciler.layers import layers_of, partitions, replication_factor
+from reconciler.layers import Layers, layers_of, partitions, replication_factor
 from reconciler.live import LiveState
-from reconciler.prospects import Wanted, wanted_configs
+from reconciler.prospects import Configs, Wanted, wanted_configs
 from reconciler.routing import Route, Routing
 from reconciler.topology import Topic, TopicRef, Topology
 
@@ -46,31 +46,59 @@ def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicR
     """One wish for each topic of a known cluster, in order of their names. A declared remote topic is one wish in which
     the declared wins."""
     found = {route.remote: _remote(topology, route) for route in routing.routes}
-    for topic in topology.topics.values():
-        for cluster in topic.clusters:
-            if live.known(cluster):
-                wish = _declared(topic, cluster, topology, live)
-                found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
+    for wish in _declared(topology, live):
+        found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
     for wish in _internal(topology, live):
         found.setdefault(wish.ref, wish)
     return {ref: found[ref] for ref in sorted(found, key=attrgetter("cluster", "name"))}
 
 
-def _declared(topic: Topic, cluster: str, topology: Topology, live: LiveState) -> TopicWish:
-    layers = layers_of(topology, cluster, topic)
-    known = live.known(cluster)
-    found = known.topics.get(topic.name) if known else None
-    return TopicWish(
-        ref=TopicRef(cluster, topic.name),
-        role=Role.DECLARED,
-        reason=Reason("declared", f"declared in {topic.where.file}"),
-        partitions=topic.partitions,
-        exact=topic.partitions is not None,
-        new_partitions=partitions(layers),
-        replication_factor=topic.replication_factor,
-        new_factor=replication_factor(layers),
-        configs=wanted_configs(layers, found.configs if found else None),
-    )
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What the layers give a topic; the same for all topics that say the same and have the same."""
+
+    partitions: int | None
+    replication_factor: int | None
+    configs: Mapping[str, Wanted]
+
+
+def _declared(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
+    """Ten thousand topics rarely say fifty different things: the layers are laid once for each."""
+    known = {name: one for name in topology.clusters if (one := live.known(name))}
+    laid: dict[tuple[str, Hashable, int], _Values] = {}
+    reasons: dict[str, Reason] = {}
+    for topic in topology.topics.values():
+        said, file = _said(topic), topic.where.file
+        reason = reasons.get(file) or reasons.setdefault(file, Reason("declared", f"declared in {file}"))
+        for cluster in topic.clusters:
+            if cluster not in known:
+                continue
+            found = known[cluster].topics.get(topic.name)
+            there = found.configs if found else None
+            key = cluster, said, id(there)  # of an object that ``live`` keeps
+            if (values := laid.get(key)) is None:
+                values = laid[key] = _lay(layers_of(topology, cluster, topic), there)
+            yield TopicWish(
+                ref=TopicRef(cluster, topic.name),
+                role=Role.DECLARED,
+                reason=reason,
+                partitions=topic.partitions,
+                exact=topic.partitions is not None,
+                new_partitions=values.partitions,
+                replication_factor=topic.replication_factor,
+                new_factor=values.replication_factor,
+                configs=values.configs,
+            )
+
+
+def _said(topic: Topic) -> Hashable:
+    """All that ``layers_of`` looks at in a topic."""
+    configs, steps = tuple(topic.configs.items()), tuple(topic.lower_retention_by.items())
+    return topic.partitions, topic.replication_factor, topic.class_name, configs, steps
+
+
+def _lay(layers: Layers, there: Configs | None) -> _Values:
+    return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, there))
 
 
 def _remote(topology: Topology, route: Route) -> TopicWish:

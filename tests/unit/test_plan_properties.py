@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +19,15 @@ from reconciler.changes import (
     TopicChange,
     cluster_of,
 )
+from reconciler.diffing import diff, topics
+from reconciler.diffing.wishes import wishes
 from reconciler.errors import Unknown
-from reconciler.live import LiveState
+from reconciler.live import LiveCluster, LiveState
 from reconciler.planning import plan
 from reconciler.plans import Plan, Result
-from reconciler.topology import TopicRef, Topology, by_name
+from reconciler.topology import TopicDefaults, TopicRef, Topology, by_name
+from tests.builders import cluster, flow, topology
+from tests.builders import topic as make_topic
 from tests.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
@@ -111,6 +117,55 @@ def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
         seen.add(one.id)
     stages = [one.stage for one in planned.changes]
     assert stages == sorted(stages, key=[stage.value for stage in Stage].index)
+
+
+FEW_CONFIGS = st.sampled_from(({}, {"retention.ms": "60000"}, {"min.insync.replicas": "2"}))
+SAID = st.tuples(st.sampled_from((None, 1)), st.sampled_from((None, 2)), FEW_CONFIGS)
+THERE = st.tuples(st.sampled_from((1, 2)), st.sampled_from((1, 2)), FEW_CONFIGS)
+
+
+@settings(thorough, max_examples=300)
+@given(st.lists(st.tuples(SAID, THERE), min_size=6, max_size=12), st.booleans())
+def test_topics_that_are_alike_are_compared_once_with_the_same_outcome(
+    parts: list[tuple[Any, Any]], mirrored: bool
+) -> None:
+    """Few values, many topics: those that agree in all but one value are there, too."""
+    numbered = {f"topic-{number}": part for number, part in enumerate(parts)}
+    declared = [
+        make_topic(name, "a", partitions=count, replication_factor=factor, configs=configs)
+        for name, ((count, factor, configs), _) in numbered.items()
+    ]
+    home = cluster("a", defaults=TopicDefaults(replication_factor=1))
+    wished = topology(home, cluster("b"), *declared, *([flow("a", "b", "topic-.*")] if mirrored else []))
+    there = {("a", name): live for name, (_, live) in numbered.items()}
+    there |= {("b", f"a.{name}"): live for name, (_, live) in numbered.items()}
+    live = _equal_configs_once(LiveParts(there, {}).build().look(wished))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(topics, "_case", lambda *_: None)
+        one_by_one, _ = diff(wished, live)
+    at_once, routing = diff(wished, live)
+    assert {one.subject for one in at_once.settled} == {one.subject for one in one_by_one.settled}
+    assert replace(at_once, settled=()) == replace(one_by_one, settled=())
+    together = wishes(wished, live, routing)
+    for one in declared:
+        alone = wishes(replace(wished, topics=by_name((one,))), live, routing)
+        assert together[TopicRef("a", one.name)] == alone[TopicRef("a", one.name)]
+
+
+def _equal_configs_once(live: LiveState) -> LiveState:
+    """As a read of a whole cluster gives them: configs that are equal are one object."""
+    seen: dict[str, Any] = {}
+
+    def shared(found: LiveCluster | Unknown) -> LiveCluster | Unknown:
+        if isinstance(found, Unknown):
+            return found
+        once = {
+            name: replace(one, configs=seen.setdefault(repr(one.configs), one.configs))
+            for name, one in found.topics.items()
+        }
+        return replace(found, topics=once)
+
+    return LiveState({name: shared(found) for name, found in live.clusters.items()}, live.mirrors)
 
 
 @thorough
