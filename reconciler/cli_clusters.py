@@ -40,7 +40,7 @@ def drift(
         return
     if sides:
         raise typer.Exit(_parity(env, form, out))
-    with open_session(env, Principal.PLAN) as session:
+    with open_session(env, Principal.PLAN, ahead=True) as session:
         made = session.plan()
         seen = history(read_lines(session.state))
     text = drift_in(made, form, style(), seen)

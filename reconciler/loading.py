@@ -6,11 +6,11 @@ Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.file
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from itertools import count
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from reconciler.building import (
 from reconciler.building_rules import build_audit, build_class, build_protection, build_shrink_limit
 from reconciler.checking import check
 from reconciler.checking_rules import check_rules
+from reconciler.collecting import collect
 from reconciler.enrolling.building import build_user
 from reconciler.enrolling.checking import check_users
 from reconciler.errors import Problem, TopologyError, Where
@@ -35,26 +36,52 @@ from reconciler.limiting.building import build_quota
 from reconciler.limiting.checking import check_quotas
 from reconciler.places import Place, Places
 from reconciler.reading import Reading
-from reconciler.shape import SECTIONS, check_shape
+from reconciler.shape import check_shape
 from reconciler.tombstones import check_tombstones
-from reconciler.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
-from reconciler.yaml_nodes import Document, Entry, Scalar, Sequence
+from reconciler.topology import Cluster, Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
+from reconciler.yaml_nodes import Document
 from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
 Noun = TypeVar("Noun")
-NUMBERED = ("access", "quotas", "users")
+_HOLDS_CLUSTERS = re.compile("^clusters *:", re.MULTILINE)
 
 
-def load(texts: Mapping[str, str], environment: str, today: date | None = None) -> Topology:
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The clusters of an environment, known before the rest of it is read; none where something is wrong with them.
+    ``documents``: the files that were read for that."""
+
+    clusters: Mapping[str, Cluster]
+    documents: Mapping[str, Document]
+
+
+NO_HEAD = Head(MappingProxyType({}), MappingProxyType({}))
+
+
+def read_head(texts: Mapping[str, str]) -> Head:
+    """Of files in which clusters are seen at a glance. Whatever is wrong is left to ``load`` to tell."""
+    documents = {file: read(file, texts[file]) for file in sorted(texts) if _HOLDS_CLUSTERS.search(texts[file])}
+    places, problems = collect(documents.values())
+    builder = _Builder(places, set(), problems)
+    if any(document.problems or check_shape(document) for document in documents.values()):
+        return Head(NO_HEAD.clusters, documents)
+    clusters = by_name(builder.build("clusters", build_cluster))
+    if builder.problems or check(Topology("", clusters, {}, {}, {}), places):
+        return Head(NO_HEAD.clusters, documents)
+    return Head(clusters, documents)
+
+
+def load(texts: Mapping[str, str], environment: str, today: date | None = None, head: Head = NO_HEAD) -> Topology:
     """The checked topology of one environment.
 
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
-    ``today`` decides which tombstones have expired; without it, it is this day (UTC).
+    ``today`` decides which tombstones have expired; without it, it is this day (UTC). ``head``: of the same texts.
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
     with no_collection():
-        return _load(texts, environment, today or datetime.now(UTC).date())
+        documents = [head.documents.get(file) or read(file, texts[file]) for file in sorted(texts)]
+        return _load(documents, environment, today or datetime.now(UTC).date())
 
 
 @contextmanager
@@ -69,14 +96,13 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load(texts: Mapping[str, str], environment: str, today: date) -> Topology:
-    documents = [read(file, texts[file]) for file in sorted(texts)]
+def _load(documents: list[Document], environment: str, today: date) -> Topology:
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
         problems.append(_nothing(environment))
     shape = [problem for document in documents for problem in check_shape(document)]
     problems += shape
-    places, doubled = _collect(documents)
+    places, doubled = collect(documents)
     problems += doubled
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
     clusters = builder.build("clusters", build_cluster)
@@ -135,88 +161,6 @@ def _nothing(environment: str) -> Problem:
         "An empty wish would be taken for: nothing is wanted any more",
         "Check the folder's name",
     )
-
-
-def _collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
-    """Every entry under its section and name; a name defined again is a problem, and the first one counts."""
-    entries: dict[tuple[str, str], Place] = {}
-    problems: list[Problem] = []
-    complete = True
-    numbers = {section: count(1) for section in NUMBERED}
-    for document in documents:
-        if not isinstance(document.root, YamlMapping):
-            complete = False
-            continue
-        for section, (word, read_as) in _READ_AS.items():
-            part = document.root.entries.get(section)
-            for name, entry in read_as(part) if part else ():
-                if section in numbers:
-                    name = str(next(numbers[section]))
-                place = Place(document, entry)
-                first = entries.setdefault((section, name), place)
-                if first is not place:
-                    problems.append(
-                        Problem(
-                            "duplicate-name",
-                            place.where,
-                            f"{word} {name} is defined again" if word else f"{name} is defined again",
-                            f"It is already defined at {first.where}, and only one of them could count",
-                            "Remove one, or merge the two",
-                        )
-                    )
-    return Places(MappingProxyType(entries), complete), problems
-
-
-def _named(part: Entry) -> Iterator[tuple[str, Entry]]:
-    if isinstance(part.value, YamlMapping):
-        yield from part.value.entries.items()
-
-
-def _single(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """A section that is one thing, under its own name."""
-    if isinstance(part.value, YamlMapping):
-        yield part.key, part
-
-
-def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """A list of texts, each under itself."""
-    if isinstance(part.value, Sequence):
-        for item in part.value.items:
-            if isinstance(item, Scalar):
-                yield item.text, Entry(item.text, item, item.line, item.column)
-
-
-def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules, quotas and users, which may stand there for several clusters: they are counted over all files."""
-    if isinstance(part.value, Sequence):
-        for item in part.value.items:
-            yield "", Entry("", item, item.line, item.column)
-
-
-def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Tombstones, each under the name of its cluster and topic: ``east/orders``."""
-    if isinstance(part.value, Sequence):
-        for item in part.value.items:
-            fields = item.entries if isinstance(item, YamlMapping) else {}
-            words = [fields[key].value for key in ("cluster", "topic") if key in fields]
-            name = "/".join(word.text for word in words if isinstance(word, Scalar))
-            name = name if "/" in name else f"line {item.line}"
-            yield name, Entry(name, item, item.line, item.column)
-
-
-_READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]]] = {
-    **{section: (word, _named) for section, word in SECTIONS.items()},
-    "deletions": ("the deletion of", _listed),
-    "access": ("access rule", _numbered),
-    "quotas": ("quota", _numbered),
-    "users": ("user", _numbered),
-    "classes": ("class", _named),
-    "defaults": ("", _single),
-    "shrink_limit": ("", _single),
-    "audit": ("", _single),
-    "protected": ("the protection", _texts),
-}
-"""Section -> what one of its entries is called, and how they are found in it."""
 
 
 class _Builder:

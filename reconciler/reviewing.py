@@ -53,7 +53,7 @@ def untouched(env: Path, ref: str) -> str | None:
 def review(env: Path, wish: Wish) -> Review:
     if wish.base is None:
         _needs_base(wish)
-        with open_session(env, Principal.PLAN) as session:
+        with open_session(env, Principal.PLAN, ahead=True) as session:
             return Review(session.plan(consent=wish.consent))
     now, at = read_topology(env), snapshot(env, wish.base)
     before = load(at.named, now.environment) if at.texts else None

@@ -6,10 +6,10 @@ Border: no arguments, no exit codes, no printing; those are ``cli``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.edges.kafka.stakes import read_nature, read_stakes
 from reconciler.edges.run_folders import state_folder
 from reconciler.edges.secrets import require_secrets
@@ -34,17 +35,14 @@ from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
-from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
-from reconciler.loading import load, no_collection
+from reconciler.live import LiveCluster, LiveMirror, LiveState
+from reconciler.loading import NO_HEAD, Head, load, no_collection, read_head
 from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.observations import access_to_read, quotas_to_read, topics_to_read, users_to_read
 from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
-from reconciler.ports import ClusterReader
-from reconciler.quotas import Limits, QuotaEntity
-from reconciler.replicas import ReplicaFacts
+from reconciler.rereading import Narrow, ground, unreadable
 from reconciler.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.verification import Verification, VerifyWish
 from reconciler.verifying import answered, request
@@ -56,53 +54,27 @@ GUARDS = Consent(first_contact=True, shrink=True)
 
 
 def read_topology(folder: Path) -> Topology:
-    return load(read_environment(folder), folder.resolve().name)
+    return _loaded(folder, read_environment(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class Narrow:
-    """A reader of only ``names``: what a saved plan rests on, and nothing more."""
-
-    reader: ClusterReader
-    names: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.reader.name
-
-    def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        return self.reader.read(self.names if topics is None else topics)
-
-    def read_access(self) -> LiveAccess:
-        return self.reader.read_access()
-
-    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
-        return self.reader.read_quotas()
-
-    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
-        return self.reader.read_quota_keys()
-
-    def read_users(self) -> LiveUsers:
-        return self.reader.read_users()
-
-    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
-        return self.reader.validate(changes)
-
-    def replica_facts(self, environment: str) -> ReplicaFacts:
-        return self.reader.replica_facts(environment)
+def _loaded(folder: Path, texts: Mapping[str, str], head: Head = NO_HEAD) -> Topology:
+    return load(texts, folder.resolve().name, head=head)
 
 
 class Session:
     """One environment with its connections, opened for one principal. Use ``open_session``."""
 
-    def __init__(self, folder: Path, topology: Topology, principal: Principal) -> None:
+    def __init__(self, folder: Path, topology: Topology, principal: Principal, ahead: ReadAhead | None = None) -> None:
+        """``ahead``: reads of the same clusters that have begun. The session closes it."""
         self.folder = folder
         self.topology = topology
         self.principal = principal
         self.applied: Applied | Unknown | None = None
         self.state = state_folder(folder)
+        self._ahead = ahead
         self.clusters = {
-            name: KafkaCluster(wish, principal, topology.environment) for name, wish in topology.clusters.items()
+            name: KafkaCluster(wish, principal, topology.environment, self._begun(wish))
+            for name, wish in topology.clusters.items()
         }
         self.records = {
             name: StatusRecords(wish, topology.environment, principal) for name, wish in topology.clusters.items()
@@ -111,7 +83,12 @@ class Session:
         self.seen: LiveState | None = None
         self.runner = SparkRunner(self.state, topology.mirrors, self.status)
 
+    def _begun(self, wish: Cluster) -> Callable[[], LiveCluster | None] | None:
+        return partial(self._ahead.take, wish.name) if self._ahead is not None and self._ahead.reads(wish) else None
+
     def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
         for record in self.records.values():
             record.close()
         for cluster in self.clusters.values():
@@ -230,18 +207,11 @@ class Session:
 
     def moved(self, planned: Plan) -> tuple[Moved, ...]:
         """What of the plan's ground is no longer as it was; reads only that ground."""
-        subjects = [one.subject for one in planned.basis.observed]
-        wanted = topics_to_read(subjects)
-        readers = {name: Narrow(self.clusters[name], names) for name, names in wanted.items() if name in self.clusters}
-        mirrors = [subject.removeprefix("mirror ") for subject in subjects if subject.startswith("mirror ")]
-        self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
-        more = Wanted(access_to_read(subjects), quotas_to_read(subjects), (), users_to_read(subjects))
-        live = observe(readers, self.runner, mirrors, more)
-        unknown = [one for one in (*live.clusters.values(), *live.mirrors.values()) if isinstance(one, Unknown)]
-        unknown += [acls for one in live.clusters.values() if isinstance(acls := _acls(one), Unknown)]
-        unknown += [quotas for one in live.clusters.values() if isinstance(quotas := _quotas(one), Unknown)]
-        unknown += [part for one in live.clusters.values() for part in _users(one) if isinstance(part, Unknown)]
-        if unknown:
+        wanted = ground(one.subject for one in planned.basis.observed)
+        readers = {n: Narrow(self.clusters[n], names) for n, names in wanted.topics.items() if n in self.clusters}
+        self.strays = self._strays() if set(wanted.mirrors) - set(self.topology.mirrors) else {}
+        live = observe(readers, self.runner, wanted.mirrors, wanted.more)
+        if unknown := unreadable(live):
             raise ReconcilerError(
                 "nothing was applied: what the plan rests on could not be read again",
                 "\n".join(f"  {one.subject}: {one.error}" for one in unknown),
@@ -314,27 +284,23 @@ class Session:
         return {mirror.name: mirror for mirror in found if mirror.name not in self.topology.mirrors}
 
 
-def _acls(cluster: LiveCluster | Unknown) -> object:
-    return cluster.acls if isinstance(cluster, LiveCluster) and cluster.access is not None else None
-
-
-def _quotas(cluster: LiveCluster | Unknown) -> object:
-    return cluster.quotas if isinstance(cluster, LiveCluster) else None
-
-
-def _users(cluster: LiveCluster | Unknown) -> tuple[object, ...]:
-    users = cluster.users if isinstance(cluster, LiveCluster) else None
-    return (users.credentials, users.recorded) if users is not None else ()
-
-
 def now_ms() -> int:
     return int(time.time() * 1000)
 
 
 @contextmanager
-def open_session(folder: Path, principal: Principal) -> Iterator[Session]:
-    """Raises TopologyError before anything is connected."""
-    session = Session(folder, read_topology(folder), principal)
+def open_session(folder: Path, principal: Principal, ahead: bool = False) -> Iterator[Session]:
+    """``ahead``: clusters are read as soon as their settings are known, for commands that will want all of them. Else
+    nothing is connected before the topology is checked. Raises TopologyError, which waits for no cluster."""
+    texts = read_environment(folder)
+    head = read_head(texts) if ahead else NO_HEAD
+    begun = ReadAhead(head.clusters, principal) if head.clusters else None
+    try:
+        session = Session(folder, _loaded(folder, texts, head), principal, begun)
+    except BaseException:
+        if begun is not None:
+            begun.close()
+        raise
     try:
         yield session
     finally:

@@ -40,6 +40,22 @@ class TopicOf(NamedTuple):
     partitions: tuple[PartitionOf, ...]
 
 
+class BrokerOf(NamedTuple):
+    number: int
+    host: str
+    port: int
+    rack: str
+
+
+class ClusterOf(NamedTuple):
+    """One answer. ``throttle``: for how long the broker does not listen now, in ms."""
+
+    throttle: int
+    cluster_id: str
+    brokers: tuple[BrokerOf, ...]
+    topics: list[TopicOf]
+
+
 class ConfigOf(NamedTuple):
     """``source``: the protocol's number (``DescribeConfigsResponse.ConfigSource``). ``value`` None: hidden."""
 
@@ -65,23 +81,18 @@ def pack_metadata(names: Sequence[str] | None) -> bytes:
     return topics + b"\0\0" + NO_TAGS  # no auto-creation, no authorized operations
 
 
-def unpack_metadata(frame: memoryview) -> tuple[int, list[TopicOf]]:
-    """(throttle in ms, topics). Raises MalformedResponseError."""
+def unpack_metadata(frame: memoryview) -> ClusterOf:
+    """Raises MalformedResponseError."""
     try:
         return _metadata(Reader(frame))
     except _UNREADABLE as error:
         raise MalformedResponseError(f"a Metadata response cannot be read: {error}") from error
 
 
-def _metadata(reader: Reader) -> tuple[int, list[TopicOf]]:
+def _metadata(reader: Reader) -> ClusterOf:
     throttle = reader.int32()
-    for _ in range(reader.count()):
-        reader.int32()
-        reader.string()
-        reader.int32()
-        reader.string()
-        reader.tags()
-    reader.string()
+    brokers = tuple(_broker(reader) for _ in range(reader.count()))
+    cluster_id = reader.string()
     reader.int32()
     shared: dict[bytes, tuple[int, ...]] = {}
     found = []
@@ -93,7 +104,13 @@ def _metadata(reader: Reader) -> tuple[int, list[TopicOf]]:
         found.append(TopicOf(name, error, topic_id, internal, partitions))
     reader.tags()
     reader.finish()
-    return throttle, found
+    return ClusterOf(throttle, cluster_id, brokers, found)
+
+
+def _broker(reader: Reader) -> BrokerOf:
+    found = BrokerOf(reader.int32(), reader.string(), reader.int32(), reader.string())
+    reader.tags()
+    return found
 
 
 def _partition(reader: Reader, shared: dict[bytes, tuple[int, ...]]) -> PartitionOf:

@@ -20,11 +20,7 @@ pytestmark = pytest.mark.kafka
 
 
 def bulk(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster | None:
-    connection = Connection(cluster, Principal.PLAN)
-    try:
-        return read_in_bulk(connection, cluster, Principal.PLAN, topics)
-    finally:
-        connection.close()
+    return read_in_bulk(cluster, Principal.PLAN, topics)
 
 
 def slow(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster:

@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from wire import topics
 from wire.errors import MalformedResponseError
-from wire.topics import ConfigOf, ConfigReader, ConfigsOf, PartitionOf, TopicOf
+from wire.topics import BrokerOf, ConfigOf, ConfigReader, ConfigsOf, PartitionOf, TopicOf
 
 TEXT = st.text(max_size=200)
 NODES = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
@@ -39,7 +39,11 @@ def frame(answer: Any) -> memoryview:
 
 def metadata(found: list[TopicOf], version: int) -> memoryview:
     kind = MetadataResponse.MetadataResponseTopic
-    broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="a", port=9092, rack=None)
+    broker = MetadataResponse.MetadataResponseBroker
+    brokers = [
+        broker(node_id=1, host="a", port=9092, rack=None),
+        broker(node_id=2, host="b", port=9093, rack="rack"),
+    ]
     told = [
         kind(
             error_code=topic.error,
@@ -62,7 +66,7 @@ def metadata(found: list[TopicOf], version: int) -> memoryview:
         for topic in found
     ]
     answer = MetadataResponse(
-        throttle_time_ms=5, brokers=[broker], cluster_id="c", controller_id=1, topics=told, version=version
+        throttle_time_ms=5, brokers=brokers, cluster_id="c", controller_id=1, topics=told, version=version
     )
     return frame(answer)
 
@@ -106,9 +110,9 @@ def test_metadata_is_asked_for_without_making_a_topic(version: int, names: list[
 
 @given(TOPICS, st.sampled_from([topics.METADATA_LOWEST, topics.METADATA_NEWEST]))
 def test_metadata_is_read_as_the_generated_class_wrote_it(found: list[TopicOf], version: int) -> None:
-    throttle, told = topics.unpack_metadata(metadata(found, version))
-    assert throttle == 5
-    assert told == [topic._replace(partitions=tuple(sorted(topic.partitions))) for topic in found]
+    told = topics.unpack_metadata(metadata(found, version))
+    assert told[:3] == (5, "c", (BrokerOf(1, "a", 9092, ""), BrokerOf(2, "b", 9093, "rack")))
+    assert told.topics == [topic._replace(partitions=tuple(sorted(topic.partitions))) for topic in found]
 
 
 def test_configs_are_asked_for_without_what_doubles_the_answer() -> None:

@@ -12,26 +12,28 @@ import logging
 import random
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import KafkaError
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.config_shelf import ConfigShelf
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, client_settings
-from reconciler.edges.kafka.reading import VISIBILITY_PROBE, Configs, batched, brokers_of, unknown_configs
-from reconciler.live import LiveCluster, LivePartition, LiveTopic
+from reconciler.edges.kafka.connection import client_settings, secrets_in, speaker_of
+from reconciler.edges.kafka.errors import Speaker
+from reconciler.edges.kafka.reading import VISIBILITY_PROBE, Configs, batched, unknown_configs
+from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
 from reconciler.topology import Cluster, Principal
 from wire import topics as wire_topics
 from wire.buffers import BufferPool
 from wire.connection import Connection as WireConnection
 from wire.connection import Frame
 from wire.dialing import connect
-from wire.errors import BrokerError, WireError
+from wire.errors import BrokerError, ConnectionLostError, WireError
 from wire.settings import connection_settings
 
 FROM_TOPICS = 250
@@ -41,110 +43,127 @@ NAMES = 2_000
 CONNECTIONS = 2
 IN_FLIGHT = 3
 PATIENCE = 15.0
-CONNECT_WITHIN = 5.0
+CONNECT_WITHIN = 3.0
 
 _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
+Address = tuple[str, int]
+Open = Callable[[Address], Awaitable[WireConnection]]
 
 
-def read_in_bulk(
-    connection: Connection, cluster: Cluster, principal: Principal, topics: Collection[str] | None = None
+def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str] | None = None) -> LiveCluster | None:
+    """As ``reading.read_cluster``; None when this way is closed. Raises SecretError, and ClusterError where the cluster
+    refuses what every plan needs."""
+    return asyncio.run(reading_in_bulk(cluster, principal, topics))
+
+
+async def reading_in_bulk(
+    cluster: Cluster, principal: Principal, topics: Collection[str] | None = None
 ) -> LiveCluster | None:
-    """As ``reading.read_cluster``; None when this way is closed. Raises ClusterError where no broker can be spoken to,
-    or where the cluster refuses what every plan needs."""
-    connection.wait_out_throttle()
-    request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-    described = connection.first(request, errors.DESCRIBE_CLUSTER)
-    if not described.nodes:
-        return None
-    address = _address(described.nodes, cluster.bootstrap_servers)
+    """As ``read_in_bulk``. When it is cancelled it leaves no connection behind."""
+    settings = client_settings(cluster, principal)
     names = None if topics is None else sorted(set(topics))
     try:
-        found = asyncio.run(_Reading(connection, client_settings(cluster, principal)).read(address, names))
+        return await _Reading(cluster, speaker_of(cluster, principal), settings).read(names)
     except WireError as error:
-        _log.debug("cluster %s cannot be read in bulk: %s", cluster.name, connection.clean(str(error)))
+        words = str(error)
+        for secret in secrets_in(cluster.client_for(principal), settings):
+            words = words.replace(secret, "***")
+        _log.debug("cluster %s cannot be read in bulk: %s", cluster.name, words)
         return None
-    told = found.topics
-    return LiveCluster(
-        name=cluster.name,
-        cluster_id=described.cluster_id,
-        brokers=brokers_of(described),
-        topics=MappingProxyType({name: told[name] for name in sorted(told)}),
-        sees_all=found.sees_all,
-    )
-
-
-def _address(nodes: Sequence[Any], bootstrap: Sequence[str]) -> tuple[str, int]:
-    """One broker, so that all answers are of one mind; where possible one whose address is known to lead there."""
-    known = [node for node in nodes if f"{node.host}:{node.port}" in bootstrap]
-    chosen = random.choice(known or list(nodes))  # noqa: S311 - any of them
-    return str(chosen.host), int(chosen.port)
-
-
-@dataclass(slots=True)
-class _Found:
-    topics: dict[str, LiveTopic] = field(default_factory=dict)
-    sees_all: bool = True
 
 
 class _Reading:
     """One read. Raises WireError and ClusterError."""
 
-    def __init__(self, connection: Connection, settings: Mapping[str, str]) -> None:
-        self._of = connection
+    def __init__(self, cluster: Cluster, speaker: Speaker, settings: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._speaker = speaker
         self._settings = settings
+        self._lines: list[WireConnection] = []
 
-    async def read(self, address: tuple[str, int], names: list[str] | None) -> _Found:
+    async def read(self, names: list[str] | None) -> LiveCluster:
         asked, pool = connection_settings(self._settings), BufferPool()
         settings = replace(asked, connect_timeout=min(asked.connect_timeout, CONNECT_WITHIN))
-        lines: list[WireConnection] = []
         try:
-            for _ in range(CONNECTIONS):
-                lines.append(await connect(address, settings, pool))
-            return await self._read(lines, names)
+            return await self._read(partial(connect, settings=settings, pool=pool), names)
         finally:
-            for line in lines:
+            for line in self._lines:
                 line.close()
 
-    async def _read(self, lines: list[WireConnection], names: list[str] | None) -> _Found:
-        asked = [[VISIBILITY_PROBE], *([None] if names is None else batched(names, NAMES))]
-        found = _Found()
-        described: dict[str, wire_topics.TopicOf] = {}
-        for some in asked:
-            for topic in await _metadata(lines[0], some):
-                if topic.error == 0:
-                    described[topic.name] = topic
-                elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
-                    found.sees_all = False
-                elif kind not in ("missing", "invalid"):
-                    raise BrokerError(topic.error, f"metadata of {topic.name}")
-        described.pop(VISIBILITY_PROBE, None)
-        shelf = ConfigShelf()
-        for one in await _configs(lines, sorted(described)):
+    async def _read(self, opened: Open, names: list[str] | None) -> LiveCluster:
+        """All of one broker, so that all answers are of one mind."""
+        address = await self._first(opened)
+        probe = await _metadata(self._lines[0], [VISIBILITY_PROBE])
+        nodes = [(one.host, one.port) for one in probe.brokers]
+        if nodes and address not in nodes:  # it may lead to another broker each time
+            address = random.choice(nodes)  # noqa: S311 - any of them
+            self._lines.append(await opened(address))
+            self._lines.pop(0).close()
+        self._lines += [await opened(address) for _ in range(CONNECTIONS - 1)]
+        asked = [None] if names is None else batched(names, NAMES)
+        told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
+        described, sees_all = _described(one for each in told for one in each.topics)
+        shelf, found = ConfigShelf(), dict[str, LiveTopic]()
+        for one in await _configs(self._lines, sorted(described)):
             configs = self._judged(one, shelf)
             if configs is not None:
-                found.topics[one.name] = _live(described[one.name], configs)
-        return found
+                found[one.name] = _live(described[one.name], configs)
+        return LiveCluster(
+            name=self._cluster.name,
+            cluster_id=probe.cluster_id,
+            brokers=tuple(Broker(*one[:3], one.rack or None) for one in sorted(probe.brokers)),
+            topics=MappingProxyType({name: found[name] for name in sorted(found)}),
+            sees_all=sees_all,
+        )
+
+    async def _first(self, opened: Open) -> Address:
+        """The first bootstrap server that answers, in any order."""
+        split = (server.rpartition(":") for server in self._cluster.bootstrap_servers)
+        places = [(host.strip("[]"), int(port)) for host, _, port in split]
+        failed: WireError = ConnectionLostError("there is no bootstrap server")
+        for address in random.sample(places, len(places)):
+            try:
+                self._lines.append(await opened(address))
+                return address
+            except ConnectionLostError as error:
+                failed = error
+        raise failed
 
     def _judged(self, one: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
         """None for a topic that was deleted meanwhile."""
         if one.error == 0:
             return shelf.mapping(one.entries)
         error = KafkaError(one.error, one.message) if one.message else KafkaError(one.error)
-        failed = self._of.error(error, errors.describe_configs(one.name))
+        failed = errors.translate(self._speaker, error, errors.describe_configs(one.name))
         if failed.kind == "unreachable":
             raise failed
-        return None if failed.kind == "missing" else unknown_configs(self._of, one.name, failed)
+        return None if failed.kind == "missing" else unknown_configs(self._speaker, one.name, failed)
 
 
-async def _metadata(line: WireConnection, names: list[str] | None) -> list[wire_topics.TopicOf]:
+def _described(told: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], bool]:
+    """By name, those that are there; and whether the principal may see every topic. Raises BrokerError."""
+    found: dict[str, wire_topics.TopicOf] = {}
+    sees_all = True
+    for topic in told:
+        if topic.error == 0:
+            found[topic.name] = topic
+        elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
+            sees_all = False
+        elif kind not in ("missing", "invalid"):
+            raise BrokerError(topic.error, f"metadata of {topic.name}")
+    found.pop(VISIBILITY_PROBE, None)
+    return found, sees_all
+
+
+async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topics.ClusterOf:
     version = line.negotiated(
         wire_topics.METADATA, wire_topics.METADATA_LOWEST, wire_topics.METADATA_NEWEST, "Metadata"
     )
     sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], PATIENCE)
-    throttle, topics = _unpacked(await sent, wire_topics.unpack_metadata)
-    await asyncio.sleep(throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
-    return topics
+    told = _unpacked(await sent, wire_topics.unpack_metadata)
+    await asyncio.sleep(told.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
+    return told
 
 
 async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> list[wire_topics.ConfigsOf]:

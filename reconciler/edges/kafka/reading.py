@@ -17,6 +17,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, ConfigShelf
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.edges.kafka.errors import Speaker
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic
 from wire.topics import ConfigOf
@@ -141,12 +142,12 @@ def _configs(connection: Connection, names: Sequence[str], broker: int | None) -
             if failed.kind == "unreachable":
                 raise failed
             if failed.kind != "missing":
-                answers[resource.name] = unknown_configs(connection, resource.name, failed)
+                answers[resource.name] = unknown_configs(connection.speaker, resource.name, failed)
     return answers
 
 
-def unknown_configs(connection: Connection, topic: str, failed: ClusterError) -> Unknown:
-    return Unknown(f"configs of {connection.speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)
+def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
+    return Unknown(f"configs of {speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)
 
 
 def _entries(told: Mapping[str, Any]) -> tuple[ConfigOf, ...]:

@@ -1,0 +1,100 @@
+"""Every entry of an environment's documents under its section and name.
+
+Border: shapes are ``shape``, values ``building``; here a name that is defined twice is the only problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from types import MappingProxyType
+
+from reconciler.errors import Problem
+from reconciler.places import Place, Places
+from reconciler.shape import SECTIONS
+from reconciler.yaml_nodes import Document, Entry, Scalar, Sequence
+from reconciler.yaml_nodes import Mapping as YamlMapping
+
+NUMBERED = ("access", "quotas", "users")
+
+
+def collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
+    """Every entry under its section and name; a name defined again is a problem, and the first one counts."""
+    entries: dict[tuple[str, str], Place] = {}
+    problems: list[Problem] = []
+    complete = True
+    numbers = {section: count(1) for section in NUMBERED}
+    for document in documents:
+        if not isinstance(document.root, YamlMapping):
+            complete = False
+            continue
+        for section, (word, read_as) in _READ_AS.items():
+            part = document.root.entries.get(section)
+            for name, entry in read_as(part) if part else ():
+                if section in numbers:
+                    name = str(next(numbers[section]))
+                place = Place(document, entry)
+                first = entries.setdefault((section, name), place)
+                if first is not place:
+                    problems.append(
+                        Problem(
+                            "duplicate-name",
+                            place.where,
+                            f"{word} {name} is defined again" if word else f"{name} is defined again",
+                            f"It is already defined at {first.where}, and only one of them could count",
+                            "Remove one, or merge the two",
+                        )
+                    )
+    return Places(MappingProxyType(entries), complete), problems
+
+
+def _named(part: Entry) -> Iterator[tuple[str, Entry]]:
+    if isinstance(part.value, YamlMapping):
+        yield from part.value.entries.items()
+
+
+def _single(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """A section that is one thing, under its own name."""
+    if isinstance(part.value, YamlMapping):
+        yield part.key, part
+
+
+def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """A list of texts, each under itself."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            if isinstance(item, Scalar):
+                yield item.text, Entry(item.text, item, item.line, item.column)
+
+
+def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """Access rules, quotas and users, which may stand there for several clusters: they are counted over all files."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            yield "", Entry("", item, item.line, item.column)
+
+
+def _listed(part: Entry) -> Iterator[tuple[str, Entry]]:
+    """Tombstones, each under the name of its cluster and topic: ``east/orders``."""
+    if isinstance(part.value, Sequence):
+        for item in part.value.items:
+            fields = item.entries if isinstance(item, YamlMapping) else {}
+            words = [fields[key].value for key in ("cluster", "topic") if key in fields]
+            name = "/".join(word.text for word in words if isinstance(word, Scalar))
+            name = name if "/" in name else f"line {item.line}"
+            yield name, Entry(name, item, item.line, item.column)
+
+
+_READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]]] = {
+    **{section: (word, _named) for section, word in SECTIONS.items()},
+    "deletions": ("the deletion of", _listed),
+    "access": ("access rule", _numbered),
+    "quotas": ("quota", _numbered),
+    "users": ("user", _numbered),
+    "classes": ("class", _named),
+    "defaults": ("", _single),
+    "shrink_limit": ("", _single),
+    "audit": ("", _single),
+    "protected": ("the protection", _texts),
+}
+"""Section -> what one of its entries is called, and how they are found in it."""

@@ -1,0 +1,73 @@
+"""Reads whole clusters on a thread of its own while the program does something else, such as reading ten thousand
+topics from YAML.
+
+Border: an optimisation and nothing else. What does not come this way is None; who asks then finds the words for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from reconciler.edges.kafka.bulk_reading import reading_in_bulk
+from reconciler.errors import ReconcilerError
+from reconciler.live import LiveCluster
+from reconciler.topology import Cluster, Principal
+
+LEAVES_WITHIN = 1.0
+"""Seconds. To close connections takes none; the name of a server may still be looked up."""
+
+
+class ReadAhead:
+    """Begins at once; for one principal. ``close`` breaks off what is still under way."""
+
+    def __init__(self, clusters: Mapping[str, Cluster], principal: Principal) -> None:
+        self._clusters = clusters
+        self._principal = principal
+        self._found: dict[str, Future[LiveCluster | None]] = {name: Future() for name in clusters}
+        self._loop = asyncio.new_event_loop()
+        self._enough = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        self._thread.start()
+
+    def reads(self, cluster: Cluster) -> bool:
+        """False also where a cluster of this name is read with other settings."""
+        return self._clusters.get(cluster.name) == cluster
+
+    def take(self, name: str) -> LiveCluster | None:
+        """Waits for it. None when it cannot be read this way, or was broken off."""
+        return self._found[name].result()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # all is read, and the loop is closed
+            self._loop.call_soon_threadsafe(self._enough.set)
+        self._thread.join(LEAVES_WITHIN)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._read())
+        finally:
+            for future in self._found.values():
+                if not future.done():
+                    future.set_result(None)
+
+    async def _read(self) -> None:
+        enough = asyncio.create_task(self._enough.wait())
+        reads = asyncio.gather(*(self._one(cluster) for cluster in self._clusters.values()))
+        await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
+        for one in (enough, reads):
+            one.cancel()
+        await asyncio.gather(enough, reads, return_exceptions=True)
+
+    async def _one(self, cluster: Cluster) -> None:
+        future = self._found[cluster.name]
+        try:
+            future.set_result(await reading_in_bulk(cluster, self._principal))
+        except ReconcilerError:
+            future.set_result(None)
+        except Exception as error:  # noqa: BLE001 - a slip of ours, for the thread that asks
+            future.set_exception(error)

@@ -1,0 +1,160 @@
+"""Clusters are read while the rest of the environment is still being read, and nobody waits for them in vain."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler import wiring
+from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.read_ahead import ReadAhead
+from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.live import LiveCluster
+from reconciler.loading import load, read_head
+from reconciler.reviewing import Wish, review
+from reconciler.topology import Principal, Topology
+from reconciler.wiring import open_session, read_topology
+from tests.builders import cluster
+
+CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['127.0.0.1:1']}\n"
+TOPICS = "topics:\n  orders: {clusters: [east], partitions: 1}\n"
+
+
+@contextmanager
+def silent_broker() -> Iterator[str]:
+    """Takes connections and never says a word, as a stopped process does."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def environment(folder: Path, **files: str) -> Path:
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order."""
+    told: list[str] = []
+
+    class Recorded(ReadAhead):
+        def __init__(self, clusters: Mapping[str, object], principal: Principal) -> None:
+            told.append(f"read {', '.join(clusters)} as {principal}")
+            super().__init__({}, principal)
+
+        def close(self) -> None:
+            told.append("broken off")
+            super().close()
+
+    def loads(*words: object, **more: object) -> Topology:
+        told.append("load")
+        return load(*words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(wiring, "ReadAhead", Recorded)
+    monkeypatch.setattr(wiring, "load", loads)
+    return told
+
+
+def test_reads_begin_before_the_topics_are_read_from_yaml(tmp_path: Path, story: list[str]) -> None:
+    folder = environment(tmp_path / "env", clusters=CLUSTERS, topics=TOPICS)
+    with open_session(folder, Principal.PLAN, ahead=True):
+        assert story == ["read east as plan", "load"]
+    assert story[2:] == ["broken off"]
+
+
+@pytest.mark.parametrize("wrong", ["topics:\n  orders: {clusters: [west]}\n", "topics: [", "topics: 7\n"])
+def test_an_error_of_the_files_ends_the_reads(tmp_path: Path, story: list[str], wrong: str) -> None:
+    folder = environment(tmp_path / "env", clusters=CLUSTERS, topics=wrong)
+    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, ahead=True):
+        pass
+    assert story == ["read east as plan", "load", "broken off"]
+
+
+@pytest.mark.parametrize(
+    "clusters",
+    [
+        "clusters:\n  east: {bootstrap_servers: ['127.0.0.1:99999']}\n",
+        "clusters:\n  east: {bootstrap_servers: ['127.0.0.1:1'], regoin: eu}\n",
+        "clusters:\n  east: {bootstrap_servers: ['a:1']}\n  west: {bootstrap_servers: ['a:1']}\n",
+        "clusters: [",
+    ],
+)
+def test_nothing_is_connected_with_settings_that_are_wrong(tmp_path: Path, story: list[str], clusters: str) -> None:
+    folder = environment(tmp_path / "env", clusters=clusters, topics=TOPICS)
+    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, ahead=True):
+        pass
+    assert story == ["load"]
+
+
+def test_validate_apply_and_an_offline_plan_connect_nothing_beforehand(tmp_path: Path, story: list[str]) -> None:
+    folder = environment(tmp_path / "env", clusters=CLUSTERS, topics=TOPICS)
+    read_topology(folder)
+    with open_session(folder, Principal.APPLY):
+        pass
+    with pytest.raises(ReconcilerError, match="without --base"):
+        review(folder, Wish(offline=True))
+    assert story == ["load", "load"]
+
+
+def test_the_head_of_files_says_what_all_of_them_say() -> None:
+    texts = {"a.yaml": TOPICS, "b.yaml": CLUSTERS + TOPICS.replace("orders", "pay"), "c.yaml": "defaults: {}\n"}
+    head = read_head(texts)
+    assert list(head.documents) == ["b.yaml"], "topics are not read twice, nor before the clusters are"
+    whole = load(texts, "env")
+    assert dict(head.clusters) == dict(whole.clusters)
+    assert load(texts, "env", head=head) == whole
+
+
+def test_the_first_whole_read_is_the_one_that_began() -> None:
+    found, asked = LiveCluster("east", "id", (), {}), []
+
+    def begun() -> LiveCluster:
+        asked.append(1)
+        return found
+
+    reader = KafkaCluster(cluster("east", bootstrap_servers=("127.0.0.1:1",)), ahead=begun)
+    assert reader.read() is found
+    with pytest.raises(ReconcilerError, match="does not answer"):
+        reader.read()
+    assert len(asked) == 1
+
+
+def test_who_is_silent_keeps_nobody_waiting_once_it_is_not_wanted() -> None:
+    with silent_broker() as address:
+        ahead = ReadAhead({"east": cluster("east", bootstrap_servers=(address,))}, Principal.PLAN)
+        time.sleep(0.1)
+        began = time.monotonic()
+        ahead.close()
+        assert ahead.take("east") is None
+        assert time.monotonic() - began < 1
+        assert not any(thread.name == "read-ahead" for thread in threading.enumerate())
+
+
+def test_what_cannot_be_read_is_left_to_who_asks_and_keeps_no_other_waiting() -> None:
+    secret = cluster("west", bootstrap_servers=("127.0.0.1:1",), client={"sasl.password": "${env:NOT_THERE}"})
+    gone = cluster("east", bootstrap_servers=("127.0.0.1:1",))
+    with silent_broker() as address:
+        silent = cluster("hub", bootstrap_servers=(address,))
+        ahead = ReadAhead({"east": gone, "west": secret, "hub": silent}, Principal.PLAN)
+        began = time.monotonic()
+        assert ahead.take("east") is None
+        assert ahead.take("west") is None
+        assert time.monotonic() - began < 2, "the silent one may take longer"
+        ahead.close()
+
+
+def test_a_cluster_with_other_settings_is_not_taken_for_the_one_that_is_read() -> None:
+    east = cluster("east", bootstrap_servers=("127.0.0.1:1",))
+    ahead = ReadAhead({"east": east}, Principal.PLAN)
+    assert ahead.reads(cluster("east", bootstrap_servers=("127.0.0.1:1",)))
+    assert not ahead.reads(cluster("east", bootstrap_servers=("127.0.0.1:2",)))
+    assert not ahead.reads(cluster("west", bootstrap_servers=("127.0.0.1:1",)))
+    ahead.close()
