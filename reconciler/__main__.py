@@ -1,6 +1,6 @@
 """``python -m reconciler``."""
 
-from reconciler.cli import main
+from reconciler.start import main
 
 if __name__ == "__main__":
     main()

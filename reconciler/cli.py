@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.exceptions import TyperException
 
 from reconciler import (
     cli_apply,
@@ -38,7 +36,7 @@ from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
 from reconciler.summary import counted
-from reconciler.terminal import Env, Format, FormatOption, OutOption, StealOption, say, show, style
+from reconciler.terminal import Env, Format, FormatOption, OutOption, StealOption, run_app, say, show, style
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
 from reconciler.verifying import time_ms
@@ -230,20 +228,4 @@ def sandbox_env(profile: Profile = "secure") -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
-    try:
-        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
-    except TyperException as error:
-        say(error.format_message())
-        say("Try: reconciler --help")
-        code = ExitCode.ERROR
-    except (typer.Abort, KeyboardInterrupt):
-        say("interrupted")
-        code = 130
-    except ReconcilerError as error:
-        say(str(error))
-        code = error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.ERROR
-    sys.exit(int(code or 0))
+    run_app(app, arguments)

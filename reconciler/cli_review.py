@@ -70,3 +70,9 @@ def explain(
     found = reviewing.explained(env, subject, offline)
     show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
     raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)
+
+
+app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
+"""These commands alone, for ``start``."""
+app.command("plan")(plan)
+app.command("explain")(explain)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
+from reconciler.errors import ReconcilerError
+from reconciler.plans import ExitCode
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.style import Style
 
@@ -43,3 +47,23 @@ def say(text: str) -> None:
 def show(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
+
+
+def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
+    try:
+        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except TyperException as error:
+        say(error.format_message())
+        say("Try: reconciler --help")
+        code = ExitCode.ERROR
+    except (typer.Abort, KeyboardInterrupt):
+        say("interrupted")
+        code = 130
+    except ReconcilerError as error:
+        say(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.ERROR
+    sys.exit(int(code or 0))

@@ -87,7 +87,7 @@ def test_over_tls_and_scram_what_is_hidden_or_denied_is_told_the_same(
 def test_a_read_that_breaks_off_is_done_again_by_librdkafka(
     plain: Sandbox, monkeypatch: pytest.MonkeyPatch, broken: str, error: type[WireError]
 ) -> None:
-    async def fail(*_words: object) -> None:
+    async def fail(*_words: object, **_settings: object) -> None:
         raise error("broken off")
 
     monkeypatch.setattr(bulk_reading, broken, fail)
