@@ -17,7 +17,8 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
     """Of topics and of flows, each by itself. Without a record of an apply there is nothing to compare with."""
     if applied is None:
         return
-    since = f" the apply of commit {applied.commit[:12]} by {applied.who}" if applied.commit else f" by {applied.who}"
+    of_commit = f" of commit {applied.commit[:12]}" if applied.commit else ""
+    since = f"the apply{of_commit} by {applied.who}"
     for word, before, now in (
         ("topics", applied.topics, declared_topics(topology)),
         ("flows", applied.flows, tuple(topology.flows)),
@@ -26,7 +27,7 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
         if not too_many(lost, len(before), topology.rules.shrink_limit, left=len(now)):
             continue
         names = ", ".join(lost[:SHOWN]) + (f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
-        what = f"{len(lost)} of {len(before)} declared {word} are gone since{since}: {names}"
+        what = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {names}"
         if not now:
             what = f"no {word} are declared any more; {what}"
         todo = f"Look whether a file is missing or empty. If it is meant, {AGREE}"
