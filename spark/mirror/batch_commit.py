@@ -145,6 +145,7 @@ class Committer:
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
         lane = self._lane
+        lane.changed.update(moved)
         for partition, offset in moved.items():
             partition.committed = offset
             partition.passed.committed(offset)

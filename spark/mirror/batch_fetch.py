@@ -215,6 +215,7 @@ class Fetcher:
 
     def _accept(self, partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> None:
         lane = self._lane
+        lane.changed.add(partition)
         partition.end = answer.last_stable if lane.committed_only and answer.last_stable >= 0 else answer.high_watermark
         if not answer.records:
             return

@@ -70,6 +70,7 @@ class Lane:
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()
         self.touched: set[Partition] = set()
+        self.changed: set[Partition] = set()  # of which something may be told that was not told yet
         self.blocked: set[Partition] = set()
         self.added: set[Partition] = set()
         self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction
@@ -121,6 +122,7 @@ class Lane:
         partition.queue.extend(pieces)
         partition.queued_bytes += size
         self.queued += size
+        self.changed.add(partition)
         if partition.waiting_since is None and pieces:
             partition.waiting_since = pieces[0].timestamp
 
@@ -135,10 +137,12 @@ class Lane:
         if not self.dirty:
             self.dirty_since = time.monotonic()
         self.dirty.add(partition)
+        self.changed.add(partition)
         self.progress.set()
 
     def drop_unsent(self, partition: Partition) -> None:
         self.queued -= partition.drop_unsent()
+        self.changed.add(partition)
         self.room.set()
 
     # what was produced
@@ -219,6 +223,7 @@ class Lane:
         self.drop_unsent(partition)
         partition.phase = Phase.STOPPED
         partition.condition = condition
+        self.changed.add(partition)
         partition.retry_at = time.monotonic() + self.tuning.retry_stopped * min(12, 2**partition.strikes)
         partition.strikes += 1
         self.progress.set()
@@ -238,6 +243,7 @@ class Lane:
         waiting = partition.left_waiting or (partition.queue[0].timestamp if partition.queue else None)
         self.drop_unsent(partition)
         partition.phase = Phase.PAUSED
+        self.changed.add(partition)
         partition.look_at = time.monotonic() + self.tuning.look_paused + len(self.partitions) / 500
         behind = partition.end > partition.covered
         partition.left_waiting = (waiting or int(time.time() * 1000)) if behind else None

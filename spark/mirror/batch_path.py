@@ -31,6 +31,7 @@ from mirror.lanes import (
     LaneReport,
     LaneSpec,
     PartitionProgress,
+    counted,
 )
 from mirror.latency import NO_LATENCY
 from mirror.throttle import Throttle
@@ -183,7 +184,7 @@ class Attempts:
         finally:
             self._progress = self._total(session.progress())
             self._transactions, self._latency = self._progress.transactions, self._progress.latency
-            self._counts = {(p.topic, p.partition): p for p in self._progress.partitions}
+            self._counts = counted(self._progress.partitions)
 
     def total(self, progress: LaneProgress) -> LaneProgress:
         self._progress = self._total(progress)
@@ -193,7 +194,7 @@ class Attempts:
         """With what earlier sessions of this call copied."""
         return replace(
             progress,
-            partitions=tuple(self._added(p) for p in progress.partitions),
+            partitions=tuple(self._added(p) for p in progress.partitions) if self._counts else progress.partitions,
             transactions=progress.transactions + self._transactions,
             retries=self._retries,
             latency=progress.latency.plus(self._latency),

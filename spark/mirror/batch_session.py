@@ -15,10 +15,11 @@ from mirror.batch_outcomes import RETRY_PAUSE
 from mirror.batch_partition import Partition, Phase
 from mirror.batch_produce import Sender
 from mirror.batch_records import worker_of
-from mirror.batch_refusals import quota_throttled, unavailable
+from mirror.batch_refusals import unavailable
 from mirror.batch_start import Starter
+from mirror.batch_telling import Telling
 from mirror.copied import Copied
-from mirror.lanes import Condition, Control, LaneProgress, PartitionProgress, PartitionSpec
+from mirror.lanes import Condition, Control, LaneProgress, PartitionSpec
 from mirror.map_writing import MapWriter
 from wire.cluster import Key
 from wire.errors import BrokerError, ConnectionLostError
@@ -42,6 +43,7 @@ class Session:
         self._starter = Starter(lane)
         self._committer = Committer(lane)
         self._map = MapWriter(lane)
+        self._telling = Telling(lane)
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
         self._moved: set[str] = set()
@@ -144,6 +146,7 @@ class Session:
 
     def look_again(self, partition: Partition, why: str) -> None:
         self.forget(partition)
+        self.lane.changed.add(partition)
         partition.why = why
         if partition.phase is Phase.COPYING or partition.phase is Phase.STARTING:
             self._starter.add(partition)
@@ -218,6 +221,7 @@ class Session:
             if wanted.get(key) != partition.spec:
                 self.forget(partition)
                 lane.drop_unsent(partition)
+                lane.changed.add(partition)
                 partition.phase = Phase.LEAVING
         self._leave()
         for key, spec in wanted.items():
@@ -229,6 +233,7 @@ class Session:
         partition = Partition(spec, copied, worker=worker_of(self.lane.spec, spec))
         partition.pausing = partition.source in self._paused
         self.lane.partitions[partition.source] = partition
+        self.lane.changed.add(partition)
         condition = self._held.pop(partition.source, None)
         if condition is None:
             self._starter.add(partition)
@@ -241,6 +246,7 @@ class Session:
             if partition.pausing is (key in paused):
                 continue
             partition.pausing = key in paused
+            lane.changed.add(partition)
             if partition.pausing and partition.phase is Phase.COPYING:
                 self.forget(partition)
                 lane.pause(partition)
@@ -250,10 +256,12 @@ class Session:
     def _leave(self) -> None:
         """Those that left go once what they had in the open transaction is decided; changed ones then join anew."""
         lane = self.lane
-        specs = {(s.topic, s.partition): s for s in self._specs or ()}
-        for partition in [p for p in lane.partitions.values() if p.phase is Phase.LEAVING]:
+        leaving = [p for p in lane.partitions.values() if p.phase is Phase.LEAVING]
+        specs = {(s.topic, s.partition): s for s in self._specs or ()} if leaving else {}
+        for partition in leaving:
             if partition.idle and partition not in lane.dirty and partition not in lane.touched:
                 del lane.partitions[partition.source]
+                lane.changed.add(partition)
                 if partition.source in specs:
                     self._join(specs[partition.source])
 
@@ -280,35 +288,7 @@ class Session:
     # what it tells
 
     def progress(self) -> LaneProgress:
-        lane = self.lane
-        parts = tuple(
-            PartitionProgress(
-                *key,
-                p.committed if p.committed >= 0 else None,
-                p.end if p.end >= 0 else None,
-                p.records,
-                p.bytes,
-                p.left_waiting if p.pausing else p.waiting_since,
-                "record level" if p.reworked else "",
-                p.reworked,
-                p.passed.filtered,
-                p.passed.returning,
-                lane.is_paused(p),
-                p.lost.counted,
-            )
-            for key, p in lane.partitions.items()
-        )
-        conditions = tuple(p.condition for p in lane.partitions.values() if p.condition is not None)
-        if lane.trouble is not None:
-            conditions += (lane.trouble,)
-        for cluster in (lane.source, lane.target):
-            seconds = cluster.throttled()
-            if seconds > 0:
-                conditions += (quota_throttled(cluster.name, seconds),)
-        latency = lane.latency.snapshot()
-        spec, done = lane.spec, self.transactions
-        held = sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0
-        return LaneProgress(spec.flow, spec.lane, parts, conditions, done, "batch", latency=latency, held_back=held)
+        return self._telling.progress(self.transactions)
 
     def _report(self) -> None:
         self._reported = time.monotonic()

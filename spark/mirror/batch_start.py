@@ -37,6 +37,7 @@ class Starter:
 
     def add(self, partition: Partition) -> None:
         partition.phase = Phase.STARTING
+        self._lane.changed.add(partition)
         self._pending.add(partition)
         self._wake.set()
 
@@ -147,6 +148,7 @@ class Starter:
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
     def _begin(self, partition: Partition, known: positions.Position) -> None:
+        self._lane.changed.add(partition)
         partition.committed = partition.reached = partition.covered = known.offset
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
         partition.copied.begin(known.offset)
@@ -248,6 +250,7 @@ class Starter:
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """``bounds``: log start, end for our isolation, high watermark."""
         lane, (low, end, top) = self._lane, bounds
+        lane.changed.add(partition)
         partition.end = end
         leader = lane.source.leader(*partition.source)
         if truncated is not None or not low <= partition.covered <= top:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mirror.discovery import Discovered
@@ -47,6 +47,8 @@ class _Lane:
     committed_ms: int | None = None
     path: str = "record"
     path_reason: str = ""
+    views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
+    outdated: set[tuple[str, int]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ class Board:
                     keys = {(spec.topic, spec.partition) for spec in specs}
                     here.partitions = {key: p for key, p in here.partitions.items() if key in keys}
                     here.counts = {key: c for key, c in here.counts.items() if key in keys}
+                    _view_anew(here)
             return changed
 
     def discovered_now(self, flow: str) -> Discovered:
@@ -134,6 +137,7 @@ class Board:
             here.lease_counts, here.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
+        """Partitions that it does not name are as they were."""
         with self._guard:
             lane = self._flows[progress.flow].lanes[progress.lane]
             for p in progress.partitions:
@@ -153,8 +157,11 @@ class Board:
                     lane.losses[key] = added(lane.losses.get(key, ()), lost)
                 lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
                 lane.partitions[key] = _waiting_since(lane.partitions.get(key), p)
-            lane.conditions = progress.conditions
-            lane.path, lane.path_reason = progress.path, progress.path_reason
+                lane.outdated.add(key)
+            _set_conditions(lane, progress.conditions)
+            if (lane.path, lane.path_reason) != (progress.path, progress.path_reason):
+                lane.path, lane.path_reason = progress.path, progress.path_reason
+                _view_anew(lane)
             _count(lane, progress)
 
     def report(self, report: LaneReport) -> None:
@@ -162,7 +169,7 @@ class Board:
         if report.end in (LaneEnd.STOPPED, LaneEnd.SUPERSEDED):
             with self._guard:
                 lane = self._flows[report.progress.flow].lanes[report.progress.lane]
-                lane.conditions = tuple(c for c in lane.conditions if c.stops)
+                _set_conditions(lane, tuple(c for c in lane.conditions if c.stops))
 
     def measure_loads(self) -> Mapping[LaneKey, float]:
         """Bytes of late a lane, plus a little for each partition, so that unknown lanes count as well.
@@ -292,18 +299,43 @@ def _view(flow: _Flow) -> FlowView:
     )
 
 
-def _partitions(lane: _Lane, now: float) -> Iterator[PartitionView]:
+def _view_anew(lane: _Lane) -> None:
+    """In the order of its partitions."""
+    keys = [(spec.topic, spec.partition) for spec in lane.specs]
+    lane.views = {key: lane.views.get(key) or PartitionView(*key) for key in keys}
+    lane.outdated.update(keys)
+
+
+def _set_conditions(lane: _Lane, conditions: tuple[Condition, ...]) -> None:
+    if conditions != lane.conditions:
+        lane.outdated |= _stopped(lane.conditions) ^ _stopped(conditions)
+        lane.conditions = conditions
+
+
+def _stopped(conditions: Iterable[Condition]) -> set[tuple[str, int]]:
+    return {(c.topic, c.partition) for c in conditions if c.stops and c.topic is not None and c.partition is not None}
+
+
+def _partitions(lane: _Lane, now: float) -> Iterable[PartitionView]:
+    """Made anew only of partitions of which something was told, and of those that lag: their age grows by itself."""
+    stopped = _stopped(lane.conditions)
+    outdated, lane.outdated = lane.outdated & lane.views.keys(), set()
+    for key in outdated:
+        view = lane.views[key] = _partition(lane, key, key in stopped, now)
+        if view.records_lag:
+            lane.outdated.add(key)
+    return lane.views.values()
+
+
+def _partition(lane: _Lane, key: tuple[str, int], stopped: bool, now: float) -> PartitionView:
     """An age needs the timestamp of a record that is under way."""
-    stopped = {(c.topic, c.partition) for c in lane.conditions if c.stops}
-    for spec in lane.specs:
-        key = (spec.topic, spec.partition)
-        p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
-        lag = None if p.position is None or p.end is None else max(0, p.end - p.position)
-        seconds = 0.0 if lag == 0 else None
-        if lag and p.waiting_since_ms is not None:
-            seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))
-        how = (p.path or lane.path, p.path_reason or lane.path_reason)
-        yield PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, key in stopped, p.paused)
+    p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
+    lag = None if p.position is None or p.end is None else max(0, p.end - p.position)
+    seconds = 0.0 if lag == 0 else None
+    if lag and p.waiting_since_ms is not None:
+        seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))
+    how = (p.path or lane.path, p.path_reason or lane.path_reason)
+    return PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, stopped, p.paused)
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """The control channel between driver and leases: JSON lines over TCP, opened by the task with a random token.
 
-Down come the lanes' partitions, stop and "lease over"; up go progress and reports. It carries no records and no
-secrets, and nothing depends on it for correctness: without it a lease copies what it began with until its deadline.
+Down come the lanes' partitions, stop and "lease over"; up go reports, and progress of the partitions that changed. It
+carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies what it began
+with until its deadline.
 """
 
 from __future__ import annotations

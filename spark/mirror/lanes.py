@@ -8,7 +8,7 @@ Everything here is frozen and pickles, because it travels from the driver to Spa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -134,6 +134,14 @@ class PartitionProgress:
         )
 
 
+def counted(partitions: Iterable[PartitionProgress]) -> dict[tuple[str, int], PartitionProgress]:
+    """By source topic and partition, those to which ``plus`` has something to add: where nothing was copied, a later
+    stretch keeps its row as it is."""
+    return {
+        (p.topic, p.partition): p for p in partitions if p.records or p.bytes or p.filtered or p.returning or p.losses
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
     """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
@@ -200,7 +208,8 @@ class Control(Protocol):
         ...
 
     def report(self, progress: LaneProgress) -> None:
-        """Hands a snapshot to the driver; cheap, may be called several times a second."""
+        """Hands a snapshot of the whole lane to the driver; cheap, may be called several times a second. Only what
+        differs from the last one travels; a row that is the same object is not looked into."""
         ...
 
 

@@ -19,7 +19,9 @@ from mirror.lanes import (
     LaneSpec,
     PartitionProgress,
     PartitionSpec,
+    counted,
 )
+from mirror.untold import Untold
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
@@ -51,8 +53,8 @@ class LaneControl:
         self.paused_now = lane.paused
         self.rate_now = lane.rate
         self.latest = LaneProgress(lane.flow, lane.lane, ())
-        self.changed = False
         self.newly_prepared = False
+        self._untold = Untold()
         self._flow, self._claim = lane.flow, lane.claim
         self._before: dict[tuple[str, int], PartitionProgress] = {}
         self._before_all = self.latest
@@ -79,21 +81,30 @@ class LaneControl:
         return self.paused_now
 
     def report(self, progress: LaneProgress) -> None:
-        partitions = tuple(self._with_before(p) for p in progress.partitions)
         before = self._before_all
+        rows = progress.partitions
         self.latest = replace(
             progress,
-            partitions=partitions,
+            partitions=tuple(self._with_before(p) for p in rows) if self._before else rows,
             transactions=progress.transactions + before.transactions,
             retries=progress.retries + before.retries,
             latency=progress.latency.plus(before.latency),
             throttled_ms=progress.throttled_ms + before.throttled_ms,
         )
-        self.changed = True
+
+    def take(self, specs: tuple[PartitionSpec, ...]) -> None:
+        """The lane's partitions from now on. The driver forgets those that leave, so all are told once more."""
+        if specs != self.specs:
+            self.specs = specs
+            self._untold.everything = True
+
+    def untold(self) -> LaneProgress | None:
+        """What the driver does not know yet: only the partitions that changed; None when nothing did."""
+        return self._untold.of(self.latest)
 
     def attempt_over(self, report: LaneReport) -> LaneReport:
         self.report(report.progress)
-        self._before |= {(p.topic, p.partition): p for p in self.latest.partitions}
+        self._before |= counted(self.latest.partitions)
         if report.end is LaneEnd.FAILED:
             self.latest = replace(self.latest, retries=self.latest.retries + 1)
         self._before_all = self.latest
@@ -124,9 +135,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
         for flow, lane, rows in message.get("lanes", ()):
             control = controls.get((flow, lane))
             if control is not None:
-                specs = channel.decode_specs(rows)
-                if specs != control.specs:
-                    control.specs = specs
+                control.take(channel.decode_specs(rows))
         for flow, lane, keys in message.get("paused", ()):
             control = controls.get((flow, lane))
             if control is not None:
@@ -212,6 +221,5 @@ def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> 
         if control.newly_prepared:
             control.newly_prepared = False
             line.send({"prepared": [*key]})
-        if control.changed:
-            control.changed = False
-            line.send({"progress": channel.encode_progress(control.latest)})
+        if (news := control.untold()) is not None:
+            line.send({"progress": channel.encode_progress(news)})

@@ -1,0 +1,78 @@
+"""What a running lane of the batch path tells. A partition that did not change keeps its row, the very same object.
+
+Rows are made anew for the partitions in ``Lane.changed`` only, so that thousands that have nothing to do cost nothing;
+who compares rows by identity sees which are new.
+"""
+
+from __future__ import annotations
+
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition
+from mirror.batch_refusals import quota_throttled
+from mirror.lanes import Condition, LaneProgress, PartitionProgress
+from wire.cluster import Key
+
+
+class Telling:
+    """Of one session."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._rows: dict[Key, PartitionProgress] = {}
+        self._conditions: dict[Key, Condition] = {}
+
+    def progress(self, transactions: int) -> LaneProgress:
+        """A snapshot of the whole lane."""
+        self._look()
+        lane = self._lane
+        conditions = tuple(self._conditions.values())
+        if lane.trouble is not None:
+            conditions += (lane.trouble,)
+        for cluster in (lane.source, lane.target):
+            seconds = cluster.throttled()
+            if seconds > 0:
+                conditions += (quota_throttled(cluster.name, seconds),)
+        return LaneProgress(
+            lane.spec.flow,
+            lane.spec.lane,
+            tuple(self._rows.values()),
+            conditions,
+            transactions,
+            "batch",
+            latency=lane.latency.snapshot(),
+            held_back=sum(1 for p in lane.partitions.values() if p.queue) if lane.throttle.delay() > 0 else 0,
+        )
+
+    def _look(self) -> None:
+        lane = self._lane
+        changed, lane.changed = lane.changed, set()
+        for partition in changed:
+            key = partition.source
+            now = lane.partitions.get(key)
+            if now is None:
+                self._rows.pop(key, None)
+                self._conditions.pop(key, None)
+            elif now is partition:
+                self._rows[key] = row(lane, partition)
+                if partition.condition is not None:
+                    self._conditions[key] = partition.condition
+                else:
+                    self._conditions.pop(key, None)
+
+
+def row(lane: Lane, partition: Partition) -> PartitionProgress:
+    p = partition
+    return PartitionProgress(
+        *p.source,
+        p.committed if p.committed >= 0 else None,
+        p.end if p.end >= 0 else None,
+        p.records,
+        p.bytes,
+        p.left_waiting if p.pausing else p.waiting_since,
+        "record level" if p.reworked else "",
+        p.reworked,
+        p.passed.filtered,
+        p.passed.returning,
+        lane.is_paused(p),
+        p.lost.counted,
+    )

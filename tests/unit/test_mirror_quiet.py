@@ -1,0 +1,225 @@
+"""Partitions that have nothing to do cost nothing: no row is made anew, no frame travels, no view is built again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+from mirror import batch_telling
+from mirror import board as board_module
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition, Tuning
+from mirror.batch_telling import Telling
+from mirror.board import Board
+from mirror.channel import decode_progress, encode_progress
+from mirror.discovery import Discovered
+from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
+from mirror.lease_task import LaneControl, LeaseState
+from mirror.settings import FlowSettings, parse
+from mirror.untold import Untold
+from mirror.views import FlowView
+
+from tests.unit.test_mirror_lease import lane as lane_spec
+from tests.unit.test_mirror_settings import handover
+from wire.cluster import Cluster
+from wire.settings import ConnectionSettings
+from wire.transactions import Identity
+
+MANY = 2_000
+SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(MANY))
+
+
+def quiet(number: int, **changes: object) -> PartitionProgress:
+    return replace(PartitionProgress("quiet", number, 7, 7), **changes)  # type: ignore[arg-type]
+
+
+def snapshot(*rows: PartitionProgress, conditions: tuple[Condition, ...] = ()) -> LaneProgress:
+    return LaneProgress("orders", 0, rows, conditions, path="batch")
+
+
+def flow() -> FlowSettings:
+    return parse(json.dumps(handover(flows=[handover()["flows"][0] | {"lanes": 1}]))).flows[0]
+
+
+def in_loop(test: Callable[[Lane], None]) -> None:
+    async def run() -> None:
+        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        for spec in SPECS:
+            partition = Partition(spec, committed=7, reached=7, covered=7, end=7)
+            lane.partitions[partition.source] = partition
+            lane.changed.add(partition)
+        test(lane)
+        lane.failed.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_lane_makes_rows_of_what_changed_only() -> None:
+    def test(lane: Lane) -> None:
+        telling = Telling(lane)
+        with patch.object(batch_telling, "row", wraps=batch_telling.row) as made:
+            first = telling.progress(0)
+            assert made.call_count == MANY
+            assert telling.progress(0).partitions == first.partitions
+            assert made.call_count == MANY, "nothing had changed"
+            one = lane.partitions["quiet", 5]
+            one.committed = one.end = 9
+            lane.mark_dirty(one)
+            now = telling.progress(1)
+            assert made.call_count == MANY + 1
+        differing = [(a, b) for a, b in zip(first.partitions, now.partitions, strict=True) if a is not b]
+        assert [(a.position, b.position) for a, b in differing] == [(7, 9)]
+
+    in_loop(test)
+
+
+def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_with_its_partition() -> None:
+    def test(lane: Lane) -> None:
+        telling = Telling(lane)
+        gone, broken = lane.partitions["quiet", 0], lane.partitions["quiet", 1]
+        lane.stop(broken, Condition("record_refused", "text", "todo", "quiet", 1, stops=True))
+        assert [c.code for c in telling.progress(0).conditions] == ["record_refused"]
+        del lane.partitions[gone.source]
+        lane.changed.add(gone)
+        broken.condition = None
+        lane.changed.add(broken)
+        told = telling.progress(0)
+        assert len(told.partitions) == MANY - 1
+        assert told.conditions == ()
+
+    in_loop(test)
+
+
+def test_a_lease_tells_its_driver_what_changed_only_and_nothing_when_nothing_did() -> None:
+    rows = [quiet(number) for number in range(MANY)]
+    untold = Untold()
+    first = snapshot(*rows)
+    assert untold.of(first) == first
+    assert untold.of(first) is None
+    assert untold.of(snapshot(*rows)) is None, "another snapshot of the same"
+    rows[3] = quiet(3, position=8, end=8, records=1)
+    assert untold.of(snapshot(*rows)) == snapshot(rows[3])
+    trouble = Condition("quota_throttled", "text", "todo")
+    assert untold.of(snapshot(*rows, conditions=(trouble,))) == snapshot(conditions=(trouble,))
+    assert untold.of(snapshot(*rows)) == snapshot()
+
+
+def test_once_the_lanes_partitions_changed_everything_is_told_again() -> None:
+    """The driver forgets what it knew of those that leave, and they may come back as they were."""
+    control = LaneControl(lane_spec(0, *SPECS[:2]), LeaseState(10.0))
+    both = snapshot(quiet(0), quiet(1))
+    control.report(both)
+    assert control.untold() == both
+    for specs in (SPECS[:1], SPECS[:2]):
+        control.take(specs)
+        assert control.untold() == both
+        assert control.untold() is None
+    control.take(SPECS[:2])
+    assert control.untold() is None
+
+
+def test_a_lane_that_failed_with_quiet_partitions_keeps_their_rows() -> None:
+    control = LaneControl(lane_spec(0, *SPECS), LeaseState(10.0))
+    rows = [quiet(number) for number in range(3)] + [quiet(3, records=2)]
+    control.report(snapshot(*rows))
+    control.untold()
+    control.attempt_over(LaneReport(LaneEnd.FAILED, snapshot(*rows), "broken"))
+    control.report(snapshot(*rows))
+    assert [now is before for now, before in zip(control.latest.partitions, rows, strict=True)] == [True] * 3 + [False]
+    assert control.latest.partitions[3].records == 4
+
+
+def test_the_board_builds_views_of_what_was_told_and_of_what_lags() -> None:
+    board = Board((flow(),))
+    board.discovered("orders", Discovered(SPECS, (), 1, complete=True))
+    board.taken_over("orders")
+    board.progress(snapshot(*(quiet(number) for number in range(MANY))))
+    with patch.object(board_module, "_partition", wraps=board_module._partition) as built:
+        [first] = board.view()
+        assert built.call_count == MANY
+        [again] = board.view()
+        assert built.call_count == MANY
+        assert all(a is b for a, b in zip(first.partitions, again.partitions, strict=True))
+        board.progress(snapshot(quiet(5, end=9, waiting_since_ms=1_000)))
+        board.view()
+        assert built.call_count == MANY + 1
+        [late] = board.view()
+        assert built.call_count == MANY + 2, "its age grows"
+        assert (late.records_lag, len(late.partitions)) == (2, MANY)
+
+
+FEW = 6
+NUMBERS = st.integers(0, FEW - 1)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("row"), NUMBERS, st.integers(0, 9), st.integers(0, 3)),
+        st.tuples(st.just("stop"), st.frozensets(NUMBERS, max_size=2)),
+        st.tuples(st.just("specs"), st.frozensets(NUMBERS, min_size=1)),
+        st.tuples(st.just("path"), st.sampled_from(["batch", "record"])),
+        st.tuples(st.just("tell")),
+        st.tuples(st.just("view")),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_told_in_pieces_the_board_shows_what_it_shows_when_told_everything(steps: list[tuple[object, ...]]) -> None:
+    """Two drivers: one hears whole snapshots and looks once, the other hears differences and looks now and then."""
+    whole, pieces = Board((flow(),)), Board((flow(),))
+    control = LaneControl(lane_spec(0, *SPECS[:FEW]), LeaseState(10.0))
+    rows = {number: quiet(number, position=None, end=None) for number in range(FEW)}
+    specs, conditions, path = SPECS[:FEW], tuple[Condition, ...](), "batch"
+
+    def tell() -> None:
+        now = snapshot(*(rows[spec.partition] for spec in specs), conditions=conditions)
+        control.report(replace(now, path=path))
+        whole.progress(control.latest)
+        if (news := control.untold()) is not None:
+            pieces.progress(decode_progress(json.loads(json.dumps(encode_progress(news)))))
+
+    for board in (whole, pieces):
+        board.discovered("orders", Discovered(specs, (), 1, complete=True))
+        board.taken_over("orders")
+    for step in steps:
+        match step:
+            case ("row", int(number), int(position), int(behind)):
+                rows[number] = quiet(number, position=position, end=position + behind, records=position)
+            case ("stop", frozenset() as stopped):
+                conditions = tuple(
+                    Condition("record_refused", "text", "todo", "quiet", number, stops=True)
+                    for number in sorted(stopped)
+                )
+            case ("specs", frozenset() as numbers):
+                tell()
+                specs = tuple(SPECS[number] for number in sorted(numbers))
+                for board in (whole, pieces):
+                    board.discovered("orders", Discovered(specs, (), 1, complete=True))
+                control.take(specs)
+            case ("path", str(name)):
+                path = name
+            case ("view",):
+                pieces.view()
+            case _:
+                tell()
+    tell()
+    assert shown(pieces) == shown(whole)
+
+
+def shown(board: Board) -> FlowView:
+    """Without what depends on when it was asked for."""
+    [view] = board.view()
+    return replace(
+        view,
+        committed_ms=None,
+        records_per_second=0.0,
+        bytes_per_second=0.0,
+        conditions=tuple((condition, 0) for condition, _ in view.conditions),
+    )

@@ -1,0 +1,31 @@
+"""Every lane of these tests is watched: what it tells, made of what changed, is what a look at everything would tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from mirror.batch_telling import Telling, row
+from mirror.lanes import LaneProgress
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    kept: list[str] = []
+    progress = Telling.progress
+
+    def watched(telling: Telling, transactions: int) -> LaneProgress:
+        told = progress(telling, transactions)
+        lane = telling._lane
+        rows = {(one.topic, one.partition): one for one in told.partitions}
+        kept.extend(f"{key} still told" for key in rows.keys() - lane.partitions.keys())
+        for key, partition in lane.partitions.items():
+            if rows.get(key) != row(lane, partition):
+                kept.append(f"{rows.get(key)} instead of {row(lane, partition)}")
+            if partition.condition is not None and partition.condition not in told.conditions:
+                kept.append(f"{partition.condition} is not told")
+        return told
+
+    monkeypatch.setattr(Telling, "progress", watched)
+    yield
+    assert kept == []
