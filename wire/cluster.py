@@ -124,7 +124,7 @@ class Cluster:
         Raises ConnectionLostError or BrokerError.
         """
         entries = None if topics is None else sorted(set(topics))
-        connection = await self._any_control()
+        connection = await self.any_control()
         version = connection.version(protocol.MetadataRequest)
         entry = protocol.MetadataRequest.MetadataRequestTopic
         answer = await connection.call(
@@ -137,7 +137,7 @@ class Cluster:
         )
         self.brokers = tuple(broker.node_id for broker in answer.brokers)
         for broker in answer.brokers:
-            self._learn(broker.node_id, broker.host, broker.port)
+            self.learn(broker.node_id, broker.host, broker.port)
         for topic in answer.topics:
             leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}
             topic_id = getattr(topic, "topic_id", None) or NO_ID
@@ -150,14 +150,15 @@ class Cluster:
     def address_known(self, node: int) -> bool:
         return node in self._nodes
 
-    def _learn(self, node: int, host: str, port: int) -> None:
+    def learn(self, node: int, host: str, port: int) -> None:
+        """Where a broker listens, as another one told."""
         if self._nodes.get(node, (host, port)) != (host, port):
             for key, connection in list(self._connections.items()):
                 if key[0] == node:
                     connection.close(ConnectionLostError(f"broker {node} of {self.name} has a new address"))
         self._nodes[node] = (host, port)
 
-    async def _any_control(self) -> Connection:
+    async def any_control(self) -> Connection:
         """A control connection to a broker that is up, bootstrap servers last."""
         live = [c for (_, purpose), c in self._connections.items() if purpose == "control" and c.closed is None]
         if live:
@@ -174,7 +175,7 @@ class Cluster:
 
     async def coordinator(self, key: str, kind: int) -> int:
         """Node of the group (0) or transaction (1) coordinator, asked anew each time. Raises BrokerError."""
-        connection = await self._any_control()
+        connection = await self.any_control()
         answer = await connection.call(
             protocol.FindCoordinatorRequest(
                 key=key, key_type=kind, version=connection.version(protocol.FindCoordinatorRequest)
@@ -182,7 +183,7 @@ class Cluster:
             ANSWER_WITHIN,
         )
         check(answer.error_code, f"coordinator of {key} on {self.name}")
-        self._learn(answer.node_id, answer.host, answer.port)
+        self.learn(answer.node_id, answer.host, answer.port)
         return int(answer.node_id)
 
     # offsets

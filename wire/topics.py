@@ -83,17 +83,36 @@ def pack_metadata(names: Sequence[str] | None) -> bytes:
 
 def unpack_metadata(frame: memoryview) -> ClusterOf:
     """Raises MalformedResponseError."""
+    reader, told = open_metadata(frame)
+    return told._replace(topics=unpack_topics(reader))
+
+
+def open_metadata(frame: memoryview) -> tuple[Reader, ClusterOf]:
+    """What stands before the topics, and the reader there, for ``unpack_topics``. Raises MalformedResponseError."""
     try:
-        return _metadata(Reader(frame))
+        reader = Reader(frame)
+        throttle = reader.int32()
+        brokers = tuple(_broker(reader) for _ in range(reader.count()))
+        cluster_id = reader.string()
+        reader.int32()
     except _UNREADABLE as error:
-        raise MalformedResponseError(f"a Metadata response cannot be read: {error}") from error
+        raise _unreadable(error) from error
+    return reader, ClusterOf(throttle, cluster_id, brokers, [])
 
 
-def _metadata(reader: Reader) -> ClusterOf:
-    throttle = reader.int32()
-    brokers = tuple(_broker(reader) for _ in range(reader.count()))
-    cluster_id = reader.string()
-    reader.int32()
+def unpack_topics(reader: Reader) -> list[TopicOf]:
+    """Raises MalformedResponseError."""
+    try:
+        return _topics(reader)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> MalformedResponseError:
+    return MalformedResponseError(f"a Metadata response cannot be read: {error}")
+
+
+def _topics(reader: Reader) -> list[TopicOf]:
     shared: dict[bytes, tuple[int, ...]] = {}
     found = []
     for _ in range(reader.count()):
@@ -104,7 +123,7 @@ def _metadata(reader: Reader) -> ClusterOf:
         found.append(TopicOf(name, error, topic_id, internal, partitions))
     reader.tags()
     reader.finish()
-    return ClusterOf(throttle, cluster_id, brokers, found)
+    return found
 
 
 def _broker(reader: Reader) -> BrokerOf:

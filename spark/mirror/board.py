@@ -75,6 +75,8 @@ class Board:
         """True when a lane's partitions changed."""
         with self._guard:
             state = self._flows[flow]
+            if found is state.discovered:
+                return False
             state.discovered = found
             changed = False
             for lane, specs in found.by_lane(state.settings.lanes).items():

@@ -14,12 +14,15 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from mirror import clients
+from mirror.connecting import setting_refused
 from mirror.lanes import Condition, Endpoint, PartitionSpec, lane_of
 from mirror.settings import FlowSettings
 from replication.policy import TopicSelector
+from wire.errors import SettingError, WireError
 
 _TIMEOUT_S = 15.0
 _AT_ONCE = 1000
+_OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,11 @@ class Discovered:
 
 
 class Cluster(Protocol):
-    """Metadata of one cluster. Raises KafkaException or LookupError (a secret reference)."""
+    """Metadata of one cluster. Raises WireError, KafkaException or LookupError (a secret reference)."""
 
-    def topics(self) -> Mapping[str, Topic]: ...
+    def topics(self) -> Mapping[str, Topic]:
+        """The very same object as long as nothing changed, where that can be told cheaply."""
+        ...
 
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
         """Without the topics that are not there."""
@@ -58,6 +63,8 @@ class Cluster(Protocol):
     def denied(self, names: Iterable[str]) -> frozenset[str]:
         """Those of ``names`` that the mirror may not describe: in ``topics`` they look as if they were not there."""
         ...
+
+    def close(self) -> None: ...
 
 
 class LiveCluster:
@@ -110,6 +117,9 @@ class LiveCluster:
                             raise
         return found
 
+    def close(self) -> None:
+        self._made = None
+
 
 @dataclass(frozen=True, slots=True)
 class _Look:
@@ -121,24 +131,50 @@ class _Look:
     target_denied: frozenset[str]
 
 
+class Discovery:
+    """Looks again and again for one flow. Owned by one thread."""
+
+    def __init__(self, flow: FlowSettings, selector: TopicSelector, clusters: tuple[Cluster, Cluster]) -> None:
+        """``clusters``: source and target."""
+        self._flow, self._selector = flow, selector
+        self._source, self._target = clusters
+        self._last: tuple[object, object, object] = (None, None, None)
+
+    def look(self, before: Discovered) -> Discovered:
+        """One look at both clusters. ``before`` is the answer that stands when one of them cannot be read, and when
+        neither says anything new; what stands in the way is looked at each time, since rights are in no list."""
+        at = (self._flow.source, "source_unreachable")
+        try:
+            listed = self._source.topics()
+            at = (self._flow.target, "target_unreachable")
+            there = self._target.topics()
+            if not before.conditions and all(a is b for a, b in zip((listed, there, before), self._last, strict=True)):
+                return before
+            at = (self._flow.source, "source_unreachable")
+            names = [name for name in listed if self._selector.why_not(name) is None]
+            ids = self._source.topic_ids(names)
+            source_denied = self._source.denied(_known_topics(before) - ids.keys())
+            at = (self._flow.target, "target_unreachable")
+            target_denied = self._target.denied({self._selector.remote_name(name) for name in ids} - there.keys())
+        except SettingError as error:
+            return _unread(before, setting_refused(self._flow.name, error))
+        except (WireError, KafkaException, LookupError) as error:
+            return _unread(before, _unreachable(at[1], at[0], error))
+        matched = {name: Topic(listed[name].partitions, ids[name]) for name in sorted(names) if name in ids}
+        found = _compare(self._flow, self._selector, _Look(matched, source_denied, there, target_denied), before)
+        self._last = (listed, there, found)
+        return found
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+
 def discover(
     flow: FlowSettings, selector: TopicSelector, source: Cluster, target: Cluster, before: Discovered
 ) -> Discovered:
-    """One look at both clusters. ``before`` is the answer that stands when one of them cannot be read."""
-    try:
-        listed = source.topics()
-        names = [name for name in listed if selector.why_not(name) is None]
-        ids = source.topic_ids(names)
-        source_denied = source.denied(_known_topics(before) - ids.keys())
-    except (KafkaException, LookupError) as error:
-        return _unread(before, _unreachable("source_unreachable", flow.source, error))
-    try:
-        there = target.topics()
-        target_denied = target.denied({selector.remote_name(name) for name in ids} - there.keys())
-    except (KafkaException, LookupError) as error:
-        return _unread(before, _unreachable("target_unreachable", flow.target, error))
-    matched = {name: Topic(listed[name].partitions, ids[name]) for name in sorted(names) if name in ids}
-    return _compare(flow, selector, _Look(matched, source_denied, there, target_denied), before)
+    """A single look."""
+    return Discovery(flow, selector, (source, target)).look(before)
 
 
 def _known_topics(before: Discovered) -> frozenset[str]:
@@ -191,7 +227,7 @@ def _still_gone(condition: Condition, look: _Look, selector: TopicSelector) -> b
 
 
 def _unread(before: Discovered, condition: Condition) -> Discovered:
-    kept = tuple(c for c in before.conditions if c.code not in ("source_unreachable", "target_unreachable"))
+    kept = tuple(c for c in before.conditions if c.code not in _OF_A_READ)
     return replace(before, conditions=(*kept, condition))
 
 

@@ -19,9 +19,10 @@ from confluent_kafka import KafkaException
 from mirror import logs
 from mirror.board import Board
 from mirror.catch_up import CatchUp, Goal, Verdict
+from mirror.cluster_topics import WireTopics
 from mirror.condition_log import ConditionLog
 from mirror.connecting import setting_refused
-from mirror.discovery import Discovered, LiveCluster, discover
+from mirror.discovery import Discovered, Discovery
 from mirror.group_sync import GroupSync, GroupSyncWish
 from mirror.heartbeats import Heartbeats
 from mirror.lanes import Condition, Endpoint
@@ -211,13 +212,13 @@ class Driver:
 
     def _serve(self, flow: FlowSettings) -> None:
         """Discovery on and on; the flow is taken over once both clusters have answered and nobody else is copying."""
-        look = partial(discover, flow, flow.selector(), LiveCluster(flow.source), LiveCluster(flow.target))
+        discovery = Discovery(flow, flow.selector(), (WireTopics(flow.source), WireTopics(flow.target)))
         takeover = WireTakeover(flow)
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
-                found = self._discover(flow, look)
+                found = self._discover(flow, discovery)
                 if not taken and found.complete:
                     taken = self._take_over(flow, takeover)
             except Exception:  # noqa: BLE001  # the thread must live
@@ -227,9 +228,10 @@ class Driver:
             elif self._may_take.is_set():
                 self._end.wait(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 2)
+        discovery.close()
 
-    def _discover(self, flow: FlowSettings, look: Callable[[Discovered], Discovered]) -> Discovered:
-        found = look(self._board.discovered_now(flow.name))
+    def _discover(self, flow: FlowSettings, discovery: Discovery) -> Discovered:
+        found = discovery.look(self._board.discovered_now(flow.name))
         if self._board.discovered(flow.name, found):
             self._leases.partitions_changed()
         return found

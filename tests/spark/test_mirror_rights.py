@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
-from mirror.discovery import Discovered, LiveCluster, discover
+from mirror.cluster_topics import WireTopics
+from mirror.discovery import Discovered, discover
 from mirror.lanes import Endpoint, LaneEnd
 from mirror.leases import lane_spec
 from mirror.settings import parse
@@ -56,7 +57,7 @@ def test_the_mirror_principal_may_do_all_the_job_does(
     flow |= {"source": cluster(east, monkeypatch), "target": cluster(west, monkeypatch), "lanes": 1}
     settings = parse(json.dumps(handover(flows=[flow], status=status_place(west, monkeypatch))))
     [made] = settings.flows
-    found = discover(made, made.selector(), LiveCluster(made.source), LiveCluster(made.target), Discovered())
+    found = discover(made, made.selector(), WireTopics(made.source), WireTopics(made.target), Discovered())
     assert found.conditions == ()
     assert WireTakeover(made).take("app", found.specs).started == 2, "the start is committed"
     again = WireTakeover(made)
@@ -82,6 +83,6 @@ def test_a_missing_right_or_secret_is_told_in_words(secure: Sandbox, monkeypatch
     flow = {**handover()["flows"][0], "source": given, "target": given}
     [made] = parse(json.dumps(handover(flows=[flow]))).flows
     here = Endpoint("east", made.source.bootstrap_servers, made.source.client)
-    found = discover(made, made.selector(), LiveCluster(here), LiveCluster(here), Discovered())
+    found = discover(made, made.selector(), WireTopics(here), WireTopics(here), Discovered())
     assert not found.complete
     assert "TEST_EAST_PASSWORD" in found.conditions[0].text

@@ -34,6 +34,9 @@ class Known:
     def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
         return {name: self.ids.get(name, f"id-{name}") for name in names if name in self.counts}
 
+    def close(self) -> None:
+        pass
+
     def denied(self, names: Iterable[str]) -> frozenset[str]:
         return self.hidden & frozenset(names)
 

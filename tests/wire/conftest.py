@@ -1,4 +1,4 @@
-"""Every lane of these tests is watched: what it tells, made of what changed, is what a look at everything would tell."""
+"""Every lane here is watched: what it tells, made of what changed, is what a look at everything would tell."""
 
 from __future__ import annotations
 
