@@ -11,8 +11,7 @@ from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror import batch_telling
-from mirror import board as board_module
+from mirror import batch_telling, flow_views
 from mirror.batch_lane import Lane
 from mirror.batch_partition import Partition, Tuning
 from mirror.batch_telling import Telling
@@ -141,7 +140,7 @@ def test_the_board_builds_views_of_what_was_told_and_of_what_lags() -> None:
     board.discovered("orders", Discovered(SPECS, (), 1, complete=True))
     board.taken_over("orders")
     board.progress(snapshot(*(quiet(number) for number in range(MANY))))
-    with patch.object(board_module, "_partition", wraps=board_module._partition) as built:
+    with patch.object(flow_views, "_partition", wraps=flow_views._partition) as built:
         [first] = board.view()
         assert built.call_count == MANY
         [again] = board.view()
