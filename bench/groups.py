@@ -11,6 +11,7 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Producer, TopicCollection
@@ -61,6 +62,9 @@ class UntilCopied:
 
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self.specs
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Looked at again after a second."""
 
     def report(self, progress: LaneProgress) -> None:
         if progress.partitions and all((p.position or 0) >= RECORDS for p in progress.partitions):

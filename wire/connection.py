@@ -27,6 +27,7 @@ from wire.settings import ConnectionSettings
 Chunk = bytes | bytearray | memoryview
 LARGEST_FRAME = 256 << 20
 POOLED_FROM = 1 << 15
+WATCH_EVERY = 1.0
 READ_AT_ONCE = 8 << 20
 VECTORS = 512
 _SIZE = struct.Struct(">i")
@@ -80,6 +81,7 @@ class Connection:
         self._size = bytearray(4)
         self._target: memoryview = memoryview(self._size)
         self._frame: Frame | None = None
+        self._watch: asyncio.TimerHandle | None = None
 
     @property
     def in_flight(self) -> int:
@@ -87,7 +89,6 @@ class Connection:
 
     def start(self) -> None:
         self._loop.add_reader(self._sock.fileno(), self._readable)
-        self._watch = self._loop.call_later(1.0, self._check_timeout)
 
     # requests
 
@@ -148,7 +149,8 @@ class Connection:
         self.closed = error or ConnectionLostError(f"connection to {self.where} closed")
         self._loop.remove_reader(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
-        self._watch.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         self._sock.close()
         self._unsent.clear()
         if self._frame is not None and self._frame.buffer is not None:
@@ -182,6 +184,8 @@ class Connection:
         patience = patience or self.settings.request_timeout
         self._enqueued += sum(map(len, parts))
         self._waiting.append(_Asked(correlation, future, patience, time.monotonic(), self._enqueued))
+        if self._watch is None:
+            self._watch = self._loop.call_later(WATCH_EVERY, self._check_timeout)
         if isinstance(self._sock, ssl.SSLSocket):
             parts = [memoryview(b"".join(parts))]
         self._unsent.extend(parts)
@@ -271,8 +275,10 @@ class Connection:
             frame.buffer.release()
 
     def _check_timeout(self) -> None:
+        """Only while an answer is awaited: a quiet connection wakes nobody."""
+        self._watch = None
         oldest = self._waiting[0] if self._waiting else None
         if oldest is not None and time.monotonic() > max(oldest.at, self._moved) + oldest.patience:
             self.close(ConnectionLostError(f"broker {self.where} did not answer in time"))
-        else:
-            self._watch = self._loop.call_later(1.0, self._check_timeout)
+        elif oldest is not None:
+            self._watch = self._loop.call_later(WATCH_EVERY, self._check_timeout)

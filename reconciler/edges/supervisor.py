@@ -127,8 +127,9 @@ class Supervisor:
                     (self.run_dir / "stop").touch()  # the driver looks for it and commits before it leaves
                 elif time.monotonic() - asked_at > self.patience_s:
                     kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
-            is_candidate = is_candidate and not place.is_current()
-            if not is_candidate and not place.is_current():
+            is_current = place.is_current()
+            is_candidate = is_candidate and not is_current
+            if not is_candidate and not is_current:
                 replaced_at = replaced_at or time.monotonic()
                 if time.monotonic() - replaced_at > self.patience_s:
                     kill_group(job.pid, signal.SIGKILL)  # it hangs; its successor has fenced its lanes

@@ -54,6 +54,30 @@ class Routes(Protocol):
         """Add it to the open transaction (classic protocol), then offer it."""
 
 
+class Changed:
+    """Partitions of which something may be told that was not told yet. ``noticed`` is set by the first."""
+
+    def __init__(self) -> None:
+        self.noticed = asyncio.Event()
+        self._partitions: set[Partition] = set()
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, partition: Partition) -> None:
+        if not self._partitions:
+            self.noticed.set()
+        self._partitions.add(partition)
+
+    def update(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self.add(partition)
+
+    def take(self) -> set[Partition]:
+        taken, self._partitions = self._partitions, set()
+        return taken
+
+
 class Lane:
     """Shared by the parts of one running lane."""
 
@@ -70,7 +94,7 @@ class Lane:
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.dirty: set[Partition] = set()
         self.touched: set[Partition] = set()
-        self.changed: set[Partition] = set()  # of which something may be told that was not told yet
+        self.changed = Changed()
         self.blocked: set[Partition] = set()
         self.added: set[Partition] = set()
         self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction

@@ -252,6 +252,7 @@ class _Counting:
         self.prepared = control.prepared
         self.paused = control.paused
         self.rate = control.rate
+        self.watch = control.watch
 
     def report(self, progress: LaneProgress) -> None:
         self._control.report(self._attempts.total(progress))

@@ -24,7 +24,7 @@ from mirror.map_writing import MapWriter
 from wire.cluster import Key
 from wire.errors import BrokerError, ConnectionLostError
 
-LOOK_EVERY, REPORT_EVERY, METADATA_EVERY = 0.05, 0.25, 60.0
+REPORT_EVERY, QUIET_REPORT_EVERY, METADATA_EVERY = 0.25, 1.0, 60.0
 LEAVE_WITHIN = 15.0
 
 
@@ -195,7 +195,11 @@ class Session:
                     self.look_again(partition, "the source topic changed")
 
     async def _look_around(self) -> None:
-        """Follows the control; returns when the lane should end, after the readers are gone."""
+        """Follows the control; returns when the lane should end, after the readers are gone.
+
+        Sleeps until the control or a partition has something new. What only time changes is seen once a second.
+        """
+        self._control.watch(self._wake)
         while not (self._control.stopping() or self._control.lease_over()):
             paused = self._control.paused()
             if paused is not self._paused and paused != self._paused:
@@ -205,14 +209,28 @@ class Session:
                 self._specs = specs
                 self._take(specs)
             now = time.monotonic()
-            if now - self._reported > REPORT_EVERY + len(self.lane.partitions) / 1000:
+            if now >= self._report_at():
                 self._leave()
                 self._retry(now)
                 self._report()
-            await asyncio.sleep(LOOK_EVERY)
+            noticed = self.lane.changed.noticed
+            noticed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._report_at() - now):
+                    await noticed.wait()
         await _cancel(self._readers)
         self.lane.stopping = self.lane.closing = True
         self.lane.progress.set()
+
+    def _report_at(self) -> float:
+        lane = self.lane
+        every = REPORT_EVERY + len(lane.changed) / 1000 + len(lane.partitions) / 20_000
+        return self._reported + (every if lane.changed else max(every, QUIET_REPORT_EVERY))
+
+    def _wake(self) -> None:
+        """Called on any thread, perhaps after the lane's end."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.lane.changed.noticed.set)
 
     def _take(self, specs: Iterable[PartitionSpec]) -> None:
         lane = self.lane

@@ -45,8 +45,7 @@ class Telling:
 
     def _look(self) -> None:
         lane = self._lane
-        changed, lane.changed = lane.changed, set()
-        for partition in changed:
+        for partition in lane.changed.take():
             key = partition.source
             now = lane.partitions.get(key)
             if now is None:

@@ -8,7 +8,7 @@ Everything here is frozen and pickles, because it travels from the driver to Spa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -206,6 +206,10 @@ class Control(Protocol):
     def rate(self) -> float:
         """The lane's share of its flow's rate limit now: bytes per second, 0 for no limit."""
         ...
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """From now on ``wake`` is called, on any thread, when something else than time has changed what this control
+        says; instead of the one that was given before."""
 
     def report(self, progress: LaneProgress) -> None:
         """Hands a snapshot of the whole lane to the driver; cheap, may be called several times a second. Only what

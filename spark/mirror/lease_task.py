@@ -54,6 +54,7 @@ class LaneControl:
         self.rate_now = lane.rate
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.newly_prepared = False
+        self.wake: Callable[[], None] = lambda: None
         self._untold = Untold()
         self._flow, self._claim = lane.flow, lane.claim
         self._before: dict[tuple[str, int], PartitionProgress] = {}
@@ -73,6 +74,10 @@ class LaneControl:
 
     def prepared(self) -> None:
         self.newly_prepared = True
+        self._lease.news.set()
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
 
     def rate(self) -> float:
         return self.rate_now
@@ -83,7 +88,7 @@ class LaneControl:
     def report(self, progress: LaneProgress) -> None:
         before = self._before_all
         rows = progress.partitions
-        self.latest = replace(
+        latest = replace(
             progress,
             partitions=tuple(self._with_before(p) for p in rows) if self._before else rows,
             transactions=progress.transactions + before.transactions,
@@ -91,12 +96,16 @@ class LaneControl:
             latency=progress.latency.plus(before.latency),
             throttled_ms=progress.throttled_ms + before.throttled_ms,
         )
+        if latest != self.latest:
+            self.latest = latest
+            self._lease.news.set()
 
     def take(self, specs: tuple[PartitionSpec, ...]) -> None:
         """The lane's partitions from now on. The driver forgets those that leave, so all are told once more."""
         if specs != self.specs:
             self.specs = specs
             self._untold.everything = True
+            self._lease.news.set()
 
     def untold(self) -> LaneProgress | None:
         """What the driver does not know yet: only the partitions that changed; None when nothing did."""
@@ -116,12 +125,13 @@ class LaneControl:
 
 
 class LeaseState:
-    """The two flags, the deadline and the claims that all lanes of a lease share."""
+    """The flags, the deadline and the claims that all lanes of a lease share."""
 
     def __init__(self, seconds: float) -> None:
         self.claims: dict[str, Claim] = {}
         self.stop = threading.Event()
         self.over = threading.Event()
+        self.news = threading.Event()  # a lane has something to tell, or has ended
         self.deadline = time.monotonic() + seconds
 
 
@@ -130,6 +140,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     state = LeaseState(lease.seconds)
     controls = {(lane.flow, lane.lane): LaneControl(lane, state) for lane in lease.lanes}
     reports: dict[LaneKey, LaneReport] = {}
+    left: list[LaneKey] = []
 
     def heard(message: channel.Message) -> None:
         for flow, lane, rows in message.get("lanes", ()):
@@ -151,20 +162,28 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             state.stop.set()
         if message.get("over"):
             state.over.set()
+        for control in controls.values():
+            control.wake()
 
     line = channel.ChannelClient(lease.driver, lease.token, lease.name, heard)
 
     def run(lane: LaneSpec) -> None:
         key = (lane.flow, lane.lane)
-        reports[key] = run_lane(lane, controls[key], path, lambda r: line.send(_told(r)))
-        line.send({"left": [*key]})
+        try:
+            reports[key] = run_lane(lane, controls[key], path, lambda r: line.send(_told(r)))
+            line.send({"left": [*key]})
+        finally:
+            left.append(key)
+            state.news.set()
 
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    while len(left) < len(threads):
+        state.news.wait()
+        state.news.clear()
         _tell(line, controls)
-        state.stop.wait(_TELL_S) if not state.stop.is_set() else time.sleep(0.05)
+        state.stop.wait(_TELL_S)  # snapshots of that time travel as one
     _tell(line, controls)
     line.close()
     return tuple(

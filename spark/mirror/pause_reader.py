@@ -18,7 +18,7 @@ from mirror.lanes import Condition
 from mirror.settings import StatusPlace
 from replication.pauses import Pause, Scope, loads, scope_of
 
-_AGAIN_S, _ANSWER_S = 2.0, 10.0
+_AGAIN_S, _ANSWER_S, _WAIT_S = 2.0, 10.0, 1.0
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _log = logs.logger("pauses")
@@ -61,7 +61,7 @@ class PauseReader:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
         complete = False
         while not end.is_set():
-            message = consumer.poll(0.2)
+            message = consumer.poll(_WAIT_S)
             moved = message is not None and self._take(message, fresh, waiting)
             if not complete and not waiting:
                 complete = True

@@ -170,6 +170,9 @@ class RunningLane:
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self._specs
 
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Looked at again after a second."""
+
     def report(self, progress: LaneProgress) -> None:
         self.latest = progress
         self.conditions.update(progress.conditions)

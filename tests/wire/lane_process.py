@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from mirror import logs
@@ -40,6 +41,9 @@ class Forever:
 
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self._lane.partitions
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Looked at again after a second."""
 
     def report(self, progress: LaneProgress) -> None:
         sys.stdout.write(f"{sum(p.records for p in progress.partitions)} {progress.transactions}\n")

@@ -36,6 +36,7 @@ class UntilControl:
     began: float = field(default_factory=time.monotonic)
     bytes_per_second: float = 0.0
     left_alone: frozenset[tuple[str, int]] = frozenset()
+    wake: Callable[[], None] = lambda: None
 
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds
@@ -58,9 +59,14 @@ class UntilControl:
     def partitions(self) -> tuple[PartitionSpec, ...]:
         return self.specs
 
+    def watch(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
     def report(self, progress: LaneProgress) -> None:
         self.reports.append(progress)
         self.finished = self.finished or self.done(progress)
+        if self.finished:
+            self.wake()
 
 
 def caught_up(progress: LaneProgress) -> bool:
