@@ -1,0 +1,147 @@
+"""Nobody wakes up for nothing: a quiet lane, a quiet lease and a quiet connection sleep until something is new."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from mirror.batch_lane import Lane
+from mirror.batch_partition import Partition, Phase, Tuning
+from mirror.batch_session import Session
+from mirror.lanes import Claim, LaneProgress, PartitionProgress, PartitionSpec
+from mirror.lease_task import LaneControl, LeaseState
+
+from tests.unit.test_mirror_lease import lane as lane_spec
+from wire.buffers import BufferPool
+from wire.cluster import Cluster
+from wire.connection import Connection
+from wire.settings import ConnectionSettings
+from wire.transactions import Identity
+
+SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(1_000))
+
+
+@dataclass
+class Counting:
+    """A ``Control`` that counts how often it is looked at."""
+
+    looks: int = 0
+    reports: int = 0
+    ended: bool = False
+    wake: Callable[[], None] = lambda: None
+
+    def stopping(self) -> bool:
+        return self.ended
+
+    def lease_over(self) -> bool:
+        return False
+
+    def partitions(self) -> tuple[PartitionSpec, ...]:
+        self.looks += 1
+        return SPECS
+
+    def claim(self) -> Claim:
+        raise AssertionError
+
+    def prepared(self) -> None:
+        raise AssertionError
+
+    def paused(self) -> frozenset[tuple[str, int]]:
+        return frozenset()
+
+    def rate(self) -> float:
+        return 0.0
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def report(self, progress: LaneProgress) -> None:
+        self.reports += 1
+
+
+def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken() -> None:
+    async def run() -> None:
+        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        control = Counting()
+        session = Session(lane, control, {})
+        for spec in SPECS:
+            partition = Partition(spec, phase=Phase.COPYING, committed=7, reached=7, covered=7, end=7)
+            lane.partitions[partition.source] = partition
+        session._specs = SPECS
+        looking = asyncio.ensure_future(session._look_around())
+        await asyncio.sleep(0.1)
+        looks, began = control.looks, time.monotonic()
+        await asyncio.sleep(1.0)
+        assert control.looks - looks <= (time.monotonic() - began) / 1.0 + 1
+        # By a partition that has something to tell, soon; by its control, from another thread, at once.
+        for wake in (lambda: lane.mark_dirty(lane.partitions["quiet", 1]), control.wake):
+            looks = control.looks
+            await asyncio.to_thread(wake) if wake is control.wake else wake()
+            while control.looks == looks:
+                await asyncio.sleep(0.001)
+        reports = control.reports
+        lane.mark_dirty(lane.partitions["quiet", 2])
+        while control.reports == reports:
+            await asyncio.sleep(0.01)
+        control.ended = True
+        await asyncio.to_thread(control.wake)
+        await looking
+        assert lane.stopping
+        lane.failed.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_wake_up_after_the_lanes_end_disturbs_nobody() -> None:
+    wakes: list[Callable[[], None]] = []
+
+    async def run() -> None:
+        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
+        wakes.append(Session(lane, Counting(), {})._wake)
+        lane.failed.cancel()
+
+    asyncio.run(run())
+    wakes[0]()
+
+
+def test_a_lease_is_woken_by_what_is_new_only() -> None:
+    state = LeaseState(10.0)
+    control = LaneControl(lane_spec(0, *SPECS[:2]), state)
+    rows = tuple(PartitionProgress("quiet", number, 7, 7) for number in range(2))
+    told = LaneProgress("f", 0, rows)
+    control.report(told)
+    assert state.news.is_set()
+    state.news.clear()
+    control.report(replace(told, partitions=tuple(rows)))
+    assert not state.news.is_set()
+    control.report(replace(told, partitions=(rows[0], replace(rows[1], position=8))))
+    assert state.news.is_set()
+
+
+def test_a_connection_sets_no_timer_while_no_answer_is_awaited() -> None:
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        connection = Connection(ours, ConnectionSettings(), BufferPool(), "broker")
+        connection.start()
+        assert timers() == []
+        answer = connection.send((18, 0, False), [b""])
+        assert len(timers()) == 1
+        theirs.sendall(b"\0\0\0\4" + b"\0\0\0\1")
+        await answer
+        connection._check_timeout()  # as its timer does
+        assert connection._watch is None
+        connection.close()
+        theirs.close()
+
+    def timers() -> list[Any]:
+        loop: Any = asyncio.get_running_loop()
+        return [timer for timer in loop._scheduled if not timer.cancelled()]
+
+    asyncio.run(run())
