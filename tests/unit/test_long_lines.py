@@ -202,7 +202,7 @@ class Consumed:
     def __init__(self, lane: Lane, fetchers: Fetchers) -> None:
         self.lane, self.fetchers = lane, fetchers
         self.seen: Counter[int] = Counter()
-        self.done = asyncio.Event()
+        self.half, self.done = asyncio.Event(), asyncio.Event()
 
     def place(self, partition: Partition) -> None:
         self.fetchers.place(0, partition)
@@ -215,11 +215,14 @@ class Consumed:
             partition.queued_bytes -= len(piece.raw)
             self.lane.queued -= len(piece.raw)
             piece.drop()
+        if sum(self.seen.values()) >= 10 * BATCHES * len(self.lane.partitions):
+            self.half.set()
         if all(self.seen[p] == 20 * BATCHES for _, p in self.lane.partitions):
             self.done.set()
 
 
-async def _fetch_all(broker: FarBroker, partitions: int) -> Lane:
+async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = False) -> Lane:
+    """``expires``: half way, the connections are as old as the broker lets them be (KIP-368)."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     cluster = Cluster("far", ["127.0.0.1:1"], ConnectionSettings())
     cluster._learn(0, *server.sockets[0].getsockname()[:2])
@@ -247,7 +250,10 @@ async def _fetch_all(broker: FarBroker, partitions: int) -> Lane:
             partition.covered, partition.end, partition.phase = 0, 20 * BATCHES, Phase.COPYING
             lane.partitions[partition.source] = partition
             routes.place(partition)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
+            await routes.half.wait()
+            for connection in cluster._connections.values() if expires else ():
+                connection.expires_at = 0.0
             await routes.done.wait()
         return lane
     finally:
@@ -266,6 +272,13 @@ def test_fetches_of_a_long_line_share_round_trips_on_one_connection() -> None:
     assert trips <= BATCHES + 2, "four sessions of one partition each: four fetches to a round trip"
     assert broker.longest_wait == 0, "a fetch that waits at the broker would hold up those behind it"
     assert lane.requested == 0
+
+
+def test_sessions_leave_an_expired_connection_together_and_lose_nothing() -> None:
+    broker = FarBroker(0.12)
+    asyncio.run(_fetch_all(broker, 4, expires=True))
+    assert len(broker.trips) == 2
+    assert broker.fetches == 4 * BATCHES, "no answer was thrown away"
 
 
 def test_nearby_one_session_fetches_everything() -> None:
