@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from reconciler.edges.kafka.facts import cluster_facts
 from reconciler.edges.kafka.stakes import read_nature, read_stakes
 from reconciler.stakes import Question
 from reconciler.topology import Cluster, Principal
@@ -92,6 +93,7 @@ def test_a_principal_without_the_rights_is_told_what_it_may_not_ask(
 def test_what_kind_of_cluster_it_is(plain: Sandbox) -> None:
     found = read_nature(wish(plain["east"]), Principal.PLAN)
     assert found.authorizer is False
+    assert cluster_facts(wish(plain["east"]), Principal.PLAN).authorizer is False, "doctor says the same"
     assert found.metadata_version is not None
     assert found.metadata_version >= 22
 

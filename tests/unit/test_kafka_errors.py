@@ -76,6 +76,12 @@ def test_the_acl_names_the_user_unless_that_is_a_secret() -> None:
     assert speaker_of(hidden, Principal.PLAN).kafka_principal == "User:<principal plan>"
 
 
+def test_who_says_no_name_is_anonymous_and_a_certificates_name_is_not_known() -> None:
+    assert speaker_of(Cluster("east", ("h:1",)), Principal.PLAN).kafka_principal == "User:ANONYMOUS"
+    certified = Cluster("east", ("h:1",), client={"security.protocol": "SSL"})
+    assert speaker_of(certified, Principal.PLAN).kafka_principal == "User:<principal plan>"
+
+
 def test_settings_of_the_principal_lie_over_those_of_the_cluster() -> None:
     cluster = Cluster(
         "east", ("a:1", "b:2"), client={"client.id": "mine"}, principals={Principal.APPLY: {"client.id": "x"}}

@@ -64,7 +64,9 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
-    user = cluster.client_for(principal).get("sasl.username", "")
+    settings = cluster.client_for(principal)
+    plaintext = settings.get("security.protocol", "plaintext").lower() == "plaintext"
+    user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")
     known = user if user and not REFERENCE.search(user) else f"<principal {principal}>"
     return Speaker(cluster.name, cluster.bootstrap_servers, str(principal), f"User:{known}")
 

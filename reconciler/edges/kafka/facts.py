@@ -30,6 +30,7 @@ from reconciler.edges.kafka.connection import (
     kafka_error_of,
 )
 from reconciler.edges.kafka.protocol import Wire
+from reconciler.edges.kafka.stakes import read_nature
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.topology import Cluster, Principal
 
@@ -53,7 +54,7 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
     except ReconcilerError:
         return ClusterFacts(cluster.name, addresses, None, silent, silent, silent, {}, silent, 0, silent)
     brokers = _brokers(connection, [node.id for node in described.nodes])
-    authorizer = _authorizer(connection)
+    authorizer = _authorizer(connection, cluster, principal)
     connection.close()
     skew = _asked(cluster, principal, Wire.skew_ms)
     return ClusterFacts(
@@ -102,13 +103,20 @@ def _brokers(connection: Connection, ids: list[int]) -> Mapping[int, Mapping[str
     return found
 
 
-def _authorizer(connection: Connection) -> bool | Unknown:
+def _authorizer(connection: Connection, cluster: Cluster, principal: Principal) -> bool | Unknown:
+    """Asked over our own connection: librdkafka 2.16 tells SECURITY_DISABLED as an empty list of rules."""
+    told = read_nature(cluster, principal).authorizer
+    if told is not None:
+        return told
     future: Any = connection.admin.describe_acls(_ANY_ACL, request_timeout=REQUEST_SECONDS)
     try:
         connection.settle((future,))
     except ReconcilerError as error:
         return Unknown("authorizer", error.what, error.todo)
     refusal = kafka_error_of(future)
+    if refusal is None and not future.result():
+        what = "no access rules were told, with an authorizer or without one"
+        return Unknown("authorizer", what, "Look for authorizer.class.name on the brokers.")
     if refusal is None or refusal.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
         return True
     if refusal.code() == SECURITY_DISABLED:
