@@ -8,6 +8,7 @@ the reader goes on waiting, and says itself what it waited for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 
@@ -17,7 +18,7 @@ from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC, journal_key, journal_transactional_id, lock_key, transactional_id
 from reconciler.topology import Cluster, Principal
 from wire.cluster import Cluster as WireCluster
-from wire.errors import WireError
+from wire.errors import BrokerError, WireError
 from wire.hanging import HangingTransactionError, look, settle
 from wire.settings import connection_settings
 from wire.transactions import Identity
@@ -50,7 +51,8 @@ async def _visit(cluster: Cluster, settings: dict[str, str], writers: Iterable[s
         async with asyncio.timeout(WITHIN_SECONDS):
             await target.refresh([LOCK_TOPIC])
             for writer in writers:
-                await _end(target, Identity(target, writer, ""))
+                with contextlib.suppress(BrokerError):  # most often: another environment's, which we have no rights to
+                    await _end(target, Identity(target, writer, ""))
     finally:
         target.close()
 
