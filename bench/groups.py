@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from mirror.batch_path import batch_path
 from mirror.connecting import cluster_of
 from mirror.group_sync import GroupSync, GroupSyncWish
+from mirror.lane_specs import lane_spec
 from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
-from mirror.leases import lane_spec
 from mirror.settings import FlowSettings, GroupSettings
 from mirror.views import GroupsView
 

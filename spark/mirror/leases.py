@@ -10,48 +10,17 @@ from typing import Any
 
 from mirror import channel, logs
 from mirror.board import Board
-from mirror.lanes import AWAITED, Claim, LaneEnd, LaneSpec
+from mirror.lane_specs import describe, lane_spec
+from mirror.lanes import Claim, LaneEnd
 from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
-from mirror.settings import FlowSettings, Settings
-from replication.names import position_group, transactional_id
+from mirror.settings import Settings
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
 _RENEW_S = 15.0
 _LONGEST_PAUSE_S = 10.0
 _log = logs.logger("leases")
-
-
-def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
-    """Without partitions or claim. The start is earliest: any other but offsets was committed at the takeover."""
-    return LaneSpec(
-        flow=flow.name,
-        lane=lane,
-        transactional_id=transactional_id(flow.name, lane),
-        group=position_group(flow.name),
-        source=flow.source,
-        target=flow.target,
-        delivery=flow.delivery,
-        isolation=flow.isolation,
-        start_kind="earliest",
-        start_timestamp_ms=None,
-        partitions=(),
-        claim=AWAITED,
-        start_offsets=flow.start_offsets,
-        continue_on=flow.continue_on,
-        work=flow.work,
-        offset_syncs=flow.mirrormaker.offset_syncs,
-    )
-
-
-def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
-    """What the Spark UI shows: ``lease 1: orders lanes 0-3, payments lane 2``."""
-    flows: dict[str, list[int]] = {}
-    for lane in lanes:
-        flows.setdefault(lane.flow, []).append(lane.lane)
-    parts = [f"{flow} lane{'s' if len(n) > 1 else ''} {','.join(map(str, sorted(n)))}" for flow, n in flows.items()]
-    return f"lease {slot}: {', '.join(parts)}"
 
 
 class Leases:

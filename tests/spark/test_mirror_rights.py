@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
 from mirror.cluster_topics import WireTopics
 from mirror.discovery import Discovered, discover
+from mirror.lane_specs import lane_spec
 from mirror.lanes import Endpoint, LaneEnd
-from mirror.leases import lane_spec
 from mirror.settings import parse
 from mirror.status import StatusWriter
 from mirror.takeover import WireTakeover
