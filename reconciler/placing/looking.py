@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.layers import layers_of, replication_factor
-from reconciler.live import LiveCluster, LiveState, LiveTopic
+from reconciler.live import LiveCluster, LiveState, LiveTopic, Source
 from reconciler.ports import ClusterReader
+from reconciler.prospects import different_configs
 from reconciler.replicas import THROTTLED_REPLICAS, ReplicaFacts
 from reconciler.topology import Topology
 from replication.names import STATUS_TOPIC
@@ -37,9 +38,12 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
     """Says yes rather too often: topics of a flow's target are not told apart here."""
     wanted = dict(_wanted(topology, cluster.name))
     flows = {flow.replication_factor for flow in topology.flows.values() if flow.target == cluster.name} - {None}
+    told = (found.get(key) for found in different_configs(cluster) for key in THROTTLED_REPLICAS)
+    if any(one is not None and one.source is Source.TOPIC and one.value for one in told):
+        return True
+    if not wanted and not flows:
+        return False
     for topic in cluster.topics.values():
-        if any(topic.overrides.get(key) for key in THROTTLED_REPLICAS):
-            return True
         named = wanted.get(topic.name)
         factors = {named} if named else set() if topic.internal or topic.name.startswith("__") else flows
         if any(not _plain(topic, factor) for factor in factors):

@@ -71,7 +71,8 @@ def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
 def _unknown(plan: Plan) -> Section:
     items = []
     for one in plan.unknown:
-        left = f"not decided: {', '.join(one.detail)}" if one.detail else ""
+        more = f" and {len(one.detail) - SHOWN} more" if len(one.detail) > SHOWN else ""
+        left = f"not decided: {', '.join(one.detail[:SHOWN])}{more}" if one.detail else ""
         items.append(Item(f"{one.subject}: {one.error}", tuple(line for line in (one.todo, left) if line)))
     return Section("Unknown", "could not be read, so nothing is concluded from it", tuple(items), urgent=True)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -136,6 +139,19 @@ def test_who_is_silent_keeps_nobody_waiting_once_it_is_not_wanted() -> None:
         assert ahead.take("east") is None
         assert time.monotonic() - began < 1
         assert not any(thread.name == "read-ahead" for thread in threading.enumerate())
+
+
+def test_ctrl_c_ends_a_plan_at_once_also_while_a_cluster_keeps_it_waiting(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        folder = environment(tmp_path / "env", all=CLUSTERS.replace("127.0.0.1:1", address) + TOPICS)
+        process = subprocess.Popen([sys.executable, "-m", "reconciler", "plan", folder], stderr=subprocess.PIPE)
+        listening.accept()
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (130, b"interrupted\n")
+        assert time.monotonic() - began < 5
 
 
 def test_what_cannot_be_read_is_left_to_who_asks_and_keeps_no_other_waiting() -> None:
