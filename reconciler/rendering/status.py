@@ -204,7 +204,8 @@ def _lost_lines(flow: FlowStatus) -> Iterator[str]:
 
 def _condition(flow: str, condition: Mapping[str, object]) -> str:
     place = "".join(f" {condition[key]}" for key in ("topic", "partition") if condition.get(key) is not None)
-    return f"  ! {flow}{place}: {condition['code']}: {condition['text']}. {condition['todo']}"
+    text = str(condition["text"]).rstrip(". ")  # what a broker says may end with a stop of its own
+    return f"  ! {flow}{place}: {condition['code']}: {text}. {condition['todo']}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -209,6 +209,7 @@ class Lane:
         partition.strikes = 0
         partition.checking = False
         partition.stalled_since = 0.0
+        partition.left_waiting = None
         self._settle(partition, piece)
         self.mark_dirty(partition)
         self.cover(partition)
@@ -244,6 +245,8 @@ class Lane:
 
     def stop(self, partition: Partition, condition: Condition) -> None:
         """Stops one partition; the others go on. What was acknowledged stays and is committed."""
+        waiting = partition.waiting_since or (partition.queue[0].timestamp if partition.queue else None)
+        partition.left_waiting = partition.left_waiting or waiting or int(time.time() * 1000)
         self.drop_unsent(partition)
         partition.phase = Phase.STOPPED
         partition.condition = condition

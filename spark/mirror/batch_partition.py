@@ -89,7 +89,7 @@ class Partition:
     committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
     fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
     those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
-    oldest record that it leaves at the source, as far as known, else when that record was first seen. ``checking``:
+    oldest record that a pause or a stop leaves at the source, if known, else when it was first seen. ``checking``:
     checksums are looked at before anything is queued, to leave out corrupt batches. ``largest``: bytes of a batch that
     the target is known to take; a larger one is tried again from ``larger_at`` on. ``sought``: the same for all below
     the source offset ``sought_to``, where a refused record is looked for. ``leader_epoch``: the largest of what was

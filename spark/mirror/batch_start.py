@@ -265,6 +265,7 @@ class Starter:
                 lane.pause(partition)
                 return
             partition.phase = Phase.COPYING
+            partition.left_waiting = partition.left_waiting if partition.covered < end else None
             lane.routes.place(partition)
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:

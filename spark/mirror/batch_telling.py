@@ -67,7 +67,7 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
         p.end if p.end >= 0 else None,
         p.records,
         p.bytes,
-        p.left_waiting if p.pausing else p.waiting_since,
+        p.left_waiting if p.pausing else p.waiting_since or p.left_waiting,
         "record level" if p.reworked else "",
         p.reworked,
         p.passed.filtered,

@@ -72,6 +72,8 @@ def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is
     assert condition.stops
     assert (condition.topic, condition.partition) == (flow.topic, 0)
     assert "max.message.bytes" in condition.todo
+    [waits] = [p.waiting_since_ms for p in report.progress.partitions if p.partition == 0]
+    assert waits == NOW, "a stopped partition falls behind, and how long is told"
     assert len(flow.target_content()[0]) == 10
     _configure(flow.target, flow.remote, "max.message.bytes", "1000000")
     report, _ = flow.run(batch_path)
