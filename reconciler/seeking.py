@@ -60,7 +60,9 @@ def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> str:
         place.commit(chosen)
         lines = [f"{place.scope.topic}-{number} goes on at source offset {at}" for number, at in chosen.items()]
         lines += [f"{place.scope.topic}-{number} stays: flow {to.flow} has no position for it" for number in left]
-        return "\n".join((*lines, "A paused partition goes on when it is resumed, a stopped one by itself."))
+        return "\n".join(
+            (*lines, "A paused partition goes on when it is resumed, a stopped one by itself within a minute.")
+        )
 
 
 class _Place:

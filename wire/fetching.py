@@ -59,8 +59,9 @@ class FetchSession:
         before = self.wanted.get(key)
         if before == want:
             return
-        if before is not None and before.topic_id != want.topic_id:
-            self.reset()
+        known = (before, self._forgotten.get(key))
+        if any(one is not None and one.topic_id != want.topic_id for one in known):
+            self.reset()  # the broker goes on telling that the topic of before is gone, as long as it is in the session
         self.wanted[key] = self._changed[key] = want
         self._forgotten.pop(key, None)
 

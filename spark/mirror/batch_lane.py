@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from mirror import batch_refusals
@@ -262,7 +263,8 @@ class Lane:
     def move_on(self, partition: Partition, position: int, loss: Loss) -> None:
         """Nothing of the partition is queued or unacknowledged: it goes on at ``position``, perhaps an earlier one."""
         partition.reached = partition.covered = position
-        partition.lost.add(position, loss)
+        # The text is the condition's, of a partition that would have stopped.
+        partition.lost.add(position, replace(loss, text=loss.text.replace(" is not copied further", "", 1)))
         self.mark_dirty(partition)
 
     def pause(self, partition: Partition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -87,6 +88,24 @@ def test_a_partition_that_comes_back_is_not_forgotten_in_the_same_request() -> N
     request = fetch_request(fetch_answers.IDS, session)
     assert not request.forgotten_topics_data
     assert request.topics[0].partitions[0].fetch_offset == 9
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_a_topic_made_anew_gets_a_session_that_does_not_know_the_old_one(forget: bool) -> None:
+    session = FetchSession()
+    for partition in range(2):
+        session.want(want("orders", partition))
+    fetch_request(fetch_answers.IDS, session)
+    accepted(session)
+    anew = uuid.uuid4()
+    for partition in range(2):
+        if forget:
+            session.forget(("orders", partition))
+        session.want(replace(want("orders", partition), topic_id=anew))
+    body = fetching.pack(fetch_answers.IDS, session, LIMITS)
+    request = FetchRequest.decode(body, version=fetch_answers.IDS)
+    assert (request.session_id, request.session_epoch, request.forgotten_topics_data) == (0, 0, [])
+    assert sorted(p.partition for topic in request.topics for p in topic.partitions) == [0, 1]
 
 
 @pytest.mark.parametrize("error", [70, 71])

@@ -208,6 +208,46 @@ def test_a_source_topic_recreated_under_a_running_lane_is_noticed(flow: Flow, cr
     assert len(flow.target_content()[0]) == 50, conditions(control.reports)
 
 
+def test_a_recreated_topic_is_copied_by_the_running_lane_once_its_positions_are_moved(
+    flow: Flow, create_topic: CreateTopic
+) -> None:
+    _both(flow, create_topic)
+    lane, moved = flow.lane(), threading.Event()
+    control = UntilControl(
+        lane.partitions,
+        lambda p: moved.is_set() and {q.partition: q.position for q in p.partitions} == {0: 20, 1: 20},
+        seconds=240,
+    )
+    thread = threading.Thread(target=batch_path, args=(lane, control))
+
+    def wait_for(seen: Callable[[LaneProgress], bool]) -> None:
+        until = time.monotonic() + 120
+        while not (control.reports and seen(control.reports[-1])):
+            assert time.monotonic() < until, conditions(control.reports)
+            time.sleep(0.1)
+
+    for partition in range(2):
+        fill(flow.source, flow.topic, _records(50), partition)
+    thread.start()
+    try:
+        wait_for(caught_up)
+        control.specs = ()  # as discovery tells of a deleted topic
+        wait_for(lambda p: not p.partitions)
+        _delete(flow.source, flow.topic)
+        create_topic(flow.source, flow.topic, 2)
+        for partition in range(2):
+            fill(flow.source, flow.topic, _records(20), partition)
+        control.specs = flow.specs()
+        wait_for(lambda p: [c.code for c in p.conditions] == ["source_topic_recreated"] * 2)
+        for partition in range(2):
+            flow.set_position(0, partition)
+        moved.set()
+    finally:
+        thread.join(120)
+    assert control.finished, conditions(control.reports)
+    assert [len(flow.target_content()[partition]) for partition in range(2)] == [70, 70]
+
+
 def _delete(cluster: ClusterHandle, topic: str) -> None:
     admin = AdminClient(cluster.super_client())
     admin.delete_topics([topic])[topic].result(20)
