@@ -71,16 +71,21 @@ def test_any_document_ends_in_a_topology_or_in_problems(document: dict[str, Any]
 
 
 @given(_yaml_like)
+@example(": clusters\n\n")
 @settings(deadline=None, max_examples=300)
 def test_the_short_cuts_of_the_scanner_change_no_event(text: str) -> None:
     assert _events(fast_yaml(), text) == _events(YAML(typ="safe", pure=True), text)
 
 
 def _events(yaml: YAML, text: str) -> list[str]:
+    """Without comments, which nothing reads: ``accept`` edits the text itself."""
     try:
-        return [f"{event} {event.start_mark.line}:{event.start_mark.column}" for event in yaml.parse(text)]
+        events = list(yaml.parse(text))
     except YAMLError:
         return ["broken"]
+    for event in events:
+        event.comment = None
+    return [f"{event} {event.start_mark.line}:{event.start_mark.column}" for event in events]
 
 
 PARTS: dict[str, Any] = {

@@ -225,7 +225,7 @@ async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = Fals
     """``expires``: half way, the connections are as old as the broker lets them be (KIP-368)."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     cluster = Cluster("far", ["127.0.0.1:1"], ConnectionSettings())
-    cluster._learn(0, *server.sockets[0].getsockname()[:2])
+    cluster.learn(0, *server.sockets[0].getsockname()[:2])
     leaders = {p: Leader(0, 1) for p in range(partitions)}
     cluster.topics["t"] = TopicMetadata("t", TOPIC_ID, 0, leaders)
     spec = LaneSpec(
@@ -334,8 +334,8 @@ async def _read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     head = await reader.readexactly(8)
     left = size - 8
-    for _ in range(5):
-        await asyncio.sleep(0.35)
+    for _ in range(10):
+        await asyncio.sleep(0.25)
         left -= len(await reader.readexactly(left // 2))
     await reader.readexactly(left)
     writer.write(framed(head[4:8] + b"done"))
@@ -358,4 +358,4 @@ def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_
         with pytest.raises(ConnectionLostError, match="in time"):
             await sent
 
-    asyncio.run(_talk(read_nothing if hung else _read_slowly, use, 0.7))
+    asyncio.run(_talk(read_nothing if hung else _read_slowly, use, 1.5))
