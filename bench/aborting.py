@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -60,7 +61,10 @@ class Aborting:
 
 
 def aborted_records(cluster: ClusterHandle, topic: str, partitions: int) -> int:
-    """How many of them are in the log, as a reader of uncommitted records sees it. Raises KafkaException."""
+    """How many of them are in the log, as a reader of uncommitted records sees it within a minute.
+
+    Raises KafkaException.
+    """
     consumer = Consumer(
         {
             **cluster.super_client(),
@@ -73,9 +77,9 @@ def aborted_records(cluster: ClusterHandle, topic: str, partitions: int) -> int:
     found, left = 0, partitions
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        while left:
-            messages = consumer.consume(10_000, READ_SECONDS)
-            for message in messages:
+        until = time.monotonic() + READ_SECONDS
+        while left and time.monotonic() < until:
+            for message in consumer.consume(10_000, 0.2):
                 left -= message.error() is not None
                 found += message.value() == ABORTED
     finally:
