@@ -19,7 +19,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who runs which command on which environment, from which commit."""
+    """Who runs which command on which environment, from which commit. ``ignoring_gates``: why, or empty."""
 
     command: str
     environment: str
@@ -27,6 +27,7 @@ class Actor:
     commit: str
     dirty: bool
     steal: Steal | None = None
+    ignoring_gates: str = ""
 
 
 def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) -> Line:
@@ -43,6 +44,7 @@ def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) ->
         "plan_digest": None if plan is None else digest(plan),
         "changes": changes,
         "steal": None if actor.steal is None else asdict(actor.steal),
+        **({"ignoring_gates": actor.ignoring_gates} if actor.ignoring_gates else {}),
     }
 
 

@@ -32,6 +32,7 @@ from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
 from reconciler.plans import ExitCode
+from reconciler.promoting import standing
 from reconciler.rendering.status import status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
@@ -93,7 +94,7 @@ def status(
             return live_table(lambda: watch_table(session.observe_mirrors(), time.strftime("%H:%M:%S")), sys.stdout)
         live = session.observe()
         words = status_json if form is Format.JSON else status_text
-        show(words(session.topology, live, now_ms()))
+        show(words(session.topology, live, now_ms(), standing(session, live)))
     unknown = any(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
     raise typer.Exit(ExitCode.ERROR if unknown else ExitCode.DONE)
 

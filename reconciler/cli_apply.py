@@ -21,9 +21,11 @@ from reconciler.narrowing import Narrowed, known_part, retention_steps_only, wit
 from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.probing import PATIENCE_SECONDS
+from reconciler.rendering.outcomes import Rolled
 from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.style import Format as Page
 from reconciler.reviewed import uncovered
+from reconciler.rollout.ending import Ended, code_of, ending, require_wave
 from reconciler.sizes import duration_ms
 from reconciler.summary import counted
 from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, show, style
@@ -51,6 +53,12 @@ def apply(
         bool, typer.Option("--allow-shrink", help="agree that much of what was declared is gone")
     ] = False,
     steal: StealOption = "",
+    until: Annotated[
+        str, typer.Option("--until-wave", metavar="NAME", help="end after this wave of the rollout and its soak")
+    ] = "",
+    ignore: Annotated[
+        str, typer.Option("--ignore-gates", metavar="REASON", help="waves in order, but without gates and soaks")
+    ] = "",
     probe: Annotated[
         str, typer.Option("--probe-timeout", metavar="TIME", help="how long brokers may take to show access changes")
     ] = f"{PATIENCE_SECONDS:.0f}s",
@@ -62,22 +70,25 @@ def apply(
         made = session.plan(consent=consent) if saved is None else _saved(session, saved, part, consent)
         if reviewed is not None:
             _require_reviewed(made, reviewed)
+        require_wave(made, until)
         if form is Page.TEXT:
             show(rendering.plan_text(made, style()))
         if not part:
             applying.refuse_if_blocked(made)
-        chosen = known_part(made) if part else Narrowed(made)
+        chosen = ending(known_part(made) if part else Narrowed(made), until)
         if chosen.plan.changes and not yes:
             _confirm(session, chosen.plan)
         execute.probe_patience = patience
+        execute.ignore_gates(ignore)
         said = _Said(chosen.plan)
         outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, said))
-        code = applying.exit_code(outcomes, made)
+        code = code_of(applying.exit_code(outcomes, made), Ended(made, outcomes, until, execute.halted))
         if code is ExitCode.DONE and made.changes:
             _verify(session)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    show(outcomes_in(made, outcomes, form, style(), said.probes))
+    rolled = Rolled(code, execute.halted) if made.rollout else None
+    show(outcomes_in(made, outcomes, form, style(), said.probes, rolled))
     execute.require_kept()
     raise typer.Exit(code)
 

@@ -95,6 +95,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "defaults": ("", _single),
     "shrink_limit": ("", _single),
     "audit": ("", _single),
+    "rollout": ("", _single),
     "protected": ("the protection", _texts),
 }
 """Section -> what one of its entries is called, and how they are found in it."""

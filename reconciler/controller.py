@@ -25,6 +25,7 @@ from reconciler.executing import Execution, execution
 from reconciler.narrowing import Autonomy
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
+from reconciler.rollout.conducting import Manner
 from reconciler.running import Pace, Round
 from reconciler.sizes import duration_ms
 from reconciler.topology import Principal, Topology
@@ -63,6 +64,7 @@ def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, stea
         stop = stack.enter_context(stopped_by_signals())
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         environment.stop = stop
+        environment.execution.manner = Manner(patient=False, gap_ms=int(pace.interval * 2_500))
         if metrics_at is not None:
             server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
             log.info("metrics", host=metrics_at.host, port=server.port)
@@ -126,7 +128,10 @@ class LiveEnvironment:
 
     def plan(self) -> Plan:
         self.execution.require_lock()
-        return self.session.plan(alone=True)
+        made = self.session.plan(alone=True)
+        if made.rollout is not None:
+            self.execution.tend(made)
+        return made
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
         return self.execution.carry_out(plan, applying.Silent(), self._closed)

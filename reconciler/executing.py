@@ -10,11 +10,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from reconciler import applying
 from reconciler.applied import Applied, Consent, applied_key, dumps
-from reconciler.applying import Caution, Gate, Progress, open_gate
+from reconciler.applying import Caution, Gate, OneGo, Progress, Promotion, open_gate
 from reconciler.auditing import Actor, Line, begun, changed, ended, probe_line
 from reconciler.changes import RestartMirror, StartMirror
 from reconciler.edges.audit_file import AuditFile
@@ -29,6 +30,9 @@ from reconciler.plans import Outcome, Plan, Planned, Result
 from reconciler.probers import SessionProber
 from reconciler.probes import Probe
 from reconciler.probing import PATIENCE_SECONDS
+from reconciler.promoting import Ears, RealWorld
+from reconciler.rollout.advancing import Settling
+from reconciler.rollout.conducting import Conductor, Manner
 from reconciler.topology import Cluster, Topology
 from reconciler.wiring import NOTHING_AGREED, Session
 
@@ -66,34 +70,53 @@ class Execution:
         self.consent = NOTHING_AGREED
         self.probe_patience = PATIENCE_SECONDS
         """Seconds that brokers have to show what a wave of access changes did."""
+        self.manner = Manner()
+        """How a rollout goes from wave to wave."""
+        self.ignoring = ""
+        """Why its gates are ignored, or empty."""
+        self.settlings: dict[str, Settling] = {}
+        self.halted = ""
+        """Why the rollout of the last plan is not over, or empty."""
         self.unremembered = ""
         """Why the record of the apply could not be written, or empty."""
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
-        """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises."""
+        """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises, and
+        BlockedError while gates of a rollout do not hold."""
         self.session.runner.require_startable(
             planned.change.mirror for planned in plan.changes if isinstance(planned.change, StartMirror | RestartMirror)
         )
         self.session.require_secrets(plan)
         run, told = uuid.uuid4().hex, handovers(self.session.topology)
         seen = plan.basis
+        promotion = self._promotion(plan, progress, stop)
         self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
         recorder = _Recorder(self, run, plan, progress)
         outcomes: tuple[Outcome, ...] = ()
         try:
             outcomes = applying.apply(
-                plan, self.session.clusters, self.session.runner, told, recorder, self._caution(stop)
+                plan, self.session.clusters, self.session.runner, told, recorder, self._caution(stop, promotion)
             )
         finally:
+            self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
             self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             if left := self.audit.left():
                 progress.note("audit", left)
         self._remember(plan)
         return outcomes
 
-    def _caution(self, stop: Gate) -> Caution:
+    def _caution(self, stop: Gate, promotion: Promotion) -> Caution:
         prober = SessionProber(self.session)
-        return Caution(lambda: stop() or self.lock.lost(), self.lock.lost, prober, self.probe_patience)
+        return Caution(lambda: stop() or self.lock.lost(), self.lock.lost, prober, self.probe_patience, promotion)
+
+    def _promotion(self, plan: Plan, progress: Progress, stop: Gate) -> Promotion:
+        """Raises BlockedError while gates do not hold, ClusterError when it is not known how far a rollout came."""
+        if plan.rollout is None:
+            return OneGo()
+        world = RealWorld(self.session, self.lock, Ears(stop, self.lock.lost, progress.note))
+        conductor = Conductor(plan, self.session.topology, world, self.manner, self.settlings)
+        conductor.require_open()
+        return conductor
 
     def _remember(self, plan: Plan) -> None:
         """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
@@ -102,6 +125,18 @@ class Execution:
         if (left := self.session.remembered(plan, self.consent, by)) is not None:
             self.unremembered = self.lock.keep(applied_key(environment), dumps(left))
             self.session.applied = left
+
+    def tend(self, plan: Plan) -> None:
+        """Goes on with what earlier rounds left to soak. Raises ClusterError."""
+        promotion = self._promotion(replace(plan, changes=()), applying.Silent(), applying.open_gate)
+        if isinstance(promotion, Conductor):
+            promotion.tend()
+
+    def ignore_gates(self, reason: str) -> None:
+        """Waves in order, without gates and soaks; the audit record has the reason. Empty: nothing is ignored."""
+        if reason:
+            self.manner = Manner(heedless=True)
+            self.ignoring = reason
 
     def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
@@ -149,7 +184,7 @@ class Execution:
 
     def _begin(self, run: str, commit: str, dirty: bool, plan: Plan | None, changes: int) -> None:
         environment = self.session.topology.environment
-        actor = Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal)
+        actor = Actor(self.command, environment, self.lock.holder, commit, dirty, self.lock.steal, self.ignoring)
         self.audit.begin(begun(run, time.time(), actor, plan, changes))
 
 

@@ -36,6 +36,8 @@ from reconciler.limiting.building import build_quota
 from reconciler.limiting.checking import check_quotas
 from reconciler.places import Place, Places
 from reconciler.reading import Reading
+from reconciler.rollout.building import build_rollout, half_read_rollout
+from reconciler.rollout.checking import check_rollout
 from reconciler.shape import check_shape
 from reconciler.tombstones import check_tombstones
 from reconciler.topology import Cluster, Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
@@ -124,6 +126,7 @@ def _load(documents: list[Document], environment: str, today: date) -> Topology:
         quotas_declared=_written(documents, "quotas"),
         users=tuple(builder.build("users", build_user)),
         users_declared=_written(documents, "users"),
+        rollout=next(iter(builder.build("rollout", build_rollout)), None),
     )
     problems += check(topology, places)
     problems += check_rules(topology, places)
@@ -131,6 +134,7 @@ def _load(documents: list[Document], environment: str, today: date) -> Topology:
     problems += check_quotas(topology, places)
     problems += check_users(topology, places)
     problems += check_tombstones(topology, places, today)
+    problems += check_rollout(topology, topology.rollout or half_read_rollout(places), places)
     if problems:
         raise TopologyError(tuple(problems))
     return topology

@@ -31,6 +31,7 @@ from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveTopic
 from reconciler.plans import Observation
 from reconciler.quotas import limits_text
 from reconciler.routing import Route
+from reconciler.sparse import sparse_fields
 from reconciler.topology import TopicRef, Topology
 from reconciler.users import credentials_text
 
@@ -190,7 +191,9 @@ def _plain(value: object) -> object:
     if kind in _SIMPLE:
         return value
     if names := _fields(kind):
-        return {name: _plain(getattr(value, name)) for name in names}
+        left_out = sparse_fields(kind)
+        told = {name: getattr(value, name) for name in names}
+        return {k: _plain(v) for k, v in told.items() if k not in left_out or v != left_out[k]}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):

@@ -34,6 +34,7 @@ from reconciler.changes import (
 from reconciler.errors import ReconcilerError
 from reconciler.handover import canonical_json
 from reconciler.plans import FORMAT_VERSION, Plan
+from reconciler.sparse import sparse_fields
 from reconciler.summary import action, summarize, verdict
 
 _KINDS: Mapping[str, type[Change]] = {
@@ -139,7 +140,9 @@ def _encoded(value: Any) -> Any:
 
 
 def _fields_encoded(value: Any) -> dict[str, Any]:
-    return {name: _encoded(getattr(value, name)) for name in _hints(type(value))}  # type: ignore[arg-type]
+    left_out = sparse_fields(type(value))  # type: ignore[arg-type]
+    told = {name: getattr(value, name) for name in _hints(type(value))}  # type: ignore[arg-type]
+    return {name: _encoded(one) for name, one in told.items() if name not in left_out or one != left_out[name]}
 
 
 @cache
@@ -161,7 +164,7 @@ def _decoded(wanted: Any, value: Any) -> Any:
         return tuple(_decoded(inner[0], one) for one in value)
     if is_dataclass(wanted):
         hints = _hints(wanted)  # type: ignore[arg-type]
-        if value.keys() != hints.keys():
+        if value.keys() | sparse_fields(wanted).keys() != hints.keys():  # type: ignore[arg-type]
             raise TypeError(f"fields of {wanted.__name__} are {sorted(value)}")  # type: ignore[union-attr]
         return wanted(**{name: _decoded(hints[name], one) for name, one in value.items()})  # type: ignore[operator]
     if not issubclass(wanted, Enum) and type(value) is not wanted:

@@ -24,6 +24,7 @@ from reconciler.observations import observe_again, subjects, topology_digest
 from reconciler.ordering import after_replicas, place_of, planned
 from reconciler.placing.loads import loads_of
 from reconciler.plans import Basis, Plan, SeenCluster
+from reconciler.rollout import course_of, in_waves
 from reconciler.routing import Routing
 from reconciler.topology import Topology
 
@@ -54,7 +55,7 @@ def plan(
     )
     return Plan(
         basis=basis,
-        changes=tuple(judged(planned(ordered, later, routing, topology, live), access)),
+        changes=in_waves(judged(planned(ordered, later, routing, topology, live), access), topology, routing.routes),
         refused=(*found.refused, *access.refused),
         unknown=found.unknown,
         unmanaged=found.unmanaged,
@@ -64,6 +65,7 @@ def plan(
         unchanged=_unchanged(found),
         loads=loads_of(ordered, live),
         shifts=access.shifts,
+        rollout=course_of(topology),
     )
 
 

@@ -8,6 +8,8 @@ from enum import IntEnum, StrEnum
 from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
 from reconciler.replicas import BrokerLoad
+from reconciler.rollouts import Course
+from reconciler.sparse import SPARSE
 from reconciler.stakes import AccessShift, Stakes
 
 FORMAT_VERSION = 1
@@ -72,6 +74,7 @@ class Planned:
     """One change with its place in the order. ``needs`` are ids of changes that must succeed first.
 
     ``stakes``: what its cluster told about a dangerous change; None where nobody asked.
+    ``wave``: of the plan's rollout; ``wave_why``: why it is a later one than that of its cluster.
     """
 
     id: str
@@ -83,13 +86,15 @@ class Planned:
     needs: tuple[str, ...] = ()
     needs_why: str = ""
     stakes: Stakes | None = None
+    wave: str = field(default="", metadata=SPARSE)
+    wave_why: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move.
 
-    ``shifts``: who gains and who loses access by all of it together.
+    ``shifts``: who gains and who loses access by all of it together. ``rollout``: the waves that it goes in.
     """
 
     basis: Basis
@@ -103,6 +108,7 @@ class Plan:
     unchanged: int = 0
     loads: tuple[BrokerLoad, ...] = ()
     shifts: tuple[AccessShift, ...] = ()
+    rollout: Course | None = field(default=None, metadata=SPARSE)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

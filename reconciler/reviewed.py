@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from reconciler.errors import Moved
 from reconciler.plans import Plan
 from reconciler.rendering.changes import headline
+from reconciler.rendering.waves import duration, gates_words
 
 
 def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
@@ -19,7 +20,18 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
     """
     if fresh.basis.environment != reviewed.basis.environment:
         return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
+    if fresh.rollout != reviewed.rollout:
+        return (Moved("rollout", _course(reviewed), _course(fresh)),)
     return tuple(_uncovered(fresh, reviewed))
+
+
+def _course(plan: Plan) -> str:
+    if plan.rollout is None:
+        return "without waves"
+    waves = ", then ".join(
+        f"{wave.name} ({', '.join(wave.clusters)}; soak {duration(wave.soak_ms)})" for wave in plan.rollout.waves
+    )
+    return f"{waves}; {gates_words(plan.rollout.gates)}"
 
 
 def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:

@@ -19,8 +19,7 @@ from reconciler.places import Step, locate, nearest, suggestion
 from reconciler.yaml_nodes import Document
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
-NOT_CARRIED_OUT = ("rollout",)
-SINGLE = ("audit", "defaults", "shrink_limit")
+SINGLE = ("audit", "defaults", "rollout", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "classes": "class", "access": "access rule", "quotas": "quota",
           "users": "user"}  # fmt: skip
 _TITLED = (["deletions"], ["protected"], *([section] for section in SINGLE))
@@ -116,15 +115,6 @@ def show(value: object, secret: bool = False) -> str:
 
 def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
     path = list(error.absolute_path)
-    if path and path[0] in NOT_CARRIED_OUT:
-        yield Problem(
-            "not-carried-out",
-            document.where(_at(document, path[:1])),
-            f"{path[0]} is not carried out by this version",
-            "A rule that is written but not carried out would look as if it held",
-            f"Leave {path[0]} out, or leave it empty",
-        )
-        return
     schema = error.schema if isinstance(error.schema, dict) else {}
     match error.validator:
         case "additionalProperties" if schema.get("additionalProperties") is False:

@@ -27,6 +27,7 @@ from reconciler.changes import (
     cluster_of,
 )
 from reconciler.plans import Outcome, Plan, Result
+from reconciler.topic_configs import human
 
 WORDS = ("topic or mirror", "topics and mirrors")
 
@@ -99,6 +100,8 @@ def verdict(plan: Plan) -> str:
     unfinished = sum(isinstance(planned.change, FinishReassignment) for planned in plan.changes)
     what = ", ".join(_kinds(found, unfinished))
     parts = [f"{counted(found.changes, 'change')}{where}{': ' if what else ''}{what}"]
+    if waves := _waves(plan):
+        parts.append(waves)
     if found.high_risk:
         parts.append(f"{found.high_risk} HIGH risk")
     if found.blocked:
@@ -106,6 +109,16 @@ def verdict(plan: Plan) -> str:
     if found.unknown:
         parts.append(f"{found.unknown} unknown")
     return "; ".join(parts)
+
+
+def _waves(plan: Plan) -> str:
+    """``in 2 waves (canary, rest) with gates between and 70m of soak``; empty without a rollout."""
+    names = dict.fromkeys(planned.wave for planned in plan.changes)
+    if plan.rollout is None or not names:
+        return ""
+    soak = sum(wave.soak_ms for wave in plan.rollout.waves if wave.name in names)
+    words = f" and {human('soak.ms', str(soak))} of soak" if soak else ""
+    return f"in {counted(len(names), 'wave')} ({', '.join(names)}) with gates before and after each{words}"
 
 
 def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:

@@ -13,6 +13,8 @@ from reconciler.errors import NOWHERE, Where
 from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
 from reconciler.quotas import Quota
 from reconciler.replicas import Pace
+from reconciler.rollouts import Rollout
+from reconciler.sparse import SPARSE
 from reconciler.users import ScramUser
 from replication.additions import AddedHeader
 from replication.selection import Where as Selection
@@ -275,6 +277,7 @@ class Topology:
     quotas_declared: bool = False
     users: tuple[ScramUser, ...] = ()
     users_declared: bool = False
+    rollout: Rollout | None = field(default=None, metadata=SPARSE)
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

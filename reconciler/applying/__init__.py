@@ -4,6 +4,27 @@ Border: asks nothing of the world but through the ports, decides nothing about w
 """
 
 from reconciler.applying.carrying_out import apply
-from reconciler.applying.restraint import Caution, Gate, Progress, Silent, exit_code, open_gate, refuse_if_blocked
+from reconciler.applying.restraint import (
+    Caution,
+    Gate,
+    OneGo,
+    Progress,
+    Promotion,
+    Silent,
+    exit_code,
+    open_gate,
+    refuse_if_blocked,
+)
 
-__all__ = ["Caution", "Gate", "Progress", "Silent", "apply", "exit_code", "open_gate", "refuse_if_blocked"]
+__all__ = [
+    "Caution",
+    "Gate",
+    "OneGo",
+    "Progress",
+    "Promotion",
+    "Silent",
+    "apply",
+    "exit_code",
+    "open_gate",
+    "refuse_if_blocked",
+]

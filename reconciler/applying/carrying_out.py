@@ -54,11 +54,7 @@ def apply(
     if caution is not None:
         run.restrain(caution)
     try:
-        for batch in _batches(plan.changes):
-            if closed := run.caution.gate():
-                run.ended(f"not begun: {closed}")
-                break
-            run.batch(batch)
+        run.carry_out()
     except KeyboardInterrupt:
         run.interrupted()
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
@@ -109,6 +105,29 @@ class _Run:
         told = self.progress
         self.waves = AccessWaves(Conduct(caution.prober, caution.patience, caution.held, told.note, told.probed))
 
+    def carry_out(self) -> None:
+        """Wave by wave, each in its batches. What a closed gate leaves is not begun."""
+        promotion = self.caution.promotion
+        for wave, some in groupby(self.plan.changes, key=lambda planned: planned.wave):
+            changes = list(some)
+            if why := promotion.begin(wave):
+                self.ended(f"not begun: {why}")
+                return
+            if closed := self._in_batches(changes):
+                self.ended(f"not begun: {closed}")
+                promotion.interrupted()
+                return
+            promotion.ended(wave, [self.outcomes[planned.id] for planned in changes])
+        promotion.conclude()
+
+    def _in_batches(self, changes: Sequence[Planned]) -> str:
+        """Why it stopped in the middle, or empty."""
+        for batch in _batches(changes):
+            if closed := self.caution.gate():
+                return closed
+            self.batch(batch)
+        return ""
+
     def batch(self, batch: list[Planned]) -> None:
         ready = [planned for planned in batch if not self._skipped(planned)]
         self.under_way = ready
@@ -128,6 +147,7 @@ class _Run:
 
     def interrupted(self) -> None:
         """Says of every change whether it was done; asks the cluster about those that were under way."""
+        self.caution.promotion.interrupted()
         for planned in self.under_way:
             if planned.id not in self.outcomes:
                 self._record(self._looked_up(planned))

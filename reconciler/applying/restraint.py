@@ -20,17 +20,53 @@ def open_gate() -> str:
     return ""
 
 
+class Promotion(Protocol):
+    """Leads a run from one wave of its rollout to the next. A plan without a rollout is one wave without a name."""
+
+    def begin(self, wave: str) -> str:
+        """Why its changes may not begin, or empty. May wait for long."""
+        ...
+
+    def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
+        """Its changes were carried out, as far as it went."""
+        ...
+
+    def conclude(self) -> None:
+        """No further wave comes. May wait for long."""
+        ...
+
+    def interrupted(self) -> None: ...
+
+
+class OneGo:
+    """A ``Promotion`` that never waits."""
+
+    def begin(self, wave: str) -> str:  # noqa: ARG002 - as the protocol has it
+        return ""
+
+    def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
+        """Nothing follows from it."""
+
+    def conclude(self) -> None:
+        """There is nothing to wait for."""
+
+    def interrupted(self) -> None:
+        """Nothing is left open."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caution:
     """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty.
 
     ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
+    ``promotion``: what lies between the waves of a rollout.
     """
 
     gate: Gate = open_gate
     held: Gate = open_gate
     prober: Prober = field(default_factory=RulesAlone)
     patience: float = PATIENCE_SECONDS
+    promotion: Promotion = field(default_factory=OneGo)
 
 
 class Progress(Protocol):

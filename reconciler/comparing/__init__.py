@@ -12,9 +12,12 @@ from typing import Any
 from reconciler.comparing.fields import changed_fields, whole
 from reconciler.comparing.meanings import meaning
 from reconciler.comparing.mirrors import Sides, mirror_impacts
+from reconciler.comparing.rollouts import rollout_items
 from reconciler.comparing.rules import rule_items
 from reconciler.comparing.travelling import flow_impacts, following, routes_of
 from reconciler.comparison import Comparison, ItemChange, Sign
+from reconciler.errors import NOWHERE
+from reconciler.rollout import course_of
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 
 _REMOVED = {
@@ -35,6 +38,7 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
         *rule_items(base, after),
+        *_rollout(base, after),
     )
     routes = routes_of(base, after)
     return Comparison(
@@ -60,6 +64,11 @@ def _items(
             fields = tuple(meaning(one, new, base, now) for one in changed_fields(old, new))
             if fields:
                 yield ItemChange(Sign.CHANGED, kind, name, _where(new), fields=fields)
+
+
+def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
+    told = now.rollout or base.rollout
+    return rollout_items(course_of(base), course_of(now), told.where if told else NOWHERE)
 
 
 def _where(noun: Cluster | Topic | Flow | Mirror | None) -> str:

@@ -18,10 +18,11 @@ from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import page as safe
 from reconciler.rendering.html_style import CSS, SCRIPT
 from reconciler.rendering.markdown import Handoff
-from reconciler.rendering.outcomes import outcome_sections
+from reconciler.rendering.outcomes import Rolled, outcome_sections
 from reconciler.rendering.outline import Entry, Place, Step, Value, ground, outline, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
 from reconciler.rendering.shifts import shift_sections
+from reconciler.rendering.waves import gates_words
 from reconciler.summary import applied_verdict, counted, verdict
 
 _KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
@@ -37,6 +38,7 @@ def plan_html(plan: Plan, handoff: Handoff | None = None, before: Sequence[Secti
         *_top(plan, verdict(plan), _links(steps, (*before, *left))),
         *_sections(one for one in left if one.urgent),
         *_sections(before),
+        *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if plan.rollout and plan.changes else ()),
         *(line for step in steps for line in _step(step)),
         *_sections(one for one in left if not one.urgent),
         *([f"<h2>Apply exactly this</h2><pre>{safe(goes_on.apply)}</pre>"] if goes_on.apply and ready else ()),
@@ -69,8 +71,10 @@ def report_html(kind: str, environment: str, said: str, sections: Sequence[Secti
     return _page(f"{environment}: {kind}", [*top, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
 
 
-def outcomes_html(plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> str:
-    sections = outcome_sections(outcomes, probes)
+def outcomes_html(
+    plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
+) -> str:
+    sections = outcome_sections(outcomes, probes, rolled)
     body = [*_top(plan, applied_verdict(plan, outcomes), _links((), sections)), *_sections(sections)]
     return _page(f"{plan.basis.environment}: apply", body)
 
@@ -114,6 +118,8 @@ def _anchor(section: Section) -> str:
 
 
 def _step(step: Step) -> Iterator[str]:
+    if step.opens:
+        yield f'<p class="wave"><strong>{safe(step.opens)}</strong></p>'
     title = f"{step.number}. {safe(step.title)}: {counted(step.count, 'change')}"
     yield f'<section><h2 id="step-{step.number}">{title} <small>{safe(step.why)}</small></h2>'
     for place in step.places:
@@ -142,6 +148,8 @@ def _card(entry: Entry, place: Place) -> str:
     if entry.needs:
         after = ", ".join(f"<code>{safe(need)}</code>" for need in entry.needs)
         parts.append(_folded(f"waits for {counted(len(entry.needs), 'change')}: {safe(entry.needs_why)}", after))
+    if entry.later:
+        parts.append(f'<p class="faint">{safe(entry.later)}</p>')
     return "".join((*parts, "</article>"))
 
 

@@ -17,11 +17,12 @@ from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import code, fence, markdown
-from reconciler.rendering.outcomes import outcome_sections
+from reconciler.rendering.outcomes import Rolled, outcome_sections
 from reconciler.rendering.outline import Entry, Step, ground, outline, risk_words, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
 from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import SHOWN
+from reconciler.rendering.waves import gates_words
 from reconciler.summary import applied_verdict, counted, verdict
 
 GITHUB_LIMIT = 65_536
@@ -74,7 +75,10 @@ def plan_markdown(
         yield from _dangers(outline(plan), detail)
         yield from _told([one for one in sections if one.urgent], detail)
         yield from _told(before, detail)
+        if plan.rollout and plan.changes:
+            yield from (markdown(gates_words(plan.rollout.gates)), "")
         for step in outline(plan):
+            yield from (f"**{markdown(step.opens)}**", "") if step.opens else ()
             yield from _step(step, detail)
         yield from _told((*load_sections(plan), *shift_sections(plan)), detail)
         yield from _told([one for one in sections if not one.urgent], detail)
@@ -135,10 +139,14 @@ def report_markdown(
 
 
 def outcomes_markdown(
-    plan: Plan, outcomes: Sequence[Outcome], limit: int = GITHUB_LIMIT, probes: Sequence[Probe] = ()
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    limit: int = GITHUB_LIMIT,
+    probes: Sequence[Probe] = (),
+    rolled: Rolled | None = None,
 ) -> str:
     """Exactly what was done and what was not."""
-    sections = outcome_sections(outcomes, probes)
+    sections = outcome_sections(outcomes, probes, rolled)
 
     def told(detail: Detail) -> Iterator[str]:
         yield _hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})
@@ -248,6 +256,8 @@ def _entry(entry: Entry, detail: Detail) -> Iterator[str]:
         yield f"  - {'**' if _high(entry) else ''}{markdown(words)}{'**' if _high(entry) else ''}"
     if entry.needs:
         yield f"  - after {_listed(entry.needs, SHOWN)}: {markdown(entry.needs_why)}"
+    if entry.later:
+        yield f"  - {markdown(entry.later)}"
 
 
 def _titled(entry: Entry) -> str:

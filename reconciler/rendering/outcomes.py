@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from reconciler.applying import exit_code
-from reconciler.plans import Outcome, Plan, Result
+from reconciler.plans import ExitCode, Outcome, Plan, Result
 from reconciler.probes import Probe, Verdict, probe_document
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style
@@ -24,15 +25,39 @@ _MARKS = {
 _OF_A_WAVE = (Result.UNDONE, Result.UNPROVEN)
 
 
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """How a run of a rollout ended. ``halted``: why it is not over, or empty."""
+
+    exit_code: ExitCode
+    halted: str = ""
+
+    @property
+    def words(self) -> str:
+        if self.halted:
+            return f"Rollout halted: {self.halted}"
+        return "Later waves are left." if self.exit_code is ExitCode.CHANGES else ""
+
+    @property
+    def todo(self) -> str:
+        return "Mend it and run apply again: it goes on from there." if self.halted else "Run apply again to go on."
+
+
 def outcomes_text(
-    plan: Plan, outcomes: Sequence[Outcome], style: Style | None = None, probes: Sequence[Probe] = ()
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    style: Style | None = None,
+    probes: Sequence[Probe] = (),
+    rolled: Rolled | None = None,
 ) -> str:
     """Failures with their errors; what was done by name."""
     chosen = style or Style()
     lines = [chosen.paint("bold", applied_verdict(plan, outcomes))]
+    if rolled and rolled.words:
+        lines += [chosen.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
     for result in _MARKS:
         some = [outcome for outcome in outcomes if outcome.result is result]
-        if result in _OF_A_WAVE and len(some) > 1:
+        if (result in _OF_A_WAVE or (rolled and result is Result.SKIPPED)) and len(some) > 1:
             lines += _together(some, chosen)
         else:
             for outcome in some:
@@ -47,28 +72,37 @@ def outcomes_text(
     return "\n".join(lines) + "\n"
 
 
-def outcomes_json(plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> str:
+def outcomes_json(
+    plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
+) -> str:
     """As schemas/outcome.schema.json."""
     document = {
         "format_version": FORMAT_VERSION,
         "kind": "outcome",
         "environment": plan.basis.environment,
         "verdict": applied_verdict(plan, outcomes),
-        "exit_code": int(exit_code(outcomes, plan)),
+        "exit_code": int(rolled.exit_code if rolled else exit_code(outcomes, plan)),
         "outcomes": [
             {"id": one.id, "result": one.result.value, "error": one.error, "seconds": round(one.seconds, 3)}
             for one in outcomes
         ],
     }
+    if rolled:
+        document["rollout"] = {"halted": rolled.halted}
     if probes:
         document["probes"] = [probe_document(one) for one in probes]
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def outcome_sections(outcomes: Sequence[Outcome], probes: Sequence[Probe] = ()) -> list[Section]:
+def outcome_sections(
+    outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
+) -> list[Section]:
     """What a page tells, worst first."""
     titles = {**{result: word[0].upper() + word[1:] for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
     sections = []
+    if rolled and rolled.words:
+        items = (Item(rolled.words, (rolled.todo,)),)
+        sections.append(Section("Rollout", "", items, urgent=bool(rolled.halted)))
     for result, title in titles.items():
         some = tuple(Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result)
         if some:

@@ -31,6 +31,7 @@ from reconciler.rendering.changes import (
     subject,
 )
 from reconciler.rendering.stakes import stakes_lines
+from reconciler.rendering.waves import later_words, wave_heading
 from reconciler.summary import action, counted
 from reconciler.topic_configs import human
 
@@ -73,6 +74,7 @@ class Entry:
     """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values.
 
     ``folds``: a concise form may show the first lines only, since the headline says what they come to.
+    ``later``: why it comes in a later wave than its cluster.
     """
 
     sign: str
@@ -89,6 +91,7 @@ class Entry:
     folds: bool = False
     noun: str = "topic"
     stakes: tuple[str, ...] = ()
+    later: str = ""
 
     @property
     def irreversible(self) -> bool:
@@ -110,13 +113,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage of the plan, numbered from 1. ``count`` is of single changes."""
+    """One stage of the plan, numbered from 1. ``count`` is of single changes. ``opens``: the heading of the wave that
+    begins with it, or empty."""
 
     number: int
     title: str
     why: str
     count: int
     places: tuple[Place, ...]
+    opens: str = ""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -124,22 +129,30 @@ class Step:
 
 
 def outline(plan: Plan) -> tuple[Step, ...]:
-    found = []
-    for number, (stage, planned) in enumerate(groupby(plan.changes, key=lambda one: one.stage), start=1):
+    found: list[Step] = []
+    waves: set[str] = {""}
+    for number, ((wave, stage), planned) in enumerate(groupby(plan.changes, key=_wave_and_stage), start=1):
         together = list(planned)
         places = tuple(Place(where, entries(list(some))) for where, some in groupby(together, key=_cluster))
         why = STAGE_WHY[Stage(stage)]
         if any(isinstance(one.change, AclChange) for one in together):
             why = f"{why}; {PROBED}"
-        found.append(Step(number, stage, why, len(together), places))
+        opens = "" if wave in waves else wave_heading(plan, wave)
+        waves.add(wave)
+        found.append(Step(number, stage, why, len(together), places, opens))
     return tuple(found)
+
+
+def _wave_and_stage(planned: Planned) -> tuple[str, str]:
+    return planned.wave, planned.stage
 
 
 def entries(planned: Sequence[Planned]) -> tuple[Entry, ...]:
     """Equal changes on many topics become one entry."""
     alike: dict[object, list[Planned]] = {}
     for one in planned:
-        alike.setdefault((signature(one.change), one.risk, one.needs_why), []).append(one)
+        key = (signature(one.change), one.risk, one.needs_why, bool(one.wave_why))
+        alike.setdefault(key, []).append(one)
     return tuple(_all_entries(alike.values()))
 
 
@@ -204,6 +217,7 @@ def _entry(members: Sequence[Planned]) -> Entry:
         needs_why=first.needs_why,
         noun=_noun(first.change),
         stakes=stakes_lines([one.stakes for one in members]),
+        later=later_words(members),
     )
 
 

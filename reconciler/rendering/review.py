@@ -16,7 +16,7 @@ from reconciler.rendering.comparison import comparison_sections, comparison_text
 from reconciler.rendering.drift import NOTHING, drift_json, drift_text
 from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
 from reconciler.rendering.markdown import Handoff, drift_markdown, offline_markdown, outcomes_markdown, plan_markdown
-from reconciler.rendering.outcomes import outcomes_json, outcomes_text
+from reconciler.rendering.outcomes import Rolled, outcomes_json, outcomes_text
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Format, Style
 from reconciler.rendering.text import plan_text
@@ -96,17 +96,22 @@ def drift_in(plan: Plan, form: Format, style: Style | None = None, seen: History
 
 
 def outcomes_in(
-    plan: Plan, outcomes: Sequence[Outcome], form: Format, style: Style | None = None, probes: Sequence[Probe] = ()
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    form: Format,
+    style: Style | None = None,
+    probes: Sequence[Probe] = (),
+    rolled: Rolled | None = None,
 ) -> str:
     match form:
         case Format.TEXT:
-            return outcomes_text(plan, outcomes, style, probes)
+            return outcomes_text(plan, outcomes, style, probes, rolled)
         case Format.JSON:
-            return outcomes_json(plan, outcomes, probes)
+            return outcomes_json(plan, outcomes, probes, rolled)
         case Format.MARKDOWN:
-            return outcomes_markdown(plan, outcomes, probes=probes)
+            return outcomes_markdown(plan, outcomes, probes=probes, rolled=rolled)
         case Format.HTML:
-            return outcomes_html(plan, outcomes, probes)
+            return outcomes_html(plan, outcomes, probes, rolled)
         case _:
             assert_never(form)
 

@@ -37,6 +37,8 @@ def round_lines(found: Round) -> Iterator[Line]:
     for outcome in found.outcomes:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
+        elif outcome.result is Result.SKIPPED and found.plan.rollout is not None:
+            yield "info", "waits", {"change": outcome.id, "why": outcome.error}
         else:
             yield "error", outcome.result.value, {"change": outcome.id, "error": outcome.error}
     fields = {"round": found.number, "verdict": verdict(found.plan), "seconds": round(found.seconds, 2)}

@@ -9,12 +9,15 @@ from typing import Any
 from reconciler.errors import Unknown
 from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
 from reconciler.pausing import told, words
+from reconciler.rendering.standing import standing_lines, standing_value
+from reconciler.rollout.standing import Standing
 from reconciler.topology import Topology
 from replication.pauses import Pause
 
 
-def status_json(topology: Topology, live: LiveState, now_ms: int) -> str:
-    return json.dumps(status_value(topology, live, now_ms), indent=2, ensure_ascii=False)
+def status_json(topology: Topology, live: LiveState, now_ms: int, standing: Standing | None = None) -> str:
+    rollout = {} if standing is None else {"rollout": standing_value(standing, now_ms)}
+    return json.dumps({**status_value(topology, live, now_ms), **rollout}, indent=2, ensure_ascii=False)
 
 
 def status_value(topology: Topology, live: LiveState, now_ms: int) -> dict[str, Any]:
@@ -100,9 +103,11 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
     return None if then_ms is None else max(0, (now_ms - then_ms) // 1000)
 
 
-def status_text(topology: Topology, live: LiveState, now_ms: int) -> str:
+def status_text(topology: Topology, live: LiveState, now_ms: int, standing: Standing | None = None) -> str:
+    """``standing``: of the environment's rollout; None where it has none."""
     lines = [verdict(live), ""]
     lines += [f"cluster {name}: {_cluster_words(found)}" for name, found in live.clusters.items()]
+    lines += ["", *standing_lines(standing, now_ms)] if standing is not None else []
     for name, found in live.mirrors.items():
         lines += ["", *_mirror_lines(name, found, now_ms)]
     if not live.mirrors:

@@ -12,6 +12,7 @@ from reconciler.rendering.outline import Entry, ground, outline, risk_words, see
 from reconciler.rendering.sections import load_sections
 from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import Style
+from reconciler.rendering.waves import gates_words
 from reconciler.summary import verdict
 
 
@@ -19,7 +20,9 @@ def plan_text(plan: Plan, style: Style | None = None) -> str:
     chosen = style or Style()
     lines = [chosen.paint("bold", verdict(plan)), ground(plan.basis)]
     lines += [f"  {one.name}: {seen(one)}" for one in plan.basis.clusters]
+    lines += [gates_words(plan.rollout.gates)] if plan.rollout and plan.changes else []
     for step in outline(plan):
+        lines += ["", chosen.paint("bold", step.opens)] if step.opens else []
         lines += ["", f"{step.number}. {step.title}, {step.why}"]
         for place in step.places:
             lines += [f"  {place.cluster}"] if place.cluster else []
@@ -51,3 +54,5 @@ def _entry(entry: Entry, style: Style, indent: str) -> Iterator[str]:
         yield f"{inner}{style.paint('alarm', words) if entry.risk is Risk.HIGH else words}"
     if entry.needs:
         yield f"{inner}after {style.listed(entry.needs)}: {entry.needs_why}"
+    if entry.later:
+        yield f"{inner}{entry.later}"

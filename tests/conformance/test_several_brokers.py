@@ -54,6 +54,12 @@ def test_with_one_broker_away_topics_are_read_and_changed(subject: Subject, east
     east.stop(3)
     try:
         assert len(subject.known("orders").partitions) == 3
+        health = KafkaCluster(real_cluster(east)).health()
+        short = [one for one in health.short if one.topic == subject.known("orders").name]
+        assert [(len(one.isr), len(one.replicas)) for one in short] == [(2, 3)] * 3, (
+            "a gate of a rollout would not hold"
+        )
+        assert not any(one.startswith(subject.known("orders").name) for one in health.offline)
         (outcome,) = subject.perform(subject.alter(subject.known("orders"), retention_ms="60000"))
         assert (outcome.result, outcome.error) == (Result.DONE, "")
         wished = topology(cluster("east"), topic(subject.known("orders").name, replication_factor=2))

@@ -36,6 +36,7 @@ from reconciler.rendering import (
     plan_json,
     plan_text,
 )
+from reconciler.rollouts import Rollout, RolloutWave
 from reconciler.stakes import Nature, Reader, Stakes
 from reconciler.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
 from reconciler.users import Mechanism, UserRecord
@@ -279,7 +280,21 @@ _QUOTAS = """quotas:
 """
 
 
-_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas, users)
+def rollout() -> Plan:
+    """Two waves: what is east's, what waits for the west although it is east's, and what is the west's."""
+    seen = settled()
+    told = {name: json.loads(text) for name, text in seen.runner.handovers.items()}
+    now = topology(
+        topic("orders", partitions=8, configs={"retention.ms": "86400000"}, where=TOPICS),
+        topic("pay", partitions=2, configs={"retention.ms": "3600000"}, where=TOPICS),
+        flow("east", "west", "orders", "pay", "clicks-.*", replication_factor=1, lanes=4),
+        environment="sandbox",
+    )
+    waves = (RolloutWave("canary", clusters=("east",)), RolloutWave("rest", clusters=("west",), soak_ms=3_600_000))
+    return seen.plan(replace(now, rollout=Rollout(waves, 600_000)), previous=told, revision="4f0c2d1e9ab3")
+
+
+_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas, users, rollout)
 PLANS = {made.__name__: pinned(made) for made in _CASES}
 
 

@@ -189,9 +189,9 @@ topics:
     assert topics["a"].configs == topics["b"].configs == {"retention.ms": "604800000"}
 
 
-def test_sections_that_are_not_carried_out_may_be_there_but_empty() -> None:
+def test_sections_may_be_there_but_empty() -> None:
     _load(c=CLUSTERS, a="access: []\ndeletions: []\nrollout: {}\n", b="access:\ndeletions:\nrollout:\n")
-    assert _places(c=CLUSTERS, a="rollout: {waves: []}\n") == [("not-carried-out", "a.yaml:1", "rollout")]
+    assert _places(c=CLUSTERS, a="rollout: {waves: []}\n") == [("empty-value", "a.yaml:1", "waves")]
 
 
 def test_every_problem_of_every_file_at_once_in_file_and_line_order() -> None:

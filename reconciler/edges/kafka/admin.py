@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from reconciler.acls import AclBinding
@@ -11,15 +13,18 @@ from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
 from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.health import read_health
 from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
 from reconciler.edges.kafka.replicas import KafkaReplicas
 from reconciler.edges.kafka.users import UserControl
 from reconciler.edges.kafka.writing import perform, validate
+from reconciler.errors import ClusterError
+from reconciler.healths import ClusterHealth, lacks_replicas
 from reconciler.live import Before, LiveAccess, LiveCluster, LiveUsers
 from reconciler.plans import Outcome, Planned
 from reconciler.quotas import Limits, QuotaEntity
-from reconciler.replicas import ReplicaFacts
+from reconciler.replicas import Move, Partition, ReplicaFacts
 from reconciler.topology import Cluster, Principal
 
 
@@ -56,6 +61,18 @@ class KafkaCluster:
         elif topics is None or len(topics) > FROM_TOPICS:
             found = read_in_bulk(self.cluster, self.principal, topics)
         return found or read_cluster(self._connected(), topics)
+
+    def health(self) -> ClusterHealth:
+        """What gates of a rollout ask: cheap, whatever the number of topics. Without what is being reassigned: a new
+        replica that is not in sync yet is none that is missing (KIP-455)."""
+        found = read_health(self._connected())
+        if not found.short:
+            return found
+        moves: dict[Partition, Move] = {}
+        with contextlib.suppress(ClusterError), self.replicas("") as replicas:
+            moves = {move.key: move for move in replicas.moves()}
+        left = [one for one in found.short if lacks_replicas(one, moves.get((one.topic, one.index)))]
+        return replace(found, short=tuple(left))
 
     def read_access(self) -> LiveAccess:
         return self.access.read()

@@ -1,0 +1,46 @@
+"""The waves of a plan in words: what opens each of them, what lies between, and why a change comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reconciler.plans import Plan, Planned
+from reconciler.rollouts import Gates, MirrorGate
+from reconciler.summary import counted
+from reconciler.topic_configs import human
+
+
+def duration(milliseconds: int) -> str:
+    """``10m``; never rounds."""
+    return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
+
+
+def wave_heading(plan: Plan, name: str) -> str:
+    """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``."""
+    assert plan.rollout is not None
+    wave, index = plan.rollout.wave(name), plan.rollout.index(name)
+    count = sum(one.wave == name for one in plan.changes)
+    soak = f" and {duration(wave.soak_ms)} of soak" if wave.soak_ms else ""
+    place = f"{index + 1} of {len(plan.rollout.waves)}"
+    return f"wave {name} ({place}): {', '.join(wave.clusters)}; {counted(count, 'change')}; then its gates{soak}"
+
+
+def gates_words(gates: Gates) -> str:
+    parts = [
+        f"at most {gates.offline_partitions} offline and"
+        f" {gates.under_replicated_partitions} under-replicated partitions a cluster"
+    ]
+    if gates.mirrors is not MirrorGate.IGNORED:
+        parts.append(f"mirrors {gates.mirrors}")
+    if gates.lag_ms is not None:
+        parts.append(f"flows at most {duration(gates.lag_ms)} behind")
+    wait = f"after a wave they have {duration(gates.wait_ms)} to hold"
+    return f"gates before the first wave, after each and through its soak: {', '.join(parts)}; {wait}"
+
+
+def later_words(members: Sequence[Planned]) -> str:
+    """Why equal changes do not come with their clusters; empty when they do."""
+    reasons = list(dict.fromkeys(one.wave_why for one in members if one.wave_why))
+    if not reasons:
+        return ""
+    return reasons[0] if len(reasons) == 1 else f"{reasons[0]}, and so on"

@@ -1,0 +1,78 @@
+"""How a change goes over the regions: waves in order, gates between them, time to soak. Frozen, standard library only.
+
+``Rollout`` is what git declares, ``Course`` what a plan makes of it: waves with the clusters they come to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.errors import NOWHERE, Where
+
+
+class MirrorGate(StrEnum):
+    """HEALTHY: the job runs, and no condition stops a partition. RUNNING: it runs. IGNORED: nobody asks."""
+
+    HEALTHY = "healthy"
+    RUNNING = "running"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What must hold before a wave, after it, and all through its soak. Counts are of partitions, the most allowed.
+
+    ``lag_ms``: the most a flow may be behind; None: nobody asks. ``wait_ms``: how long it may take after a wave until
+    all hold.
+    """
+
+    offline_partitions: int = 0
+    under_replicated_partitions: int = 0
+    lag_ms: int | None = 60_000
+    mirrors: MirrorGate = MirrorGate.HEALTHY
+    wait_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutWave:
+    """``regions`` and ``clusters`` as they are written. ``soak_ms`` None: that of the rollout."""
+
+    name: str
+    regions: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    soak_ms: int | None = None
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    waves: tuple[RolloutWave, ...]
+    soak_ms: int = 0
+    gates: Gates = Gates()
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CourseWave:
+    """``clusters``: all that the wave comes to, by name."""
+
+    name: str
+    clusters: tuple[str, ...]
+    soak_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    waves: tuple[CourseWave, ...]
+    gates: Gates
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(wave.name for wave in self.waves)
+
+    def index(self, name: str) -> int:
+        return self.names.index(name)
+
+    def wave(self, name: str) -> CourseWave:
+        return self.waves[self.index(name)]
