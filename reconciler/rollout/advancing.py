@@ -24,7 +24,8 @@ class Settling:
     """One wave after its changes. Times in ms of a clock that only goes forward.
 
     ``held_at``: the last look, when it saw all gates hold. ``waits_since``: since when they do not.
-    ``gap_ms``: looks that are further apart than this leave the time between unwatched.
+    ``gap_ms``: looks that are further apart than this leave the time between unwatched. ``doubted``: the last look of a
+    soak saw a gate that does not hold; one lost answer, or a lag that is not told for a moment, ends nothing.
     """
 
     soak_ms: int
@@ -33,6 +34,7 @@ class Settling:
     soaked_ms: int = 0
     held_at: int | None = None
     waits_since: int | None = None
+    doubted: bool = False
     verdict: Verdict = Verdict.WAITING
 
     @property
@@ -41,15 +43,16 @@ class Settling:
 
 
 def looked(before: Settling, found: Sequence[Fault], now: int) -> Settling:
-    """Gates may take ``wait_ms`` to hold after the wave; once they did, the first that breaks ends it."""
+    """Gates may take ``wait_ms`` to hold after the wave; then one that two looks in a row see broken ends it."""
     if not found:
         watched = 0
         if before.held_at is not None and now - before.held_at <= before.gap_ms:
             watched = max(0, now - before.held_at)
         soaked = before.soaked_ms + watched
         verdict = Verdict.PASSED if soaked >= before.soak_ms else Verdict.SOAKING
-        return replace(before, soaked_ms=soaked, held_at=now, waits_since=None, verdict=verdict)
+        return replace(before, soaked_ms=soaked, held_at=now, waits_since=None, doubted=False, verdict=verdict)
+    if before.held_at is not None:
+        return replace(before, held_at=None, doubted=True, verdict=Verdict.WAITING)
     since = now if before.waits_since is None else before.waits_since
-    over = before.held_at is not None or now - since >= before.wait_ms
-    verdict = Verdict.BROKEN if over else Verdict.WAITING
-    return replace(before, soaked_ms=0, held_at=None, waits_since=since, verdict=verdict)
+    verdict = Verdict.BROKEN if before.doubted or now - since >= before.wait_ms else Verdict.WAITING
+    return replace(before, soaked_ms=0, waits_since=since, doubted=False, verdict=verdict)

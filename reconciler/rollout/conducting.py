@@ -240,7 +240,8 @@ class _Told:
             left = time_words(state.left_ms / 1000)
             self.world.note(f"wave {self.wave.name}", f"all gates hold, {left} of its soak are left")
         else:
-            self.world.note(f"wave {self.wave.name}", f"waiting for gates: {_listed(found)}")
+            doing = "looking again at" if state.doubted else "waiting for"
+            self.world.note(f"wave {self.wave.name}", f"{doing} gates: {_listed(found)}")
 
 
 def _why_not(wave: CourseWave, state: Settling, found: tuple[Fault, ...]) -> str:

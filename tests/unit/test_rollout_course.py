@@ -129,12 +129,13 @@ def code(want: Topology, course: Course, ended: tuple[Sequence[Outcome], Conduct
 
 def check(diary: Sequence[tuple[str, str, int]]) -> None:
     """No change of a later wave before every earlier one soaked to its end, watched, with all gates holding."""
-    soaks, soaked, last_well = {"canary": SOAK, "rest": 10_000}, dict[str, int](), None
+    soaks, soaked, last_well, before = {"canary": SOAK, "rest": 10_000}, dict[str, int](), None, ""
     for kind, wave, at in diary:
+        again, before = before == kind, kind
         if kind == "run":
             last_well = None
         elif kind == "sick":
-            last_well, soaked = None, dict.fromkeys(soaked, 0)
+            last_well, soaked = None, dict.fromkeys(soaked, 0) if again else soaked
         elif kind == "well":
             if last_well is not None:
                 soaked = {name: had + at - last_well for name, had in soaked.items()}
@@ -185,6 +186,23 @@ def test_a_gate_that_breaks_in_the_soak_halts_and_the_next_run_soaks_anew() -> N
     assert conductor.halted == ""
     assert course.at == began + SOAK + 10_000
     assert loads(course.record).halted == ""
+    check(course.diary)
+
+
+def test_one_look_that_fails_ends_nothing() -> None:
+    course = Course(falls_sick_at=10_000)
+    wait = course.wait
+
+    def heals(seconds: float) -> None:
+        wait(seconds)
+        if course.sick:
+            course.falls_sick_at, course.sick = -1, set()
+
+    course.wait = heals  # type: ignore[method-assign]
+    _, conductor = run(course, wished())
+    assert conductor.halted == ""
+    assert course.at == SOAK + 10_000 + 7_000, "the time around the look that failed does not count"
+    assert any("looking again at gates: cluster east" in one for one in course.notes)
     check(course.diary)
 
 
