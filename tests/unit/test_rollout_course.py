@@ -17,12 +17,14 @@ from reconciler.healths import ClusterHealth, Short, Sight, lacks_replicas
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.plans import ExitCode, Outcome, Plan, Result
 from reconciler.promotions import ClusterStand, Promotion, Stand, dumps, loads
+from reconciler.rendering.rounds import round_lines
 from reconciler.replicas import Move
-from reconciler.rollout.advancing import Settling
+from reconciler.rollout.advancing import Settling, looked
 from reconciler.rollout.conducting import Conductor, Manner
 from reconciler.rollout.ending import Ended, code_of
 from reconciler.rollout.judging import Scope, faults
 from reconciler.rollouts import Gates, MirrorGate, Rollout, RolloutWave
+from reconciler.running import Round
 from reconciler.topology import Topology
 from tests.builders import World, cluster, topic, topology, world
 
@@ -318,6 +320,24 @@ def test_one_look_a_round_never_waits() -> None:
     assert "b" in course.seen.clusters["west"].topics
     assert loads(course.record).pending(("east", "west")) == ()
     check(course.diary)
+
+
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    state = Settling(soak_ms=10_000, wait_ms=0, gap_ms=3_000)
+    for now, soaked in ((0, 0), (3_000, 3_000), (6_001, 3_000), (9_000, 5_999)):
+        state = looked(state, (), now)
+        assert state.soaked_ms == soaked
+
+
+def test_a_round_that_waits_says_so_without_alarm() -> None:
+    want = wished()
+    plan = world().plan(want)
+    skipped = tuple(
+        Outcome(one.id, Result.SKIPPED, "not begun: wave canary soaks for 5 s more") for one in plan.changes
+    )
+    lines = list(round_lines(Round(1, 0.0, 0.1, plan, skipped)))
+    assert [(level, event) for level, event, _ in lines] == [("info", "waits")] * 2 + [("info", "round")]
+    assert lines[0][2]["why"] == skipped[0].error
 
 
 def test_heedless_goes_in_order_and_asks_nobody() -> None:
