@@ -25,17 +25,20 @@ from reconciler.flow_syncs import Groups
 from reconciler.guarding import guarded
 from reconciler.loading import load
 from reconciler.planning import plan
-from reconciler.plans import Plan
+from reconciler.plans import ExitCode, Outcome, Plan, Result
 from reconciler.quotas import entity
 from reconciler.rendering import (
     Style,
     drift_json,
     drift_text,
+    outcomes_html,
     outcomes_json,
+    outcomes_markdown,
     outcomes_text,
     plan_json,
     plan_text,
 )
+from reconciler.rendering.outcomes import Rolled
 from reconciler.rollouts import Rollout, RolloutWave
 from reconciler.stakes import Nature, Reader, Stakes
 from reconciler.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
@@ -348,6 +351,22 @@ def test_outcomes_when_all_is_done() -> None:
     assert outcomes_text(plan, seen.apply(wished(), plan)).startswith("Applied: 8 changes on 2 clusters: +7 topics")
     empty = seen.plan(wished())
     assert outcomes_text(empty, seen.apply(wished(), empty)) == "Nothing to apply: everything is as declared\n"
+
+
+def test_a_rollout_that_halted_is_told_in_each_format() -> None:
+    plan = PLANS["rollout"]()
+    outcomes = [Outcome(one.id, Result.SKIPPED, "not begun: wave rest may not begin") for one in plan.changes]
+    outcomes[0] = replace(outcomes[0], result=Result.DONE, error="")
+    rolled = Rolled(ExitCode.PARTIAL, "wave rest may not begin: cluster east: 2 offline partitions")
+    document = valid("outcome", outcomes_json(plan, outcomes, rolled=rolled))
+    assert (document["exit_code"], document["rollout"]) == (5, {"halted": rolled.halted})
+    text = outcomes_text(plan, outcomes, rolled=rolled)
+    assert text.count("wave rest may not begin") == 2, "once as the halt, once for all that was not begun"
+    for page in (outcomes_markdown(plan, outcomes, rolled=rolled), outcomes_html(plan, outcomes, rolled=rolled)):
+        assert "Rollout halted: wave rest may not begin: cluster east: 2 offline partitions" in page
+    left = outcomes_text(plan, outcomes, rolled=Rolled(ExitCode.CHANGES))
+    assert "Later waves are left." in left
+    assert "halted" not in left
 
 
 @pytest.mark.parametrize("name", PLANS)
