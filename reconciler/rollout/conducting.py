@@ -170,7 +170,9 @@ class Conductor:
             self.settlings[wave.name] = state
             told.about(state, found)
             stand = Stand.PASSED if state.verdict is Verdict.PASSED else Stand.SOAKING
-            if why := self._moved(wave, ClusterStand(wave.name, stand, state.soaked_ms), f"wave {wave.name}"):
+            # Whoever goes on after a kill must not take it for undisturbed: the next look might have ended it.
+            soaked = 0 if state.doubted else state.soaked_ms
+            if why := self._moved(wave, ClusterStand(wave.name, stand, soaked), f"wave {wave.name}"):
                 return why
             if state.verdict is Verdict.PASSED:
                 del self.settlings[wave.name]
