@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -12,7 +13,7 @@ from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange, 
 from reconciler.edges.kafka.access import AccessControl
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
-from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection
 from reconciler.edges.kafka.health import read_health
 from reconciler.edges.kafka.quotas import QuotaControl
 from reconciler.edges.kafka.reading import read_cluster
@@ -54,13 +55,15 @@ class KafkaCluster:
         return self.cluster.name
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        found = None
+        found, began = None, time.monotonic()
         if topics is None and self._ahead is not None:
             begun, self._ahead = self._ahead, None
             found = begun()
         elif topics is None or len(topics) > FROM_TOPICS:
             found = read_in_bulk(self.cluster, self.principal, topics)
-        return found or read_cluster(self._connected(), topics)
+        # Who kept silent until now is not given the whole time once more.
+        left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
+        return found or read_cluster(self._connected(), topics, within=left)
 
     def health(self) -> ClusterHealth:
         """What gates of a rollout ask: cheap, whatever the number of topics. Without what is being reassigned: a new

@@ -165,12 +165,12 @@ class Connection:
             _log.info("cluster %s throttles this client: waiting %.0f s for its quota", self.speaker.cluster, left)
             time.sleep(left)
 
-    def first(self, future: Future[Any], asked: Asked) -> Any:
+    def first(self, future: Future[Any], asked: Asked, within: float = CONNECT_SECONDS) -> Any:
         """The answer to the first request of a connection, or the reason why no broker can be spoken to.
 
-        Takes at most CONNECT_SECONDS; less when authentication fails or every address refuses.
+        Takes at most ``within`` seconds; less when authentication fails or every address refuses.
         """
-        until = self._begin() + CONNECT_SECONDS
+        until = self._begin() + within
         while not future.done() and time.monotonic() < until:
             wait((future,), timeout=0.05)
             if self.heard.refused_since is None:

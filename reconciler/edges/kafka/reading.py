@@ -39,15 +39,19 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def read_cluster(
-    connection: Connection, topics: Collection[str] | None = None, config_broker: int | None = None
+    connection: Connection,
+    topics: Collection[str] | None = None,
+    config_broker: int | None = None,
+    within: float = CONNECT_SECONDS,
 ) -> LiveCluster:
     """All topics the principal may see, or only those of ``topics`` that exist.
 
-    ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
+    ``config_broker``: the broker to ask for configs, None for any. ``within``: seconds for the first answer. Raises
+    ClusterError.
     """
     connection.wait_out_throttle()
-    request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-    described = connection.first(request, errors.DESCRIBE_CLUSTER)
+    request = connection.admin.describe_cluster(request_timeout=within)
+    described = connection.first(request, errors.DESCRIBE_CLUSTER, within)
     name = connection.speaker.cluster
     names = _all_names(connection) if topics is None else sorted(set(topics))
     found, sees_all = _topics(connection, names)
