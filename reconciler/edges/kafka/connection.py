@@ -24,6 +24,7 @@ from reconciler.topology import Cluster, Principal
 from replication.references import REFERENCE, MissingReference, resolve
 
 CONNECT_SECONDS = 10.0
+GRACE_SECONDS = 0.5
 REFUSED_SECONDS = 1.5
 """Every address refused for this long, over several attempts, means: nothing listens."""
 REQUEST_SECONDS = 30.0
@@ -168,9 +169,11 @@ class Connection:
     def first(self, future: Future[Any], asked: Asked, within: float = CONNECT_SECONDS) -> Any:
         """The answer to the first request of a connection, or the reason why no broker can be spoken to.
 
-        Takes at most ``within`` seconds; less when authentication fails or every address refuses.
+        Takes ``within`` seconds, which is also the request's own time-out, and hardly more; less when authentication
+        fails or every address refuses.
         """
-        until = self._begin() + within
+        # The client's own time-out is to come first: a client is not to be destroyed while its request is open.
+        until = self._begin() + within + GRACE_SECONDS
         while not future.done() and time.monotonic() < until:
             wait((future,), timeout=0.05)
             if self.heard.refused_since is None:
