@@ -26,14 +26,13 @@ from reconciler.cli_apply import changing
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import ReconcilerError
 from reconciler.executing import answering, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
-from reconciler.plans import ExitCode
 from reconciler.promoting import standing
-from reconciler.rendering.status import status_json, status_text
+from reconciler.rendering.status import status_code, status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
 from reconciler.summary import counted
@@ -95,8 +94,7 @@ def status(
         live = session.observe()
         words = status_json if form is Format.JSON else status_text
         show(words(session.topology, live, now_ms(), standing(session, live)))
-    unknown = any(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
-    raise typer.Exit(ExitCode.ERROR if unknown else ExitCode.DONE)
+    raise typer.Exit(status_code(live))
 
 
 FlowArgument = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; its whole mirror is meant")]

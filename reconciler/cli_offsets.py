@@ -10,7 +10,6 @@ import typer
 from reconciler.edges.files import write_text
 from reconciler.edges.translating import translated
 from reconciler.errors import ReconcilerError
-from reconciler.plans import ExitCode
 from reconciler.rendering.translations import translations_csv, translations_json, translations_text
 from reconciler.routing import selector_of
 from reconciler.terminal import Env, OutOption, say, show
@@ -74,7 +73,7 @@ def translate(
     if out is not None:
         write_text(out, text)
     show(text)
-    raise typer.Exit(ExitCode.DONE if made.exact else ExitCode.CHANGES)
+    raise typer.Exit(made.exit_code)
 
 
 def _wish(

@@ -9,7 +9,6 @@ import typer
 
 from reconciler import planfile, reviewing
 from reconciler.edges.files import write_text
-from reconciler.plans import ExitCode
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.review import format_of, render
 from reconciler.rendering.style import Format as Page
@@ -69,7 +68,7 @@ def explain(
     """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
     found = reviewing.explained(env, subject, offline)
     show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
-    raise typer.Exit(ExitCode.ERROR if found.unknown else ExitCode.DONE)
+    raise typer.Exit(found.exit_code)
 
 
 app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown
+from reconciler.plans import ExitCode
 from reconciler.topology import TopicRef
 
 
@@ -107,3 +108,7 @@ class Explanation:
     access: tuple[RuleAnswer, ...] = ()
     quotas: tuple[RuleAnswer, ...] = ()
     users: tuple[RuleAnswer, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.ERROR if self.unknown else ExitCode.DONE

@@ -152,6 +152,7 @@ class FlowStatus:
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
     A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
+    ``groups``: what group sync did in its last round; None: it is off.
     """
 
     name: str
@@ -177,6 +178,7 @@ class FlowStatus:
     rate_limit: int | None = None
     throttled_seconds: float | None = None
     catch_up: Mapping[str, object] | None = None
+    groups: Mapping[str, object] | None = None
 
 
 class JobState(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.plans import ExitCode
 from replication.offset_map import Translation
 
 Key = tuple[str, int]
@@ -47,3 +48,7 @@ class Translations:
     @property
     def exact(self) -> bool:
         return all(row.found.exact for row in self.rows)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.exact else ExitCode.CHANGES

@@ -95,6 +95,7 @@ def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
         rate_limit=flow.get("rate_limit"),
         throttled_seconds=flow.get("throttled_seconds"),
         catch_up=MappingProxyType(flow["catch_up"]) if "catch_up" in flow else None,
+        groups=MappingProxyType(flow["groups"]) if "groups" in flow else None,
     )
 
 

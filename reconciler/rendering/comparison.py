@@ -72,13 +72,16 @@ def comparison_text(sections: Sequence[Section], style: Style | None = None) -> 
     return "\n".join(lines) + "\n"
 
 
-def review_json(found: Comparison, against: Against, plan: Plan | None, lasting: Section | None = None) -> str:
+def review_json(
+    found: Comparison, against: Against, plan: Plan | None, exit_code: int, lasting: Section | None = None
+) -> str:
     """As schemas/review.schema.json. ``plan`` is null when no cluster was asked; ``lasting`` is for a way back."""
     document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "kind": "review",
         "environment": found.environment,
         "verdict": comparison_verdict(found, against),
+        "exit_code": exit_code,
         "against": asdict(against),
         "empty": found.empty,
         "new": found.new,

@@ -34,7 +34,8 @@ def explanation_text(found: Explanation, style: Style | None = None) -> str:
 
 def explanation_json(found: Explanation) -> str:
     """As schemas/explanation.schema.json."""
-    return json.dumps({"format_version": FORMAT_VERSION, "kind": "explanation", **asdict(found)}, indent=2) + "\n"
+    head = {"format_version": FORMAT_VERSION, "kind": "explanation", "exit_code": int(found.exit_code)}
+    return json.dumps({**head, **asdict(found)}, indent=2) + "\n"
 
 
 def _topic(one: TopicAnswer, style: Style) -> Iterator[str]:

@@ -66,7 +66,7 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style | None =
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
                 kept = None if review.undone is None else lasting(review.plan, review.undone)
-                return review_json(review.comparison, review.against, review.plan, kept)
+                return review_json(review.comparison, review.against, review.plan, int(review.exit_code), kept)
             assert review.plan is not None
             return planfile.dumps(review.plan)
         case Format.MARKDOWN:

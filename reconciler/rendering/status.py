@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.errors import Unknown
 from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
 from reconciler.pausing import told, words
+from reconciler.plans import ExitCode
 from reconciler.rendering.standing import standing_lines, standing_value
 from reconciler.rollout.standing import Standing
 from reconciler.topology import Topology
@@ -16,6 +17,7 @@ from replication.pauses import Pause
 
 
 def status_json(topology: Topology, live: LiveState, now_ms: int, standing: Standing | None = None) -> str:
+    """As schemas/status-report.schema.json."""
     rollout = {} if standing is None else {"rollout": standing_value(standing, now_ms)}
     return json.dumps({**status_value(topology, live, now_ms), **rollout}, indent=2, ensure_ascii=False)
 
@@ -23,10 +25,22 @@ def status_json(topology: Topology, live: LiveState, now_ms: int, standing: Stan
 def status_value(topology: Topology, live: LiveState, now_ms: int) -> dict[str, Any]:
     return {
         "format_version": 1,
+        "kind": "status",
         "environment": topology.environment,
+        "verdict": verdict(live),
+        "exit_code": int(status_code(live)),
         "clusters": {name: _cluster(found) for name, found in live.clusters.items()},
         "mirrors": {name: _mirror(found, now_ms) for name, found in live.mirrors.items()},
     }
+
+
+def status_code(live: LiveState) -> ExitCode:
+    """Conditions and lag are for people and for alerts: only what could not be looked at is an error."""
+    return ExitCode.ERROR if _unknown(live) else ExitCode.DONE
+
+
+def _unknown(live: LiveState) -> int:
+    return sum(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
 
 
 def _cluster(found: LiveCluster | Unknown) -> dict[str, Any]:
@@ -82,6 +96,7 @@ def _flow(flow: FlowStatus) -> dict[str, Any]:
         "transactions": flow.transactions,
         "retries": flow.retries,
         **_left(flow),
+        **({} if flow.groups is None else {"groups": dict(flow.groups)}),
         "paths": [dict(path) for path in flow.paths],
         "worst_partitions": [dict(one) for one in flow.worst_partitions],
         "conditions": [dict(condition) for condition in flow.conditions],
@@ -118,7 +133,7 @@ def status_text(topology: Topology, live: LiveState, now_ms: int, standing: Stan
 def verdict(live: LiveState) -> str:
     """Mirrors, lag and conditions in one line."""
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
-    unknown = sum(isinstance(one, Unknown) for one in (*live.clusters.values(), *live.mirrors.values()))
+    unknown = _unknown(live)
     running = sum(mirror.state.value == "running" for mirror in mirrors)
     conditions = sum(len(flow.conditions) for mirror in mirrors for flow in mirror.flows.values())
     lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]

@@ -30,13 +30,16 @@ def translations_text(made: Translations) -> str:
 
 
 def translations_json(made: Translations) -> str:
+    """As schemas/translations.schema.json."""
     told = {
         "format_version": 1,
+        "kind": "translations",
         "environment": made.environment,
         "flow": made.flow,
         "from": made.origin,
         "to": made.destination,
         "exact": made.exact,
+        "exit_code": int(made.exit_code),
         "positions": [
             {
                 **({"group": row.group} if row.group else {}),

@@ -5,17 +5,24 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from importlib import resources
 from types import MappingProxyType
 
+import jsonschema
 import pytest
 from rich.console import Console
 
 from reconciler.edges.live_table import REFRESH_SECONDS, watch
+from reconciler.edges.status_records import mirror_from_record
 from reconciler.errors import Unknown
-from reconciler.live import FlowStatus, JobState, LiveMirror, LiveState
-from reconciler.rendering.status import status_json, status_text
+from reconciler.live import Broker, FlowStatus, JobState, LiveCluster, LiveMirror, LivePartition, LiveState, LiveTopic
+from reconciler.promotions import ClusterStand, Promotion, Stand
+from reconciler.rendering.status import status_code, status_json, status_text
 from reconciler.rendering.watch import watch_table
+from reconciler.rollout.standing import Standing, standing_now
+from reconciler.rollouts import Course, CourseWave, Gates
 from tests.builders import topology
+from tests.unit.test_status_record import FLOW, record
 
 STOP = {"code": "record_refused", "text": "t", "todo": "d", "since_ms": 1, "stops": True}
 HINT = {"code": "quota_throttled", "text": "t", "todo": "d", "since_ms": 1, "stops": False}
@@ -118,3 +125,48 @@ def test_the_json_of_a_flow_holds_how_and_where_it_lags() -> None:
     assert (told["transactions"], told["retries"]) == (8, 2)
     assert told["paths"] == [{"path": "batch", "reason": "", "partitions": 3}]
     assert told["worst_partitions"][0]["records_lag"] == 1_000
+
+
+COURSE = Course((CourseWave("canary", ("east",), 60_000), CourseWave("rest", ("west",), 0)), Gates())
+SHORT = LiveTopic("orders", "id", (LivePartition(0, -1, (1, 2), (1,)),), MappingProxyType({}))
+EAST = LiveCluster("east", "cluster-1", (Broker(1, "h", 9092),), MappingProxyType({"orders": SHORT}))
+SILENT = Unknown("cluster west", "no answer", "Check it.")
+EVERYTHING = FLOW | {
+    "lanes": 4, "transactions": 1, "retries": 0, "records_filtered": 1, "records_returning": 2,
+    "paths": [{"path": "batch", "reason": "", "partitions": 3}],
+    "worst_partitions": [{"topic": "orders", "partition": 1, "records_lag": 9, "seconds_lag": None}],
+    "groups": {
+        "groups": 2, "active": 0, "unsupported": 0, "inexact": 1, "written_total": 5, "checkpoints_total": 5,
+        "read_ms": 7, "cpu_seconds": 0.1,
+    },
+    "pauses": [{"since_ms": 1, "by": "ann", "reason": "", "partitions": 3, "paused_partitions": 3, "topic": "orders"}],
+    "lost": [{"code": "c", "partitions": 1, "offsets": 2, "records": 3, "batches": 0, "text": "t"}],
+    "rate_limit": 9, "throttled_seconds": 0.5, "resuming_partitions": 1,
+    "catch_up": {"partitions": 3, "done": 1, "offsets_left": None},
+}  # fmt: skip
+
+
+def standings() -> list[Standing | None]:
+    stood = Promotion("test", halted="a gate", clusters={"east": ClusterStand("canary", Stand.SOAKING, 5)})
+    state = LiveState({"east": EAST, "west": SILENT}, {})
+    promotions = (None, stood, Unknown("rollout", "no answer", "Check it."))
+    return [None, *(standing_now(topology(), state, COURSE, one, None) for one in promotions)]
+
+
+@pytest.mark.parametrize("standing", standings())
+@pytest.mark.parametrize(
+    "mirror", [mirror_from_record(record(flows={"f": EVERYTHING}), 5), SILENT, LiveMirror("west", JobState.ABSENT)]
+)
+def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Standing | None) -> None:
+    schema = json.loads(resources.files("schemas").joinpath("status-report.schema.json").read_text("utf-8"))
+    state = LiveState({"east": EAST, "west": SILENT}, {"west": mirror})
+    told = json.loads(status_json(topology(), state, 5, standing))
+    jsonschema.Draft202012Validator(schema).validate(told)
+    assert told["exit_code"] == status_code(state) == 1
+    assert told["clusters"]["east"]["under_replicated_partitions"] == 1
+
+
+def test_what_the_record_says_of_a_flow_is_printed() -> None:
+    state = LiveState({}, {"west": mirror_from_record(record(flows={"f": EVERYTHING}), 5)})
+    printed = json.loads(status_json(topology(), state, 5))["mirrors"]["west"]["flows"]["f"]
+    assert {**printed, "lanes": 4} == EVERYTHING

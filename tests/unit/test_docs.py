@@ -1,0 +1,132 @@
+"""The pages: every command line on them is one the program takes, every link leads somewhere, every page is reached."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from reconciler.cli import app
+
+ROOT = Path(__file__).parents[2]
+PROGRAM: Any = get_command(app)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FOLDERS = r"reconciler|spark|tests|bench|sandbox|schemas|docs|wire|replication|translation|\.github"
+FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+PLACEHOLDER = re.compile(r"\b[A-Z]+\b")
+
+
+def _command_lines(text: str) -> Iterator[str]:
+    """Of blocks and of words between backticks, with every optional part and the first of each alternative."""
+    for block in FENCE.findall(text):
+        whole = block.replace("\\\n", " ")
+        yield from re.findall(r"^\s*(?:\$ )?(?:\w+=\S+ )*reconciler ([a-z].*)$", whole, re.MULTILINE)
+    for words in re.findall(r"`(?:reconciler )([^`\n]+)`", FENCE.sub("", text)):
+        yield words.replace("\\|", "|")
+    for words in re.findall(r"^\| ((?:`[a-z][^`]*`(?:, )?)+) \|", FENCE.sub("", text), re.MULTILINE):
+        yield from (one for one in re.findall(r"`([^`]+)`", words.replace("\\|", "|")) if _is_a_command(one))
+
+
+def _is_a_command(words: str) -> bool:
+    return words.split()[0] in PROGRAM.commands and " ENV" in words
+
+
+def _spellings(line: str) -> Iterator[list[str]]:
+    """``start|stop ENV [--plan FILE]``: with start and with stop, and with a word in place of each placeholder."""
+    plain = re.sub(r"\[[^\]]*\.\.\.\]|(?<=\S)\[[^\]]*\]", "", line.partition(" #")[0])
+    plain = re.sub(r"[\[\]]|(?<=[A-Z])\.\.\.", " ", plain).partition(" || ")[0]
+    choices = [[one for one in word.split("|") if one] for word in shlex.split(plain) if word != "|"]
+    for number in range(max(len(some) for some in choices)):
+        yield [PLACEHOLDER.sub("1", some[min(number, len(some) - 1)]) for some in choices]
+
+
+def _parse(command: Any, words: list[str]) -> None:
+    """Raises what the program would say. A line with ``...``, and one that names a command alone, is not complete:
+    of these only the options are looked at."""
+    while words and hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    if hasattr(command, "commands"):
+        return
+    if "..." in words or not words:
+        known = {option for one in command.params for option in one.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+        return
+    command.make_context(command.name, words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_line_is_one_the_program_takes(name: str) -> None:
+    for line in _command_lines((ROOT / name).read_text("utf-8")):
+        for words in _spellings(line):
+            try:
+                _parse(PROGRAM, words)
+            except (TyperException, KeyError, AssertionError) as error:
+                raise AssertionError(f"reconciler {line}: {words}: {error!r}") from error
+
+
+def test_the_pages_have_many_command_lines() -> None:
+    """Else the expressions above have gone blind."""
+    assert sum(len(list(_command_lines(page.read_text("utf-8")))) for page in PAGES) > 50
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["plan ENV --fromat json", "plam ENV", "mirror seek ... --too earliest", "explain ENV", "plan ENV --format cvs"],
+)
+def test_a_wrong_command_line_is_found(line: str) -> None:
+    [words] = _spellings(line)
+    with pytest.raises((TyperException, KeyError, AssertionError)):
+        _parse(PROGRAM, words)
+
+
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them: lower case, without punctuation, spaces to hyphens."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _links(page: Path) -> Iterator[tuple[Path, str]]:
+    for link in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        if "://" not in link:
+            place, _, anchor = link.partition("#")
+            yield (page.parent / place).resolve() if place else page, anchor
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for place, anchor in _links(ROOT / name):
+        assert place.exists(), place
+        assert not anchor or anchor in _anchors(place), f"{place}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    left = [ROOT / "README.md"]
+    while left:
+        seen.add(page := left.pop())
+        for place, _ in _links(page):
+            pages = place.glob("*.md") if place.is_dir() else [place]
+            left += [one for one in pages if one.suffix == ".md" and one not in seen]
+    assert seen >= set(PAGES), sorted(map(str, set(PAGES) - seen))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_named_in_the_tree_is_there(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    for path in re.findall(rf"`((?:{FOLDERS})/[\w./-]+)`", text):
+        assert (ROOT / path).exists() or (ROOT / "tests" / path).exists(), path
+    for module in re.findall(r"python -m (bench[\w.]*|sandbox[\w.]*)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)", text)) <= targets

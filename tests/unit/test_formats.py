@@ -1,0 +1,88 @@
+"""Every JSON that a command prints has a schema, and docs/formats.md names both; the schemas agree with each other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.main import get_command
+
+from reconciler.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/formats.md").read_text("utf-8")
+SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in (ROOT / "schemas").glob("*.json")}
+
+
+def _commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{name}{word} ")
+        else:
+            yield f"{name}{word}", command
+
+
+def _prints_json(command: Any) -> bool:
+    return any(
+        "--format" in parameter.opts and "json" in list(parameter.type_descriptor.annotation)
+        for parameter in command.params
+    )
+
+
+def _rows() -> Iterator[tuple[str, str, str]]:
+    """Commands, kinds and schema of each row of the first table."""
+    for row in PAGE.partition("| exit code")[0].splitlines():
+        if row.startswith("| `"):
+            commands, kinds, schema = row.strip("| ").split(" | ")
+            yield commands, kinds, re.findall(r"\(\.\./schemas/([a-z.-]+)\)", schema)[0]
+
+
+def test_every_command_that_prints_json_is_on_the_page() -> None:
+    printing = {name for name, command in _commands(get_command(app)) if _prints_json(command)}
+    assert len(printing) > 8
+    named = {words.strip() for commands, _, _ in _rows() for words in re.findall(r"`([a-z ]+)[^`]*`", commands)}
+    assert printing == named
+
+
+def test_the_page_names_the_kinds_of_the_schemas() -> None:
+    for _, kinds, schema in _rows():
+        kind = SCHEMAS[schema]["properties"]["kind"]
+        assert set(re.findall(r"`([a-z]+)`", kinds)) == set(kind.get("enum", [kind.get("const")])), schema
+
+
+def test_every_schema_is_on_the_page() -> None:
+    assert set(re.findall(r"schemas/([a-z-]+\.schema\.json)\)", PAGE)) == set(SCHEMAS)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_one_closed_and_names_its_version(name: str) -> None:
+    schema = SCHEMAS[name]
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == name
+    assert schema["title"]
+    assert all(one["additionalProperties"] is False for one in schema.get("oneOf", [schema]))
+    if name != "environment.schema.json":  # written by people, who name no version
+        assert schema["properties"]["format_version"] == {"const": 1}
+        assert "format_version" in schema["required"]
+
+
+def test_what_a_command_prints_tells_its_kind_and_its_exit_code() -> None:
+    for _, _, name in _rows():
+        assert {"kind", "exit_code", "environment"} <= set(SCHEMAS[name]["required"]) | _of_plans(name), name
+
+
+def _of_plans(name: str) -> set[str]:
+    """A plan has its environment among what it rests on."""
+    return {"environment"} if "environment" in json.dumps(SCHEMAS[name]["properties"].get("basis", {})) else set()
+
+
+def test_status_prints_what_the_status_record_says() -> None:
+    record, printed = (SCHEMAS[f"{name}.schema.json"] for name in ("status", "status-report"))
+    assert {name: printed["$defs"][name] for name in record["$defs"]} == record["$defs"]
+    told = record["properties"]["flows"]["additionalProperties"]["properties"]
+    assert set(told) - set(printed["$defs"]["flow"]["properties"]) == {"lanes"}
