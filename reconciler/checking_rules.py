@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.errors import Problem, Where
+from reconciler.expressions import barren
 from reconciler.patterns import fault
 from reconciler.places import Places, suggestion
 from reconciler.topology import Topology
@@ -50,3 +51,5 @@ def _expression(text: str, where: Where, subject: str) -> Iterator[Problem]:
     if wrong := fault(text):
         what = f'{subject} is "{text}", no regular expression: {wrong[0]}'
         yield Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1])
+    elif problem := barren(text, where, subject):
+        yield problem

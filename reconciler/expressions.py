@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as sre_parser  # type: ignore[attr-defined]
+from typing import Any
 
-from reconciler.errors import Problem
-from reconciler.languages import AnyOf, Language, Not, UndecidedError, both, shortest
+from reconciler.errors import Problem, Where
+from reconciler.languages import ALPHABET, AnyOf, Language, Not, UndecidedError, both, shortest
 from reconciler.name_rules import Hops, internal
 from reconciler.patterns import fault, pattern
 from reconciler.places import Places, Step
 from reconciler.topology import Flow
 from replication.policy import EXCLUDED_TOPICS
 
+_SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}")
+
 
 def check_expressions(flows: Iterable[Flow], places: Places) -> list[Problem]:
     problems: list[Problem] = []
     for flow in flows:
-        problems += expression_faults(flow, places) or _without_effect(flow, places)
+        problems += expression_faults(flow, places) or [*_without_effect(flow, places), *_exclusions(flow, places)]
     return problems
+
+
+def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem | None:
+    """An expression without ``fault`` that matches no legal name, or has a part that does not. ``of``: whose names."""
+    head = f'{subject} is "{text}", '
+    todo = "Write several expressions as a list" if "," in text else "Mend or remove it"
+    why = f"{of.capitalize()} names have letters, digits, '.', '_' and '-', and at most 249 of them"
+    if _empty(both(pattern(text).language)):
+        return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name", why, todo)
+    if char := _alien(sre_parser.parse(text)):
+        what = f"{head}and the part of it with '{char}' matches no legal {of} name"
+        return Problem("regex-never-matches", where, what, why, todo)
+    return None
+
+
+def _alien(items: Iterable[Any]) -> str:
+    """A character that no name has, and without which an alternative of the expression cannot match."""
+    for kind, value in items:
+        found = ""
+        if kind is sre.LITERAL and value < 128 and chr(value) not in ALPHABET:
+            found = chr(value)
+        elif kind is sre.SUBPATTERN:
+            found = _alien(value[3])
+        elif kind is sre.BRANCH:
+            found = next(filter(None, map(_alien, value[1])), "")
+        elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[0] > 0:
+            found = _alien(value[2])
+        if found:
+            return found
+    return ""
+
+
+def _exclusions(flow: Flow, places: Places) -> Iterable[Problem]:
+    """Whoever excludes something that does not exist copies what was to stay."""
+    for index, text in enumerate(flow.exclude_topics):
+        where = places.find("flows", flow.name, "exclude_topics", index, or_else=flow.where)
+        if problem := barren(text, where, f"flow {flow.name}: exclude_topics[{index}]"):
+            yield problem
+    for index, text in enumerate(flow.configs.exclude):
+        where = places.find("flows", flow.name, "sync_topic_configs", "exclude", index, or_else=flow.where)
+        if problem := barren(text, where, f"flow {flow.name}: sync_topic_configs.exclude[{index}]", "config"):
+            yield problem
+    for side, texts in (("include", flow.groups.include), ("exclude", flow.groups.exclude)):
+        for index, text in enumerate(texts):
+            if "," in _SETS_AND_COUNTS.sub("", text):
+                where = places.find("flows", flow.name, "groups", side, index, or_else=flow.where)
+                what = f'flow {flow.name}: groups.{side}[{index}] is "{text}", one expression with a comma in it'
+                why = "It would match groups with a comma in their names, and hardly any has one"
+                todo = "Write several expressions as a list; a comma that is meant is [,]"
+                yield Problem("regex-with-comma", where, what, why, todo)
 
 
 def expression_faults(flow: Flow, places: Places) -> list[Problem]:
@@ -56,14 +112,11 @@ def _without_effect(flow: Flow, places: Places) -> list[Problem]:
         refused.append((cycle, "the cycle rule", why))
     for index, text in enumerate(flow.topics):
         where = places.find("flows", flow.name, "topics", index, or_else=flow.where)
-        head = f'flow {flow.name}: topics[{index}] is "{text}", '
+        subject = f"flow {flow.name}: topics[{index}]"
+        head = f'{subject} is "{text}", '
         rest: tuple[Language, ...] = (pattern(text).language,)
-        if _empty(both(*rest)):
-            todo = "Write several expressions as a list" if "," in text else "Mend or remove it"
-            why = "Topic names have letters, digits, '.', '_' and '-', and at most 249 of them"
-            problems.append(
-                Problem("regex-never-matches", where, f"{head}which matches no legal topic name", why, todo)
-            )
+        if nothing := barren(text, where, subject):
+            problems.append(nothing)
             continue
         for language, rule, why in refused:
             rest = (*rest, Not(language))

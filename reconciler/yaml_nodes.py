@@ -13,7 +13,10 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LEADING_ZERO = re.compile(r"[-+]?(0[0-9_]+|0[oxb][0-9A-Fa-f_]+)")
-_NUMBER_OF_YAML_1_1 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+")
+_NUMBER_OF_YAML_1_1 = re.compile(
+    r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+"
+    r"|[-+]?[0-9]+[eE][-+]?[0-9]+"  # a number of YAML 1.1 needs a dot before its exponent
+)
 WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 

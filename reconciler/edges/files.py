@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -38,18 +39,28 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError."""
+    """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError.
+
+    A link stays a link, and permissions stay as they were. A pipe or terminal is simply written to.
+    """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            with path.open("w", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+            return
+        path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            with draft.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(path)
+            if path.exists():
+                draft.chmod(path.stat().st_mode & 0o777)
+            draft.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise ReconcilerError(
@@ -90,6 +101,7 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
 
     for root, folders, names in os.walk(folder, onerror=denied):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        problems += [_linked(Path(root) / name) for name in folders if _is_linked_part(Path(root) / name)]
         for name in names:
             path = Path(root) / name
             if name.startswith("."):
@@ -102,7 +114,20 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
                 problems.append(Problem("wrong-extension", Where(str(path)), what, why, "Rename it to .yaml"))
 
 
+def _is_linked_part(path: Path) -> bool:
+    return path.is_symlink() and any(one.endswith(".yaml") for _, _, names in os.walk(path) for one in names)
+
+
+def _linked(path: Path) -> Problem:
+    what = f"the folder is a link to {path.readlink()}"
+    why = "Links to folders are not followed, so its *.yaml files would be left out without a word"
+    return Problem("linked-folder", Where(str(path)), what, why, "Put the folder there, or link each of its files")
+
+
 def _text(path: Path) -> str | Problem:
+    if path.exists() and not path.is_file():
+        why = "Reading it might never end"
+        return Problem("unreadable", Where(str(path)), "is no regular file", why, "Put a text file there")
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

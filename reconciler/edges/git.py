@@ -5,9 +5,13 @@ Nothing is checked out: files of another commit are read from git's own store.
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git still plans; GitPython would not load
 
 import git
 
@@ -45,7 +49,7 @@ def revision(folder: Path) -> Revision:
             if not repo.head.is_valid():
                 return Revision()
             return Revision(repo.head.commit.hexsha, repo.is_dirty(untracked_files=True, path=str(folder.resolve())))
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.GitCommandError, ValueError):
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError):
         return Revision()
 
 
@@ -86,8 +90,9 @@ def _commit(repo: git.Repo, ref: str) -> git.Commit:
         found = repo.merge_base(repo.commit(ref.removesuffix("...")), repo.head.commit)
         if found:
             return _whole(repo.commit(found[0].hexsha))
-    except (git.BadName, git.GitCommandError, ValueError, IndexError, TypeError, KeyError):
+    except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError):
         pass
+    _require_answers(repo)
     known = ", ".join(sorted(head.name for head in repo.heads)[:8]) or "none"
     shallow = (Path(repo.common_dir) / "shallow").exists()
     raise ReconcilerError(
@@ -97,6 +102,32 @@ def _commit(repo: git.Repo, ref: str) -> git.Commit:
         if shallow
         else "Check its name; a branch that is only at the origin is to be fetched first: git fetch origin.",
     )
+
+
+def _require_answers(repo: git.Repo) -> None:
+    """Raises ReconcilerError when it is git itself that does not answer, whatever is asked."""
+    try:
+        repo.git.rev_parse("--git-dir")
+    except git.GitCommandNotFound:
+        raise ReconcilerError(
+            "the program git is not found",
+            "Other commits are read from git's own store; plans without --base and --changed-since do without it.",
+            "Install git, or put it on the PATH.",
+        ) from None
+    except git.GitCommandError as error:
+        folder = str(repo.working_tree_dir)
+        if "dubious ownership" not in str(error.stderr):
+            said = str(error.stderr).strip().removeprefix("stderr: ").strip("' \n").splitlines()
+            raise ReconcilerError(
+                f"git cannot read the repository {folder}: {said[0] if said else error.status}",
+                "There is nothing to compare with.",
+                f"Try it by hand: git -C {shlex.quote(folder)} status",
+            ) from None
+        raise ReconcilerError(
+            f"git refuses to read {folder}: the folder belongs to another user than this process",
+            "Usual in containers of CI. Until it is told that the folder is trusted, git answers nothing about it.",
+            f"git config --global --add safe.directory {shlex.quote(folder)}",
+        ) from None
 
 
 def _whole(commit: git.Commit) -> git.Commit:

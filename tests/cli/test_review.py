@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -280,3 +283,23 @@ def test_a_link_in_the_store_is_not_followed(repo: git.Repo) -> None:
     commit(repo)
     with pytest.raises(ReconcilerError, match="symbolic link"):
         snapshot(folder(repo), "HEAD")
+
+
+def test_a_repository_that_git_does_not_trust_is_told_with_the_command(
+    cli: Cli, repo: git.Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for this
+    ended = cli("plan", folder(repo), "--base", "main", "--offline")
+    assert ended.code == 1
+    assert f"git config --global --add safe.directory {repo.working_dir}" in ended.err
+
+
+def test_a_machine_without_git_validates_and_tells_what_a_base_needs(repo: git.Repo, tmp_path: Path) -> None:
+    start = [sys.executable, "-c", "from reconciler.start import main; main()"]
+    bare = {**os.environ, "PATH": str(tmp_path)}
+    valid = subprocess.run([*start, "validate", str(folder(repo))], env=bare, capture_output=True, text=True)
+    assert (valid.returncode, valid.stderr) == (0, "")
+    wish = [*start, "plan", str(folder(repo)), "--base", "main", "--offline"]
+    based = subprocess.run(wish, env=bare, capture_output=True, text=True)
+    assert based.returncode == 1
+    assert based.stderr.startswith("the program git is not found")

@@ -179,6 +179,23 @@ class TestExpressions:
     def test_no_legal_name_matches(self, text: str) -> None:
         assert _only(topology(flow("east", "west", "orders", text))).code == "regex-never-matches"
 
+    @pytest.mark.parametrize("text", ["orders|a,b", "(a|b c)x", "(a|,b)+"])
+    def test_a_part_matches_no_legal_name(self, text: str) -> None:
+        assert _only(topology(flow("east", "west", "orders", text))).code == "regex-never-matches"
+
+    @pytest.mark.parametrize("text", ["a{1,2}", "a,?b", "a[,;]?b", "(a|b)( old)*", "(?!a,b)c.*"])
+    def test_a_part_that_may_be_left_out_is_no_fault(self, text: str) -> None:
+        assert check(topology(flow("east", "west", text))) == ()
+
+    def test_what_is_to_be_kept_back_must_match_something(self) -> None:
+        kept = flow("east", "west", "a", exclude_topics=("b,c",), configs=ConfigSync(exclude=("x.*, y.*",)))
+        assert _codes(topology(kept)) == ["regex-never-matches"] * 2
+
+    def test_a_list_of_groups_in_one_text(self) -> None:
+        texts = ("a, b", "a[,]b", r"a\,b", "a{1,2}", "[],]x")
+        wished = flow("east", "west", "a", groups=Groups(texts, ("c,d",)))
+        assert _codes(topology(wished)) == ["regex-with-comma"] * 2
+
     @pytest.mark.parametrize(
         ("text", "rule"),
         [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,55 @@ def test_all_problems_of_all_files_at_once(tmp_path: Path) -> None:
         ("wrong-extension", "old.yml"),
     ]
     assert "byte 9" in problems[1].what
+
+
+def test_a_linked_folder_is_refused_and_linked_files_are_read(tmp_path: Path) -> None:
+    shared, env = tmp_path / "shared", tmp_path / "prod"
+    (shared / "more").mkdir(parents=True)
+    env.mkdir()
+    (shared / "more" / "a.yaml").write_text("a")
+    (env / "b.yaml").symlink_to(shared / "more" / "a.yaml")
+    (env / "..data").symlink_to(shared)  # as Kubernetes mounts a ConfigMap: files link through it
+    (env / "docs").symlink_to(tmp_path / "nothing-to-read")
+    assert read_environment(env) == {str(env / "b.yaml"): "a"}
+    (env / "shared").symlink_to(shared)
+    (found,) = _problems(env)
+    assert (found.code, found.where.file) == ("linked-folder", str(env / "shared"))
+    assert str(shared) in found.what
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert [problem.code for problem in _problems(tmp_path)] == ["unreadable"]
+
+
+def test_a_text_written_over_another_keeps_its_permissions_and_its_link(tmp_path: Path) -> None:
+    real, link, new = tmp_path / "real.yaml", tmp_path / "link.yaml", tmp_path / "new.yaml"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    before = os.umask(0o022)
+    try:
+        write_text(link, "new")
+        write_text(new, "new")
+    finally:
+        os.umask(before)
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "told\n")
+        assert os.read(reader, 100) == b"told\n"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_written_text_is_there_whole_and_nothing_else(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_counts_of_a_class_are_for_new_topics_only() -> None:
             "too-few-replicas",
         ),
         ("protected: ['(']\n", "bad-regex"),
+        ("protected: ['ledger,audit']\n", "regex-never-matches"),
         ("protected: [a, a]\n", "duplicate-name"),
         ("shrink_limit: {percent: 120}\n", "out-of-range"),
         ("shrink_limit: 20\n", "wrong-type"),

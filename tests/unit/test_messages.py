@@ -14,7 +14,8 @@ from reconciler.loading import load
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
-OF_FOLDERS = {"no-folder", "no-files", "unreadable", "not-utf8", "wrong-extension"}  # test_files.py makes these
+# test_files.py makes these
+OF_FOLDERS = {"no-folder", "no-files", "unreadable", "linked-folder", "not-utf8", "wrong-extension"}
 
 
 def _codes_in_source() -> set[str]:

@@ -49,6 +49,7 @@ CUNNING = {
     "a key twice in one line": "a: {b: 1, b: 2}\n",
     "words of YAML 1.1": "a: yes\nb: [on, Off]\nc: NO\n",
     "octal numbers": "a: 010\nb: 0o10\nc: [0x1F]\n",
+    "an exponent without a dot": "a: 1e3\nb: [12E5]\n",
     "sexagesimal numbers and underscores": "a: 1:30\nb: 1_000\n",
     "a tab for indentation": "a:\n\tb: 1\n",
     "a tab before a comment": "a: b\t# c\n",
