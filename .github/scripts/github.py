@@ -6,6 +6,7 @@ job come from there.
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
@@ -53,8 +54,8 @@ def _opened(method: str, url: str, body: object = None) -> Any:
     except urllib.error.HTTPError as error:
         what = error.read(500).decode(errors="replace")
         raise RefusedError(f"{method} {url} was answered with {error.code}: {what}") from None
-    except urllib.error.URLError as error:
-        raise RefusedError(f"{method} {url} failed: {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise RefusedError(f"{method} {url} failed: {error}") from None
 
 
 def pages(path: str, key: str | None = None) -> Iterator[Any]:

@@ -5,16 +5,21 @@ Standard library only. GITLAB_TOKEN: a project access token with the scope api; 
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import sys
 import urllib.error
-import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 LIMIT = 500_000  # GitLab refuses a note above 1,000,000 characters
+CLEAN = "0"
+KNOWN = ("0", "2", "3")  # 3: it differs in what apply cannot bring back
+LABEL = "drift"
 BY_HAND = "Look at a fresh plan, and apply it by hand if it is right."
 
 
@@ -30,7 +35,9 @@ def variable(name: str) -> str:
 
 
 def fetch(method: str, path: str, body: object = None) -> bytes:
-    url = f"{variable('CI_API_V4_URL')}/projects/{variable('CI_PROJECT_ID')}/{path}"
+    """``path``: within this project, or from the root of the API when it begins with a slash."""
+    within = "" if path.startswith("/") else f"/projects/{variable('CI_PROJECT_ID')}/"
+    url = f"{variable('CI_API_V4_URL')}{within}{path}"
     request = urllib.request.Request(url, method=method)
     request.add_unredirected_header("PRIVATE-TOKEN", variable("GITLAB_TOKEN"))
     data = None if body is None else json.dumps(body).encode()
@@ -42,25 +49,50 @@ def fetch(method: str, path: str, body: object = None) -> bytes:
             return raw
     except urllib.error.HTTPError as error:
         raise RefusedError(f"{method} {url} was answered with {error.code}: {error.read(500)!r}") from None
-    except urllib.error.URLError as error:
-        raise RefusedError(f"{method} {url} failed: {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise RefusedError(f"{method} {url} failed: {error}") from None
 
 
 def call(method: str, path: str, body: object = None) -> Any:
     return json.loads(fetch(method, path, body))
 
 
-def comment(file: Path) -> None:
-    """One note, found again by its first line up to the digest."""
-    text = file.read_text(encoding="utf-8")
-    marker = text.partition(', "digest"')[0]
+def pages(path: str) -> Iterator[Any]:
+    page = 1
+    while True:
+        some = call("GET", f"{path}{'&' if '?' in path else '?'}per_page=100&page={page}")
+        yield from some
+        if len(some) < 100:
+            return
+        page += 1
+
+
+def read(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+
+def fenced(text: str) -> str:
+    """As it is, in a fence that nothing in it can close."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
+
+
+def comment(code: str, file: Path, said: Path) -> None:
+    """One note of ours for each environment: made, or brought up to date, also when there is no plan any more."""
+    environment = variable("ENVIRONMENT")
+    marker = f'<!-- reconciler-plan {{"environment": {json.dumps(environment)}'
+    text = read(file)
+    if not text and code != CLEAN:
+        text = f"{marker}}} -->\n### No plan of {environment} could be made (exit code {code}).\n\n{fenced(read(said))}"
     place = f"merge_requests/{variable('CI_MERGE_REQUEST_IID')}/notes"
-    notes = call("GET", f"{place}?per_page=100&sort=asc")
-    old = next((note for note in notes if note["body"].startswith(marker)), None)
-    if old is None:
-        call("POST", place, {"body": text[:LIMIT]})
-    else:
+    me = call("GET", "/user")["id"]
+    ours = (note for note in pages(f"{place}?sort=asc") if note["author"]["id"] == me)
+    old = next((note for note in ours if note["body"].startswith(marker)), None)
+    if old is not None:
+        text = text or f"{marker}}} -->\nThe edit does not touch this environment any more.\n"
         call("PUT", f"{place}/{old['id']}", {"body": text[:LIMIT]})
+    elif text:
+        call("POST", place, {"body": text[:LIMIT]})
 
 
 def reviewed_plan(target: Path) -> None:
@@ -86,31 +118,32 @@ def reviewed_plan(target: Path) -> None:
 def issue(code: str, file: Path) -> None:
     """One open issue while there is drift, or while it cannot be told; closed when there is none."""
     environment = variable("ENVIRONMENT")
-    title = f"Drift in {environment}"
-    found = call("GET", f"issues?state=opened&in=title&search={urllib.parse.quote(title)}")
-    old = next((one for one in found if one["title"] == title), None)
-    if code == "0":
+    marker = f"<!-- reconciler-drift {json.dumps(environment)} -->"
+    found = pages(f"issues?state=opened&labels={LABEL}")
+    old = next((one for one in found if marker in (one["description"] or "")), None)
+    if code == CLEAN:
         print(f"no drift in {environment}")
         if old is not None:
             call("PUT", f"issues/{old['iid']}", {"state_event": "close"})
         return
-    told = file.read_text(encoding="utf-8") if file.exists() else f"It could not be told: {variable('CI_JOB_URL')}"
+    title = f"Drift in {environment}" if code in KNOWN else f"Drift of {environment} could not be told"
+    told = f"{marker}\n{read(file)}"[:LIMIT] + f"\nLast looked at by {variable('CI_JOB_URL')}\n"
     if old is None:
-        call("POST", "issues", {"title": title, "description": told[:LIMIT], "labels": "drift"})
+        call("POST", "issues", {"title": title, "description": told, "labels": LABEL})
     else:
-        call("PUT", f"issues/{old['iid']}", {"description": told[:LIMIT]})
+        call("PUT", f"issues/{old['iid']}", {"title": title, "description": told})
 
 
 def main(words: list[str]) -> None:
     match words:
-        case ["comment", file]:
-            comment(Path(file))
+        case ["comment", code, file, said]:
+            comment(code, Path(file), Path(said))
         case ["reviewed-plan", target]:
             reviewed_plan(Path(target))
         case ["issue", code, file]:
             issue(code, Path(file))
         case _:
-            raise RefusedError("usage: comment FILE, reviewed-plan FILE, or issue CODE FILE")
+            raise RefusedError("usage: comment CODE FILE SAID, reviewed-plan FILE, or issue CODE FILE")
 
 
 if __name__ == "__main__":

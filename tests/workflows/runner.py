@@ -145,6 +145,7 @@ class Job:
             "GITHUB_PATH": str(self.temp / "path"),
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "GITHUB_REPOSITORY": "o/r",
+            "GITHUB_ACTIONS": "true",
             "RECONCILER_VENV": str(PROJECT / ".venv"),
         }
         self.steps: list[Step] = []

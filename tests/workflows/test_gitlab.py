@@ -1,10 +1,9 @@
-"""The GitLab recipe: its commands are ours, and what it says to GitLab is said once."""
+"""The GitLab recipe: its commands are ours, its jobs run as GitLab runs them, and what they say is said once."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -13,8 +12,9 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+import git
 import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
@@ -23,6 +23,7 @@ from reconciler.cli import app
 from tests.workflows.runner import PROJECT
 
 RECIPE = PROJECT / "docs" / "gitlab"
+OURS, THEIRS = 1, 2
 COMMENT = '<!-- reconciler-plan {"environment": "prod", "digest": "1"} -->\nplanned\n'
 
 
@@ -34,17 +35,19 @@ class GitLab:
         self.merged = [{"iid": 3, "state": "merged", "sha": "head"}]
         self.address = ""
 
-    def answer(self, method: str, path: str, body: Any) -> Any:
+    def answer(self, method: str, path: str, page: int, body: Any) -> Any:
+        if path == "/user":
+            return {"id": OURS}
         match method, path.split("/")[3:]:
             case "GET", ["merge_requests", "3", "notes"]:
-                return self.notes
+                return self.notes[100 * (page - 1) : 100 * page]
             case "POST", ["merge_requests", "3", "notes"]:
-                self.notes.append({"id": len(self.notes), **body})
+                self.notes.append({"id": len(self.notes), "author": {"id": OURS}, **body})
                 return self.notes[-1]
             case "PUT", ["merge_requests", "3", "notes", number]:
                 self.notes[int(number)] |= body
                 return self.notes[int(number)]
-            case "GET", ["repository", "commits", "merge", "merge_requests"]:
+            case "GET", ["repository", "commits", _, "merge_requests"]:
                 return self.merged
             case "GET", ["merge_requests", "3", "pipelines"]:
                 return self.pipelines
@@ -73,7 +76,9 @@ def lab() -> Iterator[GitLab]:
             assert self.headers["PRIVATE-TOKEN"] == "token"
             length = int(self.headers["Content-Length"] or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            raw = json.dumps(state.answer(self.command, urlsplit(self.path).path, body)).encode()
+            url = urlsplit(self.path)
+            page = int(parse_qs(url.query).get("page", ["1"])[0])
+            raw = json.dumps(state.answer(self.command, url.path, page, body)).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
@@ -93,41 +98,118 @@ def lab() -> Iterator[GitLab]:
     server.server_close()
 
 
-def said(lab: GitLab, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    variables = {
+def variables(lab: GitLab) -> dict[str, str]:
+    return os.environ | {
         "CI_API_V4_URL": lab.address,
         "CI_PROJECT_ID": "9",
         "GITLAB_TOKEN": "token",
         "CI_MERGE_REQUEST_IID": "3",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": "base",
         "CI_COMMIT_SHA": "merge",
         "CI_JOB_URL": "there",
         "ENVIRONMENT": "prod",
     }
+
+
+def said(lab: GitLab, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(RECIPE / "gitlab.py"), *words]
-    return subprocess.run(command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True)
+    return subprocess.run(command, cwd=folder, env=variables(lab), capture_output=True, text=True)
+
+
+def ran(lab: GitLab, folder: Path, job: str, reconciler: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A job's lines in one shell that ends at the first that fails, as a runner has them; ``reconciler``: a script in
+    place of ours."""
+    tool = folder / "tool"
+    (tool / ".venv/bin").mkdir(parents=True, exist_ok=True)
+    for name, words in (("reconciler", reconciler), ("python", f'exec {sys.executable} "$@"')):
+        (tool / ".venv/bin" / name).write_text(f"#!/bin/sh\n{words}\n")
+        (tool / ".venv/bin" / name).chmod(0o755)
+    for name in ("docs", ".github"):
+        if not (tool / name).exists():
+            (tool / name).symlink_to(PROJECT / name)
+    recipe = read_recipe()
+    lines = [*recipe[".reconciler"]["before_script"], *recipe[job]["script"]]
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder,
+        env={**variables(lab), "TOOL": str(tool), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def read_recipe() -> Any:
+    return YAML(typ="safe").load((RECIPE / "gitlab-ci.yml").read_text(encoding="utf-8"))
 
 
 def test_its_commands_are_ours() -> None:
     """Every reconciler command line of the recipe parses, with the options it names."""
-    recipe = YAML(typ="safe").load((RECIPE / "gitlab-ci.yml").read_text(encoding="utf-8"))
+    recipe = read_recipe()
     scripts = [line for job in recipe.values() if isinstance(job, dict) for line in job.get("script", ())]
     lines = [line for line in scripts if line.startswith("reconciler ")]
-    assert len(lines) == 5
+    assert len(lines) == 6
     group = get_command(app)
     for line in lines:
-        words = shlex.split(line.replace('"$base"', "main").partition(" ||")[0])[1:]
+        words = shlex.split(line.replace('"$base"', "main").partition(" 2>")[0].partition(" ||")[0])[1:]
         command = group.commands[words[0]]  # type: ignore[attr-defined]
         command.make_context(words[0], words[1:])
 
 
 def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
-    (tmp_path / "comment.md").write_text(COMMENT)
-    for text in (COMMENT, COMMENT.replace('"1"', '"2"').replace("planned", "planned again")):
-        (tmp_path / "comment.md").write_text(text)
-        done = said(lab, tmp_path, "comment", "comment.md")
+    lab.notes = [{"id": number, "author": {"id": THEIRS}, "body": COMMENT} for number in range(120)]
+    again = COMMENT.replace('"1"', '"2"').replace("planned", "planned again")
+    for code, words in (("2", f"printf '%s' '{COMMENT}' >comment.md"), ("2", f"printf '%s' '{again}' >comment.md")):
+        done = ran(lab, tmp_path, "plan", f"{words}; exit {code}")
         assert done.returncode == 0, done.stderr
-    assert len(lab.notes) == 1
-    assert "planned again" in lab.notes[0]["body"]
+    assert [note["body"] for note in lab.notes[120:]] == [again]
+    (tmp_path / "comment.md").unlink()
+    done = ran(lab, tmp_path, "plan", "echo 'broken ``` YAML' >&2; exit 1")
+    assert done.returncode == 1, "a plan that could not be made must not be merged unseen"
+    [told] = lab.notes[120:]
+    assert "No plan of prod could be made (exit code 1)" in told["body"]
+    assert "````text\nbroken ``` YAML\n````" in told["body"]
+    assert ran(lab, tmp_path, "plan", "exit 0").returncode == 0
+    assert "does not touch this environment any more" in told["body"]
+    assert len(lab.notes) == 121
+    assert {note["body"] for note in lab.notes[:120]} == {COMMENT}, "what others wrote is left alone"
+
+
+@pytest.mark.parametrize("code", [3, 4])
+def test_a_blocked_plan_fails_the_pipeline(lab: GitLab, tmp_path: Path, code: int) -> None:
+    assert ran(lab, tmp_path, "plan", f"echo planned >comment.md; exit {code}").returncode == code
+    assert ran(lab, tmp_path, "fork", f"[ $1 = validate ] || exit {code}").returncode == code
+
+
+def test_secrets_are_read_as_they_stand_and_not_told(lab: GitLab, tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text('# of prod\nEAST_PASSWORD=a$b `c` "d" & e\n')
+    done = ran(
+        lab, tmp_path, "drift", 'printf "%s" "$EAST_PASSWORD" >seen', RECONCILER_SECRETS=str(tmp_path / "secrets")
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "seen").read_text() == 'a$b `c` "d" & e'
+    assert "a$b" not in done.stdout + done.stderr
+
+
+def test_only_what_a_push_touched_is_applied(lab: GitLab, tmp_path: Path) -> None:
+    repo = git.Repo.init(tmp_path / "repo", initial_branch="main")
+    commits = []
+    for name in ("prod", "staging"):
+        file = tmp_path / "repo/environments" / name / "topology.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text("topics: {}\n")
+        repo.git.add(A=True)
+        repo.git.commit(m=name)
+        commits.append(str(repo.head.commit.hexsha))
+    push = {"CI_COMMIT_BEFORE_SHA": commits[0], "CI_COMMIT_SHA": commits[1]}
+    words = 'echo "$@" >>applied'
+    lab.merged = []
+    untouched = ran(lab, tmp_path / "repo", "apply", words, **push)
+    assert (untouched.returncode, untouched.stderr) == (0, "")
+    assert not (tmp_path / "repo/applied").exists()
+    touched = ran(lab, tmp_path / "repo", "apply", words, ENVIRONMENT="staging", **push)
+    assert "came without a merge request" in touched.stderr
+    assert touched.returncode == 1
 
 
 def test_the_reviewed_plan_is_of_this_project(lab: GitLab, tmp_path: Path) -> None:
@@ -141,10 +223,14 @@ def test_the_reviewed_plan_is_of_this_project(lab: GitLab, tmp_path: Path) -> No
 
 
 def test_one_issue_opened_and_closed(lab: GitLab, tmp_path: Path) -> None:
-    for code, text in (("2", "first"), ("2", "second"), ("0", "none")):
-        (tmp_path / "drift.md").write_text(text)
-        done = said(lab, tmp_path, "issue", code, "drift.md")
-        assert done.returncode == 0, done.stderr
-    (issue,) = lab.issues
-    assert (issue["state"], issue["description"]) == ("closed", "second")
-    assert re.search("no drift in prod", done.stdout)
+    lab.issues = [{"iid": 0, "state": "opened", "title": "Drift in prod", "description": None}]
+    for code, text in ((2, "first"), (1, ""), (3, "second"), (0, "none")):
+        done = ran(lab, tmp_path, "drift", f"echo {text} >drift.md; exit {code}")
+        assert done.returncode == (1 if code == 1 else 0), done.stderr
+        if code == 1:
+            assert lab.issues[1]["title"] == "Drift of prod could not be told"
+    other, issue = lab.issues
+    assert other["state"] == "opened"
+    assert (issue["state"], issue["title"]) == ("closed", "Drift in prod")
+    assert "second" in issue["description"]
+    assert "no drift in prod" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,18 @@ def test_a_fork_gets_no_credentials_and_can_write_nothing() -> None:
 def test_secrets_reach_the_one_step_that_needs_them(name: str, job: str) -> None:
     steps = workflow(name)["jobs"][job]["steps"]
     assert [step["name"] for step in steps if "secrets." in json.dumps(step)] == [name]
+
+
+def test_a_secret_is_masked_and_one_that_cannot_be_read_is_not_shown() -> None:
+    def sourced(secrets: str) -> subprocess.CompletedProcess[str]:
+        words = f'. {PROJECT}/.github/scripts/secrets; echo "WHO is ${{WHO:-}}, ${{RECONCILER_SECRETS:-gone}}"'
+        variables = {**os.environ, "GITHUB_ACTIONS": "true", "RECONCILER_SECRETS": secrets}
+        return subprocess.run(["bash", "-c", words], env=variables, capture_output=True, text=True)
+
+    assert sourced("# a comment\n\nWHO=a$b=c\r\n").stdout == "::add-mask::a$b=c\nWHO is a$b=c, gone\n"
+    broken = sourced("hunter2\n")
+    assert broken.returncode == 1
+    assert "hunter2" not in broken.stdout + broken.stderr
 
 
 # in order, on real clusters
