@@ -25,6 +25,7 @@ _CLASSIC_END = 3
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
 _FAR = 0.02
+_NOTHING_OPEN = frozenset({48, 49})  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING: expired, or another's by now
 _AGAIN = COORDINATOR_MOVED | {7, 13, CONCURRENT_TRANSACTIONS}
 
 T = TypeVar("T")
@@ -78,15 +79,25 @@ class Identity:
         for kind in kinds:
             await self._patiently(kind, _nothing)
 
-    async def start(self) -> None:
-        """A new epoch: fences every earlier holder and aborts (or completes) what it left open."""
+    async def start(self, former: Identity | None = None) -> None:
+        """A new epoch: fences every earlier holder and aborts (or completes) what it left open.
+
+        ``former``: what the same holder used until now. Then it goes on only if nobody else has begun since (KIP-360),
+        else FencedError: a holder that was replaced while its transaction ended is told INVALID_TXN_STATE by a broker
+        of version 2, and would fence its successor if it just began again.
+        """
+        before = await self.state() if self.transactional else None
+        expected = (-1, -1)
+        if former is not None and former.producer_id >= 0 and self.transactional:
+            before = await self._let_go(former, before)
+            expected = (self.producer_id, self.epoch)
 
         async def ask(connection: Connection) -> Any:
             request = protocol.InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-                producer_id=-1,
-                producer_epoch=-1,
+                producer_id=expected[0],
+                producer_epoch=expected[1],
                 version=connection.version(protocol.InitProducerIdRequest),
             )
             answer = await connection.call(request)
@@ -94,10 +105,23 @@ class Identity:
             self.version_2 = self.transactional and speaks_version_2(connection)
             return answer
 
-        before = await self.state() if self.transactional else None
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._remember(before)
+
+    async def _let_go(self, former: Identity, before: TransactionState | None) -> TransactionState | None:
+        """Aborts what the same holder left open: InitProducerId would do so whosever it is. Gives the state that counts
+        for how the last transaction ended."""
+        self.producer_id, self.epoch, self.version_2 = former.producer_id, former.epoch, former.version_2
+        try:
+            await self.end(committed=False)
+        except BrokerError as error:
+            if error.code not in _NOTHING_OPEN:
+                raise
+            return await self.state() if before is not None and before.state == "Ongoing" else before
+        finally:
+            self.disturbed = False  # markers that are missing are looked for before anything is written
+        return before
 
     def _remember(self, before: TransactionState | None) -> None:
         self.left = before.committed if before is not None else None

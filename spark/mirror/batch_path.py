@@ -51,6 +51,9 @@ from wire.hanging import HangingTransactionError, settle
 from wire.transactions import Identity
 
 PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
+# Of a transaction that somebody ended or replaced, perhaps: whoever begins again then learns which. A broker that is
+# fencing in the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
+_BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
 WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
 _log = logs.logger("batch path")
 T = TypeVar("T")
@@ -70,6 +73,7 @@ class Attempts:
         self._control = control
         self._tuning = tuning
         self._identity: Identity | None = None
+        self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._counts: dict[Key, PartitionProgress] = {}
@@ -140,8 +144,10 @@ class Attempts:
         return Identity(target, transactional_id, self._spec.group, endings=self._endings)
 
     async def _begin(self, identity: Identity, target: Cluster) -> None:
-        """Fences, and puts right what a broker forgot of an earlier transaction."""
-        await identity.start()
+        """Fences whoever was there before, but nobody who came after this lane first began; puts right what a broker
+        forgot of an earlier transaction."""
+        await identity.start(self._former)
+        self._former = identity
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
             await target.refresh({topic for topic, _ in keys})
@@ -165,7 +171,7 @@ class Attempts:
                 if isinstance(error, RestartError) and error.hold is not None:
                     self._held[error.hold[0]] = error.hold[1]
             except BrokerError as error:
-                if not error.retriable and error.code not in (45, 48, 59, 120):
+                if not error.retriable and error.code not in _BEGIN_AGAIN:
                     raise
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)

@@ -33,6 +33,7 @@ from mirror.record_work import ProvenanceGround
 
 Message = Mapping[str, Any]
 _CONNECT_S = 5.0
+_LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 
 
@@ -168,6 +169,13 @@ class ChannelServer:
         if line is not None:
             line.send(message)
 
+    def end(self, lease: str) -> None:
+        """The lease is not given any more, though its task may live on where Spark lost sight of it: it must leave."""
+        with self._guard:
+            line = self._lines.pop(lease, None)
+        if line is not None:
+            line.send(_LEAVE)
+
     def close(self) -> None:
         self._socket.close()
         with self._guard:
@@ -188,16 +196,24 @@ class ChannelServer:
         line = _Line(connection)
         hello = line.receive() or {}
         lease = str(hello.get("lease", ""))
-        orders = self._orders(lease) if hmac.compare_digest(str(hello.get("token", "")), self.token) else None
+        if not hmac.compare_digest(str(hello.get("token", "")), self.token):
+            line.close()
+            return
+        orders = self._orders(lease)
         if orders is None:
+            line.send(_LEAVE)
+            line.receive()  # until it has closed: what it sends meanwhile must not make TCP drop the answer
             line.close()
             return
         connection.settimeout(None)
         with self._guard:
-            self._lines[lease] = line
+            before, self._lines[lease] = self._lines.get(lease), line
+        if before is not None:  # Spark tries a task again under the same name
+            before.send(_LEAVE)
         line.send(self._orders(lease) or orders)  # again: what changed before the line was listed
         while (message := line.receive()) is not None:
-            self._told(lease, message)
+            if self._lines.get(lease) is line:
+                self._told(lease, message)
         with self._guard:
             if self._lines.get(lease) is line:
                 del self._lines[lease]

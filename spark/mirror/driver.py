@@ -140,12 +140,13 @@ class Driver:
             if stop_asked() or self._end.is_set():
                 self._leases.stop(_STOP_PATIENCE_S)
                 return Outcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
-            if waited > _ROOM_S and self._leases.unplaced():
+            if waited > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
             if waited > _READY_S:
+                why = self._why_not_ready(waiting)
                 self._leases.stop(5.0)
-                return Outcome("failed", Exit.FAILED, self._why_not_ready(waiting))
+                return Outcome("failed", Exit.FAILED, why)
             time.sleep(0.05)
         else:
             phase("ready; the old application commits and leaves")
@@ -170,7 +171,9 @@ class Driver:
             for view in self._board.view()
         }
         flows = ", ".join(f"flow {name}: {said.get(name) or 'its clusters did not answer'}" for name in waiting)
-        return f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on. {flows}"
+        unplaced = self._leases.unplaced()
+        room = f". Spark had no place for {unplaced} of {self._settings.parallelism} leases" if unplaced else ""
+        return f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on{room}. {flows}"
 
     def _replaced(self) -> Outcome:
         """The successor writes the status record now; ours would hide it."""

@@ -14,6 +14,7 @@ from mirror.lane_specs import describe, lane_spec
 from mirror.lanes import Claim, LaneEnd
 from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
+from mirror.room import has_task, is_shared
 from mirror.settings import Settings
 
 LEASE_S = 60.0
@@ -81,10 +82,15 @@ class Leases:
             return all(key in self._prepared or not self._board.specs(key) for key in lanes)
 
     def unplaced(self) -> int:
-        """Leases that Spark has not found a place for yet."""
+        """Leases that Spark has not found a place for yet. A worker that is slow to start has one."""
         with self._guard:
-            wanted = len(set(self._placed.values()))
-            return wanted - len(self._connected & self._running.keys())
+            connected = {_slot_of(name) for name in self._connected & self._running.keys()}
+            waiting = set(self._placed.values()) - connected
+        return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
+
+    def wait_for_room(self) -> bool:
+        """Some leases have no place yet, and the end of another application may make room for them."""
+        return is_shared(self._context) and self.unplaced() > 0
 
     def counts(self) -> tuple[int, int]:
         """Leases that run now, and how many Spark has lost so far."""
@@ -200,6 +206,7 @@ class Leases:
                 _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
             return False
         finally:
+            self._server.end(name)
             with self._guard:
                 del self._running[name]
                 self._over.discard(name)

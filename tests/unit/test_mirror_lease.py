@@ -176,3 +176,30 @@ def test_a_lane_that_raises_is_a_failed_report_and_not_a_lost_lease() -> None:
     assert first.end is LaneEnd.FAILED
     assert "a defect" in first.error
     assert second.end is LaneEnd.LEASE_OVER
+
+
+def test_a_task_that_spark_lost_sight_of_is_told_to_leave() -> None:
+    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    join = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
+    until(lambda: bool(driver.heard))
+    driver.server.end("0.1")
+    [report] = join()
+    assert report.end is LaneEnd.LEASE_OVER
+
+
+def test_a_task_that_spark_tries_again_under_the_same_name_ends_the_first_and_is_the_one_that_is_heard() -> None:
+    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    first = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
+    until(lambda: bool(driver.heard))
+    second = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
+    assert [report.end for report in first()] == [LaneEnd.LEASE_OVER]
+    driver.server.send("0.1", {"stop": True})
+    assert [report.end for report in second()] == [LaneEnd.STOPPED]
+    until(lambda: [m["report"]["end"] for m in driver.heard if "report" in m] == ["stopped"])
+
+
+def test_a_lease_that_nobody_gives_any_more_ends_at_once() -> None:
+    server = channel.ChannelServer("127.0.0.1", lambda _: None, lambda _, m: None)
+    spec = replace(lease(None, lane(0, SPEC), seconds=60.0), driver=("127.0.0.1", server.port), token=server.token)
+    [report] = run_lease(spec, copy_until_told)
+    assert report.end is LaneEnd.LEASE_OVER

@@ -52,8 +52,8 @@ def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
 @pytest.fixture
 def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Iterator[Flow]:
     made = Flow(plain["east"], plain["west"], unique, 2)
-    create_topic(made.source, made.topic, 2)
-    create_topic(made.target, made.remote, 2)
+    create_topic(made.source, made.topic, 2, retention_ms="-1")
+    create_topic(made.target, made.remote, 2, retention_ms="-1")
     for partition in (0, 1):
         fill(made.source, made.topic, [(b"k", b"%d" % i, (), 1_700_000_000_000 + i) for i in range(10)], partition)
     verify_partitions(made.target, "false")

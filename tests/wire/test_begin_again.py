@@ -1,0 +1,160 @@
+"""A lane that begins again goes on from its own epoch: whoever was replaced meanwhile learns it, and fences nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sandbox.handles import ClusterHandle, Sandbox
+from tests.wire.raw import cluster_of
+from wire import protocol, transactions
+from wire.cluster import TRANSACTION, Cluster
+from wire.connection import Connection
+from wire.errors import CONCURRENT_TRANSACTIONS, UNSTABLE, BrokerError, FencedError
+from wire.position_requests import Committed
+from wire.transactions import Identity
+
+CreateTopic = Callable[..., str]
+INVALID_TXN_STATE = 48
+
+
+@pytest.fixture(params=["classic", "version 2"])
+def target(
+    request: pytest.FixtureRequest, plain: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ClusterHandle, bool]:
+    if request.param == "classic":
+        monkeypatch.setattr(transactions, "speaks_version_2", lambda _: False)
+    return plain["west"], request.param == "version 2"
+
+
+class Holders:
+    """Two who use one transactional.id, with a topic whose positions they commit."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster, self.topic = cluster, topic
+        self.first, self.second = self.another(), self.another()
+
+    def another(self) -> Identity:
+        return Identity(self._cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
+
+    async def open(self, holder: Identity, offset: int) -> None:
+        await holder.commit_positions({(self.topic, 0): Committed(offset, 0, "")})
+
+    async def position(self) -> int:
+        """Once it is decided."""
+        until = time.monotonic() + 10
+        while True:
+            try:
+                found = await self._cluster.positions(f"mirror.{self.topic}", [(self.topic, 0)])
+                return found[self.topic, 0].offset
+            except BrokerError as error:
+                if error.code != UNSTABLE or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.02)
+
+    async def fence_without_an_end(self) -> None:
+        """The first request of one who takes over; the epoch it gets is never used."""
+
+        async def ask(connection: Connection) -> int:
+            request = protocol.InitProducerIdRequest(
+                transactional_id=self.first.transactional_id,
+                transaction_timeout_ms=60_000,
+                producer_id=-1,
+                producer_epoch=-1,
+                version=connection.version(protocol.InitProducerIdRequest),
+            )
+            return int((await connection.call(request)).error_code)
+
+        assert await self.second._patiently(TRANSACTION, ask) == CONCURRENT_TRANSACTIONS
+        until = time.monotonic() + 10
+        while (state := await self.second.state()) is None or state.state != "CompleteAbort":
+            assert time.monotonic() < until, state
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def holders(target: ClusterHandle, topic: str) -> AsyncIterator[Holders]:
+    cluster = cluster_of(target)
+    try:
+        await cluster.refresh([topic])
+        found = Holders(cluster, topic)
+        await found.first.start()
+        yield found
+    finally:
+        cluster.close()
+
+
+async def _replaced_in_the_middle_of_an_end(target: ClusterHandle, topic: str, *, version_2: bool) -> None:
+    async with holders(target, topic) as both:
+        await both.open(both.first, 5)
+        await both.fence_without_an_end()
+        with pytest.raises(BrokerError) as told:
+            await both.first.end(committed=True)
+        assert told.value.code == INVALID_TXN_STATE if version_2 else isinstance(told.value, FencedError)
+        await both.second.start()
+        with pytest.raises(FencedError):
+            await both.another().start(both.first)
+        await both.open(both.second, 7)
+        await both.second.end(committed=True)
+        assert await both.position() == 7
+
+
+def test_who_was_replaced_while_its_transaction_ended_does_not_fence_its_successor(
+    target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic
+) -> None:
+    create_topic(target[0], unique, 1)
+    asyncio.run(_replaced_in_the_middle_of_an_end(target[0], unique, version_2=target[1]))
+
+
+async def _replaced_while_idle(target: ClusterHandle, topic: str) -> None:
+    async with holders(target, topic) as both:
+        await both.second.start()
+        await both.open(both.second, 7)
+        with pytest.raises(FencedError):
+            await both.another().start(both.first)
+        await both.second.end(committed=True)
+        assert await both.position() == 7
+
+
+def test_who_was_replaced_while_idle_does_not_abort_what_its_successor_has_begun(
+    target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic
+) -> None:
+    create_topic(target[0], unique, 1)
+    asyncio.run(_replaced_while_idle(target[0], unique))
+
+
+async def _alone(target: ClusterHandle, topic: str) -> None:
+    """Begins again with nothing open, with something open, and with an end whose answer was lost."""
+    async with holders(target, topic) as one:
+        holder = one.first
+        for offset, lost in ((1, False), (2, True), (3, False)):
+            again = one.another()
+            await again.start(holder)
+            assert (again.producer_id, again.epoch) > (holder.producer_id, holder.epoch)
+            await one.open(again, 10 + offset)
+            aborted = one.another()
+            await aborted.start(again)
+            assert aborted.left is False
+            await one.open(aborted, offset)
+            held = (aborted.producer_id, aborted.epoch)
+            await aborted.end(committed=True)
+            if lost:
+                aborted.producer_id, aborted.epoch = held
+            holder = aborted
+        last = one.another()
+        await last.start(holder)
+        assert last.left is True
+        await one.open(last, 4)
+        await last.end(committed=True)
+        assert await one.position() == 4
+
+
+def test_a_holder_alone_begins_again_as_often_as_it_has_to(
+    target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic
+) -> None:
+    create_topic(target[0], unique, 1)
+    asyncio.run(_alone(target[0], unique))
