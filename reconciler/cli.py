@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from reconciler import (
     migrating,
 )
 from reconciler.cli_apply import changing
+from reconciler.cli_help import ENDING, ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
@@ -36,7 +38,19 @@ from reconciler.rendering.status import status_code, status_json, status_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
 from reconciler.summary import counted
-from reconciler.terminal import Env, Format, FormatOption, OutOption, StealOption, run_app, say, show, style
+from reconciler.terminal import (
+    PROGRAM,
+    Env,
+    Format,
+    FormatOption,
+    OutOption,
+    StealOption,
+    run_app,
+    say,
+    seconds,
+    show,
+    style,
+)
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
 from reconciler.verifying import time_ms
@@ -45,15 +59,15 @@ from sandbox import commands as sandbox
 
 app = typer.Typer(
     name="reconciler",
-    help="Kafka topology of several clusters, declared in git: one plan over all clusters, one apply.",
+    epilog=ENDING,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings=SETTINGS,
 )
 mirror_app = typer.Typer(help="The mirror job, by hand.", no_args_is_help=True)
-mirror_app.command("pause")(cli_mirror.pause)
-mirror_app.command("resume")(cli_mirror.resume)
-mirror_app.command("seek")(cli_mirror.seek)
+mirror_app.command("pause", epilog=ENDINGS["mirror pause"])(cli_mirror.pause)
+mirror_app.command("resume", epilog=ENDINGS["mirror resume"])(cli_mirror.resume)
+mirror_app.command("seek", epilog=ENDINGS["mirror seek"])(cli_mirror.seek)
 sandbox_app = typer.Typer(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(cli_offsets.app, name="offsets")
@@ -61,7 +75,22 @@ app.add_typer(cli_replicas.app, name="reassignments")
 app.add_typer(sandbox_app, name="sandbox")
 
 
-@app.command()
+def _version(wanted: bool) -> None:
+    if wanted:
+        show(f"{PROGRAM} {version('kafka-topology-reconciler')}")
+        raise typer.Exit
+
+
+@app.callback()
+def reconciler(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show it and exit")
+    ] = False,
+) -> None:
+    """Kafka topology of several clusters, declared in git: one plan over all clusters, one apply."""
+
+
+@app.command(epilog=ENDINGS["validate"])
 def validate(env: Env) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
     topology = read_topology(env)
@@ -69,17 +98,20 @@ def validate(env: Env) -> None:
     show(f"{env} is valid: " + ", ".join(counted(count, word) for count, word in counts))
 
 
-app.command("plan")(cli_review.plan)
-app.command("explain")(cli_review.explain)
-app.command("drift")(cli_clusters.drift)
-app.command("adopt")(cli_clusters.adopt)
-app.command("doctor")(cli_clusters.doctor)
-app.command("apply")(cli_apply.apply)
-app.command("failover")(cli_failover.failover)
-app.command("failback")(cli_failover.failback)
+for command in (
+    cli_review.plan,
+    cli_review.explain,
+    cli_clusters.drift,
+    cli_clusters.adopt,
+    cli_clusters.doctor,
+    cli_apply.apply,
+    cli_failover.failover,
+    cli_failover.failback,
+):
+    app.command(epilog=ENDINGS[command.__name__])(command)
 
 
-@app.command()
+@app.command(epilog=ENDINGS["status"])
 def status(
     env: Env,
     form: FormatOption = Format.TEXT,
@@ -97,21 +129,21 @@ def status(
     raise typer.Exit(status_code(live))
 
 
-FlowArgument = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; its whole mirror is meant")]
+FlowArgument = Annotated[str | None, typer.Argument(metavar="FLOW", help="a flow; its whole mirror is meant")]
 
 
-@app.command()
+@app.command(epilog=ENDINGS["verify"])
 def verify(
     env: Env,
-    flow: Annotated[str | None, typer.Argument(metavar="[FLOW]", help="a flow; all when left out")] = None,
+    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="a flow; all when left out")] = None,
     form: FormatOption = Format.TEXT,
     out: OutOption = None,
     parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
-    master: Annotated[str | None, typer.Option("--master", help="another Spark master than the mirror's")] = None,
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="not the mirror's Spark master")] = None,
 ) -> None:
-    """Prove both sides of a flow equal while the mirror runs: exit 0 equal, 2 different, 1 not known."""
+    """Prove both sides of a flow equal, record by record, while the mirror runs."""
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     wish = VerifyWish(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
@@ -123,10 +155,10 @@ def verify(
     raise typer.Exit(found.exit_code)
 
 
-@app.command()
+@app.command(epilog=ENDINGS["run"])
 def run(
     env: Env,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="from one look to the next")] = "60s",
+    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="from one look to the next")] = "60s",
     autonomy: Annotated[
         Autonomy, typer.Option("--autonomy", help="none only looks; safe: low-risk changes of remote topics; all")
     ] = Autonomy.NONE,
@@ -139,7 +171,7 @@ def run(
     controller.run(env, controller.pace(interval, autonomy), address, steal)
 
 
-@mirror_app.command("start")
+@mirror_app.command("start", epilog=ENDINGS["mirror start"])
 def mirror_start(
     env: Env,
     flow: FlowArgument = None,
@@ -147,14 +179,14 @@ def mirror_start(
         bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop by itself")
     ] = False,
     lag_zero_for: Annotated[
-        str | None, typer.Option("--lag-zero-for", metavar="TIME", help="with it: stop after no lag for so long")
+        str | None, typer.Option("--lag-zero-for", metavar="DURATION", help="with it: stop after no lag for so long")
     ] = None,
     steal: StealOption = "",
 ) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
     if lag_zero_for is not None and not until_caught_up:
         raise ReconcilerError("--lag-zero-for is given without --until-caught-up", "It ends that mode.", "Give both.")
-    calm_s = migrating.calm_seconds(lag_zero_for)
+    calm_s = seconds("--lag-zero-for", lag_zero_for) if lag_zero_for is not None else 0.0
     with changing(env, "mirror start", steal) as execute:
         session = execute.session
         told = handovers(session.topology)
@@ -165,7 +197,7 @@ def mirror_start(
             show(f"mirror {name} runs")
 
 
-@mirror_app.command("stop")
+@mirror_app.command("stop", epilog=ENDINGS["mirror stop"])
 def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
@@ -200,13 +232,13 @@ AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, tr
 Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
 
 
-@sandbox_app.command("up")
+@sandbox_app.command("up", epilog=ENDINGS["sandbox up"])
 def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
     """Start the clusters of a profile and wait until they answer. Data of an earlier run is kept."""
     show(sandbox.render_up(sandbox.up(profile, port, progress=say)))
 
 
-@sandbox_app.command("down")
+@sandbox_app.command("down", epilog=ENDINGS["sandbox down"])
 def sandbox_down(
     profile: AnyProfile = None, clear: Annotated[bool, typer.Option("--clear", help="remove their data too")] = False
 ) -> None:
@@ -214,13 +246,13 @@ def sandbox_down(
     show(sandbox.render_down(sandbox.down(profile, clear)))
 
 
-@sandbox_app.command("status")
+@sandbox_app.command("status", epilog=ENDINGS["sandbox status"])
 def sandbox_status(profile: AnyProfile = None) -> None:
     """Which clusters are up, on which ports."""
     show(sandbox.render_status(sandbox.status(profile)))
 
 
-@sandbox_app.command("env")
+@sandbox_app.command("env", epilog=ENDINGS["sandbox env"])
 def sandbox_env(profile: Profile = "secure") -> None:
     """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
     show(sandbox.render_environment(sandbox.environment(profile)))

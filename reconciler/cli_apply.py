@@ -26,9 +26,8 @@ from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.style import Format as Page
 from reconciler.reviewed import uncovered
 from reconciler.rollout.ending import Ended, code_of, ending, require_wave
-from reconciler.sizes import duration_ms
 from reconciler.summary import counted
-from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, show, style
+from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, seconds, show, style
 from reconciler.topology import Principal
 from reconciler.wiring import NOTHING_AGREED, Session, open_session
 
@@ -60,11 +59,12 @@ def apply(
         str, typer.Option("--ignore-gates", metavar="REASON", help="waves in order, but without gates and soaks")
     ] = "",
     probe: Annotated[
-        str, typer.Option("--probe-timeout", metavar="TIME", help="how long brokers may take to show access changes")
+        str,
+        typer.Option("--probe-timeout", metavar="DURATION", help="for brokers to show access changes"),
     ] = f"{PATIENCE_SECONDS:.0f}s",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    consent, patience = Consent(contact, shrink, prune), _patience(probe)
+    consent, patience = Consent(contact, shrink, prune), seconds("--probe-timeout", probe)
     with changing(env, "apply", steal, consent) as execute:
         session = execute.session
         made = session.plan(consent=consent) if saved is None else _saved(session, saved, part, consent)
@@ -143,14 +143,6 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
     gone = [one for one in saved.changes if one.change.reason.code == PRUNE and fresh.get(one.id) != one.change]
     if gone:
         raise StalePlan(tuple(Moved(one.id, "left over", "no longer, or another topic") for one in gone))
-
-
-def _patience(text: str) -> float:
-    """Seconds. Raises ReconcilerError."""
-    try:
-        return duration_ms(text) / 1000
-    except ValueError as error:
-        raise ReconcilerError(f"--probe-timeout is {text}", "It is not a time", f"Please {error}.") from None
 
 
 def _confirm(session: Session, made: Plan) -> None:

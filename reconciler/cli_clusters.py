@@ -31,8 +31,7 @@ def drift(
     ] = None,
     sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
 ) -> None:
-    """What differs from git, with nothing in mind to change. For schedules: exit 0 none, 2 drift, 3 also such
-    as apply cannot mend, 1 unknown."""
+    """What differs from git, with nothing in mind to change; for schedules. --accept writes it into the files."""
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
     if accepted:
@@ -77,7 +76,7 @@ def adopt(
 
 
 def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
-    """Connectivity, certificates, permissions of each principal, and settings that matter; exit 1 with a problem."""
+    """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
     found = diagnosis.checkup(env)
     show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
     raise typer.Exit(found.exit_code)

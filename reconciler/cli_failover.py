@@ -18,7 +18,7 @@ from reconciler.locks import lock_cluster
 from reconciler.plans import ExitCode
 from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
 from reconciler.switching import Switch
-from reconciler.terminal import Env, OutOption, StealOption, say, show, style
+from reconciler.terminal import Env, OutOption, StealOption, say, seconds, show, style
 from reconciler.topology import Cluster, Principal
 from reconciler.wiring import Session, open_session
 
@@ -36,9 +36,7 @@ Unplanned = Annotated[
     bool, typer.Option("--unplanned", help="go on although the cluster that consumers leave does not answer")
 ]
 Loss = Annotated[bool, typer.Option("--accept-loss", help="go on although records there are not copied")]
-Drain = Annotated[
-    float, typer.Option("--drain", metavar="SECONDS", min=0, help="how long copying may take to catch up")
-]
+Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how long copying may take to catch up")]
 Form = Annotated[Page, typer.Option("--format", help="text for people, json for machines, markdown for a comment")]
 
 
@@ -49,15 +47,14 @@ def failover(
     yes: Yes = False,
     unplanned: Unplanned = False,
     loss: Loss = False,
-    drain: Drain = 60.0,
+    drain: Drain = "60s",
     form: Form = Page.TEXT,
     out: OutOption = None,
     steal: StealOption = "",
 ) -> None:
     """Move consumers of FLOW to its target: drain, pause the flow, set their exact offsets, start the flow back."""
-    raise typer.Exit(
-        _move(env, Way.FAILOVER, flow, FailoverWish(unplanned, loss, drain), (dry, yes), (form, out), steal)
-    )
+    wish = FailoverWish(unplanned, loss, seconds("--drain", drain))
+    raise typer.Exit(_move(env, Way.FAILOVER, flow, wish, (dry, yes), (form, out), steal))
 
 
 def failback(
@@ -67,15 +64,14 @@ def failback(
     yes: Yes = False,
     unplanned: Unplanned = False,
     loss: Loss = False,
-    drain: Drain = 60.0,
+    drain: Drain = "60s",
     form: Form = Page.TEXT,
     out: OutOption = None,
     steal: StealOption = "",
 ) -> None:
     """Move consumers of FLOW back to its source, their offsets translated back, and resume the flow."""
-    raise typer.Exit(
-        _move(env, Way.FAILBACK, flow, FailoverWish(unplanned, loss, drain), (dry, yes), (form, out), steal)
-    )
+    wish = FailoverWish(unplanned, loss, seconds("--drain", drain))
+    raise typer.Exit(_move(env, Way.FAILBACK, flow, wish, (dry, yes), (form, out), steal))
 
 
 def _move(

@@ -12,38 +12,37 @@ import typer
 from reconciler import seeking, steering
 from reconciler.errors import ReconcilerError
 from reconciler.pausing import Wish
-from reconciler.terminal import Env, say, show
+from reconciler.terminal import Env, say, seconds, show
 
-Flow = Annotated[str | None, typer.Argument(metavar="[FLOW]", help="one flow; all when left out")]
+Flow = Annotated[str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out")]
 Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
-Partition = Annotated[int, typer.Option("--partition", metavar="N", min=-1, help="one partition of the topic")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="for the job to confirm")]
+Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="one partition of the topic")]
+Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help="for the job to confirm")]
+CONFIRM = f"{steering.CONFIRM_S:.0f}s"
 
 
 def pause(
     env: Env,
     flow: Flow = None,
     topic: Topic = "",
-    partition: Partition = -1,
+    partition: Partition = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="shown in status")] = "",
-    wait: Wait = steering.CONFIRM_S,
+    wait: Wait = CONFIRM,
 ) -> None:
     """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
-    show(steering.pause(Path(env), Wish(flow or "", topic, partition), reason, wait, say))
+    show(steering.pause(Path(env), _wish(flow, topic, partition), reason, seconds("--wait", wait), say))
 
 
-def resume(
-    env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = -1, wait: Wait = steering.CONFIRM_S
-) -> None:
+def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = None, wait: Wait = CONFIRM) -> None:
     """Copy on from where it was paused. Lifts every pause within what is named."""
-    show(steering.resume(Path(env), Wish(flow or "", topic, partition), wait, say))
+    show(steering.resume(Path(env), _wish(flow, topic, partition), seconds("--wait", wait), say))
 
 
 def seek(
     env: Env,
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow")],
     topic: Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")],
-    partition: Partition = -1,
+    partition: Partition = None,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
     from_flow: Annotated[
         str, typer.Option("--from-flow", metavar="FLOW", help="to where another flow, perhaps of earlier, stands")
@@ -51,7 +50,7 @@ def seek(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
-    wish = Wish(flow, topic, partition)
+    wish = _wish(flow, topic, partition)
     if to and from_flow:
         raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
     if not to and not from_flow:
@@ -59,6 +58,10 @@ def seek(
         return
     where = seeking.Destination(to, from_flow)
     show(seeking.seek(Path(env), wish, where, (lambda _: True) if yes else _agreed))
+
+
+def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:
+    return Wish(flow or "", topic, -1 if partition is None else partition)
 
 
 def _agreed(lines: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from reconciler.cli_help import ENDINGS
 from reconciler.edges.files import write_text
 from reconciler.edges.translating import translated
 from reconciler.errors import ReconcilerError
@@ -40,13 +41,15 @@ def offsets() -> None:
     """Positions of consumers, on both sides of a flow."""
 
 
-@app.command()
+@app.command(epilog=ENDINGS["offsets translate"])
 def translate(
     env: Env,
     flow: FlowName,
     groups: GroupOption = None,
-    topic: Annotated[str, typer.Option("--topic", help="with --partition and --offset, instead of a group")] = "",
-    partition: Annotated[int, typer.Option("--partition", min=0)] = 0,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="T", help="with --partition and --offset, instead of a group")
+    ] = "",
+    partition: Annotated[int, typer.Option("--partition", metavar="P", min=0, help="of the topic")] = 0,
     positions: OffsetOption = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="from the target back to the source")] = False,
     form: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli_apply import changing
+from reconciler.cli_help import ENDINGS
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import ReconcilerError
 from reconciler.reassigning import cancel as take_back
@@ -23,7 +24,7 @@ from reconciler.wiring import open_session
 app = typer.Typer(help="Reassignments of replicas that are under way.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(epilog=ENDINGS["reassignments show"])
 def show(env: Env) -> None:
     """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
     with open_session(env, Principal.PLAN) as session:
@@ -32,7 +33,7 @@ def show(env: Env) -> None:
                 tell(line)
 
 
-@app.command()
+@app.command(epilog=ENDINGS["reassignments cancel"])
 def cancel(
     env: Env, yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False, steal: StealOption = ""
 ) -> None:

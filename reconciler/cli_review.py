@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from reconciler import planfile, reviewing
+from reconciler.cli_help import ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.review import format_of, render
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
 
-Envs = Annotated[list[Path], typer.Argument(metavar="ENV...", help="environment folders")]
+Envs = Annotated[list[Path], typer.Argument(metavar="ENV", help="environment folders")]
 WriteOption = Annotated[
     list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
 ]
@@ -71,7 +72,7 @@ def explain(
     raise typer.Exit(found.exit_code)
 
 
-app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
 """These commands alone, for ``start``."""
-app.command("plan")(plan)
-app.command("explain")(explain)
+app.command(epilog=ENDINGS["plan"])(plan)
+app.command(epilog=ENDINGS["explain"])(explain)

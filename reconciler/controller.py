@@ -27,12 +27,12 @@ from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
 from reconciler.rollout.conducting import Manner
 from reconciler.running import Pace, Round
-from reconciler.sizes import duration_ms
+from reconciler.terminal import seconds
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import Session, read_topology
 
 STOPPING = "a stop was wished"
-LEAST_INTERVAL_MS = 1_000
+LEAST_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,11 @@ class MetricsAddress:
 
 def pace(interval: str, autonomy: Autonomy) -> Pace:
     """Raises ReconcilerError for an interval that is none, or shorter than a second."""
-    try:
-        milliseconds = duration_ms(interval)
-    except ValueError as error:
-        raise ReconcilerError(f"--interval is {interval}", "It is not a time", f"Please {error}.") from None
-    if milliseconds < LEAST_INTERVAL_MS:
+    pause = seconds("--interval", interval)
+    if pause < LEAST_INTERVAL_S:
         why = "Each round reads every cluster"
         raise ReconcilerError(f"--interval is {interval}, at least 1s is needed", why, "Write 1s or more.")
-    return Pace(milliseconds / 1000, autonomy)
+    return Pace(pause, autonomy)
 
 
 def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, steal: str = "") -> int:

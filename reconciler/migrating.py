@@ -18,20 +18,9 @@ from reconciler.errors import ReconcilerError
 from reconciler.executing import Execution
 from reconciler.handover import handovers
 from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.sizes import duration_ms
 from reconciler.terminal import say
 
 TELL_S = 5.0
-
-
-def calm_seconds(text: str | None) -> float:
-    """Raises ReconcilerError for what is no duration."""
-    if text is None:
-        return 0.0
-    try:
-        return duration_ms(text) / 1000
-    except ValueError as error:
-        raise ReconcilerError(f'--lag-zero-for is "{text}"', "It is no time.", f"{str(error).capitalize()}.") from None
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:

@@ -16,6 +16,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.plans import ExitCode
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.style import Style
+from reconciler.sizes import duration_ms
 
 
 class Format(StrEnum):
@@ -23,6 +24,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
+PROGRAM = "reconciler"
 Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
@@ -33,6 +35,14 @@ PruneOption = Annotated[
 StealOption = Annotated[
     str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
 ]
+
+
+def seconds(option: str, text: str) -> float:
+    """The duration that ``option`` was given. Raises ReconcilerError."""
+    try:
+        return duration_ms(text) / 1000
+    except ValueError as error:
+        raise ReconcilerError(f'{option} is "{text}"', "It is no duration.", f"{str(error).capitalize()}.") from None
 
 
 def style() -> Style:
@@ -52,10 +62,12 @@ def show(text: str) -> None:
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
     try:
-        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        words = list(arguments) if arguments is not None else None
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
+        context = getattr(error, "ctx", None)
         say(error.format_message())
-        say("Try: reconciler --help")
+        say(f"Try: {PROGRAM if context is None else context.command_path} --help")
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):
         say("interrupted")

@@ -16,7 +16,7 @@ from mirror.settings import Settings, parse
 
 from reconciler.edges.supervisor import Supervisor
 from reconciler.errors import ReconcilerError
-from reconciler.migrating import calm_seconds
+from reconciler.terminal import seconds
 from replication.pauses import Pause, Scope
 from tests.unit.test_mirror_settings import handover
 
@@ -140,7 +140,6 @@ def test_the_supervisor_starts_a_job_with_a_goal_once(tmp_path: Path, code: int,
 
 
 def test_a_time_without_a_unit_is_told() -> None:
-    assert calm_seconds(None) == 0.0
-    assert calm_seconds("30s") == 30.0
-    with pytest.raises(ReconcilerError, match="a duration such as"):
-        calm_seconds("30")
+    assert seconds("--lag-zero-for", "30s") == 30.0
+    with pytest.raises(ReconcilerError, match=r"--lag-zero-for is (.*\n)*.*a duration such as"):
+        seconds("--lag-zero-for", "30")
