@@ -52,6 +52,8 @@ def _spellings(line: str) -> Iterator[list[str]]:
 def _parse(command: Any, words: list[str]) -> None:
     """Raises what the program would say. A line with ``...``, and one that names a command alone, is not complete:
     of these only the options are looked at."""
+    if words[:1] == ["--install-completion"]:  # of the shell that asks
+        return
     while words and hasattr(command, "commands"):
         name, *words = words
         command = command.commands[name]
