@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.adopting import undeclarable, written
 from reconciler.errors import ReconcilerError, Unknown, Where
-from reconciler.live import LiveState, LiveTopic
+from reconciler.live import LiveState, LiveTopic, Source
 from reconciler.loading import load
 from reconciler.topic_configs import THROTTLES, canonical, human, same
 from reconciler.topology import Topic, TopicRef, Topology, by_name
@@ -22,6 +22,7 @@ from reconciler.yaml_nodes import Node, Scalar
 from reconciler.yaml_text import read
 
 PARTITIONS = "partitions"
+FACTOR = "replication_factor"
 
 _QUOTED = re.compile(r"""'(?:[^'\n]|'')*'|"(?:[^"\\\n]|\\.)*\"""")
 
@@ -80,7 +81,8 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     if wish is None or cluster not in wish.clusters:
         what = "no topic of this name is declared there"
         return [], [f"{what}; a remote topic follows its source, and what is not declared is left as it is"]
-    fields = [field] if field else [*([PARTITIONS] if wish.partitions else []), *sorted(wish.configs)]
+    counts = [name for name, count in ((PARTITIONS, wish.partitions), (FACTOR, wish.replication_factor)) if count]
+    fields = [field] if field else [*counts, *sorted(wish.configs)]
     accepted: list[Accepted] = []
     refused: list[str] = []
     for one in fields:
@@ -104,22 +106,32 @@ def _field(wish: Topic, field: str, live: LiveState) -> Accepted | str:
             return f"{TopicRef(cluster, wish.name)}: the declaration also counts there, and the cluster {why}"
         topics.append(known.topics[wish.name])
     if field == PARTITIONS:
-        return _partitions(wish, topics)
+        return _count(wish, field, wish.partitions, [len(topic.partitions) for topic in topics])
+    if field == FACTOR:
+        return _count(wish, field, wish.replication_factor, [topic.replication_factor for topic in topics])
     if field not in wish.configs:
-        return f"{field} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
+        return _undeclared(field, topics)
     return _config(wish, field, topics)
 
 
-def _partitions(wish: Topic, topics: Sequence[LiveTopic]) -> Accepted | str:
-    counts = {len(topic.partitions) for topic in topics}
-    if wish.partitions is None:
-        return "partitions is not declared on the topic itself"
-    if counts == {wish.partitions}:
+def _count(wish: Topic, field: str, declared: int | None, found: Sequence[int | None]) -> Accepted | str:
+    """``found``: on each cluster of the topic; None where its partitions differ."""
+    if declared is None:
+        return f"{field} is not declared on the topic itself"
+    if set(found) == {declared}:
         return ""
-    if len(counts) > 1:
-        return _apart(PARTITIONS, [str(len(topic.partitions)) for topic in topics], wish)
-    count = str(counts.pop())
-    return Accepted(wish.name, PARTITIONS, str(wish.partitions), count, count)
+    if len(set(found)) > 1 or found[0] is None:
+        return _apart(field, [str(count or "mixed") for count in found], wish)
+    return Accepted(wish.name, field, str(declared), str(found[0]), str(found[0]))
+
+
+def _undeclared(key: str, topics: Sequence[LiveTopic]) -> str:
+    configs = topics[0].configs
+    entry = None if isinstance(configs, Unknown) else configs.get(key)
+    if entry is None or entry.value is None or entry.source is not Source.TOPIC or key in THROTTLES:
+        return f"{key} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
+    line = f"{key}: {yaml_value(written(key, entry.value))}"
+    return f"{key} is set there and not declared, so there is no value to replace: add {line} to the topic's configs"
 
 
 def _config(wish: Topic, key: str, topics: Sequence[LiveTopic]) -> Accepted | str:
@@ -175,7 +187,7 @@ def _spliced(text: str, where: Where, one: Accepted) -> str | None:
 
 
 def _node(root: Node | None, one: Accepted) -> Node | None:
-    path = ("topics", one.topic, *((PARTITIONS,) if one.field == PARTITIONS else ("configs", one.field)))
+    path = ("topics", one.topic, *((one.field,) if one.field in (PARTITIONS, FACTOR) else ("configs", one.field)))
     node = root
     for step in path:
         if not isinstance(node, YamlMapping) or step not in node.entries:
@@ -191,6 +203,8 @@ def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted
         topic = wished[one.topic]
         if one.field == PARTITIONS:
             wished[one.topic] = replace(topic, partitions=int(one.found))
+        elif one.field == FACTOR:
+            wished[one.topic] = replace(topic, replication_factor=int(one.found))
         else:
             wished[one.topic] = replace(topic, configs={**topic.configs, one.field: one.found})
     asked, written = (list(_plain(one)) for one in (replace(before, topics=by_name(wished.values())), after))

@@ -27,7 +27,7 @@ from reconciler.rendering.style import Format as Page
 from reconciler.reviewed import uncovered
 from reconciler.rollout.ending import Ended, code_of, ending, require_wave
 from reconciler.summary import counted
-from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, seconds, show, style
+from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, seconds, show, show_last, style
 from reconciler.topology import Principal
 from reconciler.wiring import NOTHING_AGREED, Session, open_session
 
@@ -88,7 +88,7 @@ def apply(
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
     rolled = Rolled(code, execute.halted) if made.rollout else None
-    show(outcomes_in(made, outcomes, form, style(), said.probes, rolled))
+    show_last(outcomes_in(made, outcomes, form, style(), said.probes, rolled))
     execute.require_kept()
     raise typer.Exit(code)
 

@@ -213,16 +213,23 @@ class _Recorder:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """A cancelled CI job ends as Ctrl-C does: what was under way is looked up, the lock is given back."""
+    """A cancelled CI job, and a terminal that is gone, end as Ctrl-C does: what was under way is looked up, the lock
+    is given back."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, *_hangup())}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _hangup() -> tuple[signal.Signals, ...]:
+    """None under nohup, which asks to go on without a terminal."""
+    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _audit_topic(topology: Topology) -> AuditTopicLog | None:

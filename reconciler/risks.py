@@ -82,6 +82,20 @@ def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
             assert_never(change)
 
 
+def on_nothing(change: AddPartitions | AlterConfigs, found: Assessment) -> Assessment:
+    """``found``, told of a topic that holds no record now: what there is cannot be lost. What is written from then on
+    can, so a setting that endangers new records (unclean elections) stays what it is."""
+    if found.risk is not Risk.HIGH:
+        return found
+    if isinstance(change, AlterConfigs) and any(
+        one.key not in (*_RETENTION, "cleanup.policy") and assess_config(one).risk is Risk.HIGH
+        for one in change.configs
+    ):
+        return found
+    lasting = GROWTH if isinstance(change, AddPartitions) else "reversible while nobody has written to it"
+    return Assessment(Risk.MEDIUM, f"it holds no record now; {found.why}", lasting)
+
+
 def _access(change: CreateAcl | DeleteAcl) -> Assessment:
     """What is new for those the rule is about; who that is today is for the what-if to say."""
     allows = change.acl.permission is Permission.ALLOW

@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -50,8 +51,12 @@ def style() -> Style:
 
 
 def say(text: str) -> None:
-    """What people follow while they wait; never mixed into the output."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    """What people follow while they wait; never mixed into the output. That nobody reads it any more (``2>&1 | head``)
+    ends nothing: an apply goes on to a state that is known, and its audit record with it."""
+    try:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        _discard(sys.stderr)
 
 
 def show(text: str) -> None:
@@ -59,8 +64,30 @@ def show(text: str) -> None:
     sys.stdout.flush()
 
 
+def show_last(text: str) -> None:
+    """As ``show``, when the work is done: the exit code tells of it, whether somebody reads or not."""
+    try:
+        show(text)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    """What is still to be written to a stream nobody reads goes nowhere, without an error at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _speak_any_name() -> None:
+    """Names and labels are Unicode, whatever the locale is: files and pipes get UTF-8, terminals what they can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
+    _speak_any_name()
     try:
         words = list(arguments) if arguments is not None else None
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
@@ -76,6 +103,6 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         say(str(error))
         code = error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         code = ExitCode.ERROR
     sys.exit(int(code or 0))

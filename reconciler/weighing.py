@@ -11,6 +11,7 @@ from dataclasses import replace
 from reconciler.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
 from reconciler.live import LiveState
 from reconciler.plans import Plan, Planned
+from reconciler.risks import Assessment, on_nothing
 from reconciler.routing import selector_of
 from reconciler.stakes import Nature, Question, Stakes
 from reconciler.topic_configs import number
@@ -103,6 +104,11 @@ def _with_stakes(planned: Planned, topology: Topology, told: Mapping[TopicRef, S
     found = replace(told.get(change.ref, Stakes()), flows=flows)
     active = [one for one in found.readers or () if one.members]
     why = planned.risk_why
-    if isinstance(change, DeleteTopic) and active:
-        why = f"{len(active)} group{'s' if len(active) != 1 else ''} with members read it now; {why}"
-    return replace(planned, stakes=found, risk_why=why)
+    if isinstance(change, DeleteTopic):
+        if active:
+            why = f"{len(active)} group{'s' if len(active) != 1 else ''} with members read it now; {why}"
+        return replace(planned, stakes=found, risk_why=why)
+    judged = Assessment(Risk(planned.risk), why, planned.reversibility)
+    if found.records == 0:
+        judged = on_nothing(change, judged)
+    return replace(planned, stakes=found, risk=judged.risk, risk_why=judged.why, reversibility=judged.reversibility)

@@ -171,8 +171,8 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
         text = f"has {live}, needs {wish.partitions}; Kafka cannot remove partitions, and more do no harm"
         return Findings(ignored=(Ignored(subject, "more-partitions", text),))
     what = f"partitions of {wish.ref} cannot shrink from {live} to {wish.partitions}; Kafka can only add"
-    todo = f"Set {live}, or make a new topic with {wish.partitions} partitions and move its users"
-    wished, found = f"{wish.partitions} partitions", f"{live} partitions"
+    wished, found = (f"{count} partition{'s' if count != 1 else ''}" for count in (wish.partitions, live))
+    todo = f"Set {live}, or make a new topic with {wished} and move its users"
     return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo, wished, found),))
 
 

@@ -24,7 +24,7 @@ def read_environment(folder: Path) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     problems: list[Problem] = []
     for path in sorted(_files(folder, problems)):
-        read = _text(path)
+        read = _misnamed(path) or _text(path)
         if isinstance(read, Problem):
             problems.append(read)
         else:
@@ -122,6 +122,15 @@ def _linked(path: Path) -> Problem:
     what = f"the folder is a link to {path.readlink()}"
     why = "Links to folders are not followed, so its *.yaml files would be left out without a word"
     return Problem("linked-folder", Where(str(path)), what, why, "Put the folder there, or link each of its files")
+
+
+def _misnamed(path: Path) -> Problem | None:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        what, why = "the path is not UTF-8", "Plans, records and the lock hold the names of folder and files as UTF-8"
+        return Problem("not-utf8", Where(str(path)), what, why, "Rename the folder or file")
+    return None
 
 
 def _text(path: Path) -> str | Problem:

@@ -145,7 +145,8 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
             }
             yield difference(str(change.ref), kind[change.role], shape(change), "no topic")
         case AddPartitions():
-            yield difference(str(change.ref), "partitions", f"{change.after} partitions", f"{change.before} partitions")
+            wished, found = counted(change.after, "partition"), counted(change.before, "partition")
+            yield difference(str(change.ref), "partitions", wished, found)
         case AlterConfigs():
             for one in change.configs:
                 aim = one.after if one.goal is None else one.goal

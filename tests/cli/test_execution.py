@@ -208,16 +208,17 @@ def killed_apply(env: Path, pause: float) -> int:
     return process.returncode
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_a_cancelled_apply_gives_the_lock_back(
-    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, number: signal.Signals
 ) -> None:
-    """SIGTERM, as a CI system sends it: another host need not wait for the lease to end."""
+    """SIGTERM, as a CI system sends it, or a terminal that is closed: another host need not wait for the lease."""
     text = declared(plain, *[f"{unique}-{number:02}" for number in range(30)])
     command = [sys.executable, "-m", "reconciler", "apply", str(env_of("one", text)), "--yes"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
-    process.terminate()
+    process.send_signal(number)
     words = "".join(process.communicate(timeout=60))
     assert process.returncode in (1, 5, 130)
     assert "Traceback" not in words

@@ -135,3 +135,24 @@ def test_a_cluster_that_was_not_read_is_not_taken_for_equal() -> None:
     east.topics["pay"].overrides["retention.ms"] = "86400000"
     live = LiveState({"east": east.read()}, {})
     assert "could not be read" in refusal(live, "east/pay")
+
+
+def test_a_replication_factor_is_accepted_where_it_is_declared() -> None:
+    text = TEXT.replace("pay: {", "pay: {replication_factor: 1, ")
+    east, west = FakeCluster("east", brokers=3), FakeCluster("west", brokers=3)
+    for cluster in (east, west):
+        cluster.put("pay", 2, 3, retention_ms="3600000", max_message_bytes="1048576")
+    live = LiveState({"east": east.read(), "west": west.read()}, {})
+    made = accept({FILE: text}, load({FILE: text}, "env"), live, ["east/pay"])
+    assert made.texts[FILE] == text.replace("replication_factor: 1", "replication_factor: 3")
+    west.put("pay", 2, 2, retention_ms="3600000", max_message_bytes="1048576")
+    live = LiveState({"east": east.read(), "west": west.read()}, {})
+    with pytest.raises(ReconcilerError, match="replication_factor is 3 on east, 2 on west"):
+        accept({FILE: text}, load({FILE: text}, "env"), live, ["east/pay"])
+
+
+def test_an_override_that_is_not_declared_is_told_with_the_line_to_write() -> None:
+    east = same_east()
+    east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete", flush_ms="60000")
+    assert "add flush.ms: 1m to the topic's configs" in refusal(worlds(east), "east/orders:flush.ms")
+    assert "a default of the cluster" in refusal(worlds(east), "east/orders:segment.ms")

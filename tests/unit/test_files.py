@@ -72,6 +72,13 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     assert [problem.code for problem in _problems(tmp_path)] == ["unreadable"]
 
 
+def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"prod\xff")
+    folder.mkdir()
+    (folder / "a.yaml").write_text("a")
+    assert [problem.code for problem in _problems(folder)] == ["not-utf8"]
+
+
 def test_a_text_written_over_another_keeps_its_permissions_and_its_link(tmp_path: Path) -> None:
     real, link, new = tmp_path / "real.yaml", tmp_path / "link.yaml", tmp_path / "new.yaml"
     real.write_text("old")

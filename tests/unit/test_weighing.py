@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reconciler.changes import Risk
 from reconciler.live import LiveState
 from reconciler.plans import Plan
 from reconciler.rendering.stakes import size, stakes_lines
@@ -55,6 +56,34 @@ def test_it_is_capped_and_says_so() -> None:
     found = weighed(made, wished, {})
     assert sum(one.stakes is not None for one in found.changes) == MOST
     assert f"what is at stake was read for the first {MOST} of {MOST + 5} dangerous changes" in found.notes
+
+
+def test_a_topic_without_records_has_none_to_lose() -> None:
+    seen = world("east")
+    for name in ("empty", "full", "risky", "keyed", "gone"):
+        seen.clusters["east"].put(name, 2, retention_ms="9000")
+    shorter = {"retention.ms": "60"}
+    wished = topology(
+        topic("empty", configs=shorter),
+        topic("full", configs=shorter),
+        topic("risky", configs={**shorter, "unclean.leader.election.enable": "true"}),
+        topic("keyed", partitions=4, labels={"keyed": "true"}),
+    )
+    gone = seen.clusters["east"].topics["gone"]
+    wished = replace(wished, deletions=(Tombstone("east", "gone", gone.topic_id, "moved", "2099-01-01"),))
+    told = {TopicRef("east", name): Stakes(records=0) for name in ("empty", "risky", "keyed", "gone")}
+    told[TopicRef("east", "full")] = Stakes(records=1)
+    found = {one.id.split("/")[1]: one for one in weighed(seen.plan(wished), wished, told).changes}
+    assert {name: one.risk for name, one in found.items()} == {
+        "empty": Risk.MEDIUM,
+        "full": Risk.HIGH,
+        "risky": Risk.HIGH,
+        "keyed": Risk.MEDIUM,
+        "gone": Risk.HIGH,
+    }
+    assert found["empty"].risk_why.startswith("it holds no record now; retention.ms")
+    assert found["empty"].reversibility == "reversible while nobody has written to it"
+    assert found["keyed"].reversibility.startswith("irreversible")
 
 
 def test_what_is_not_known_is_told_and_blocks_nothing() -> None:

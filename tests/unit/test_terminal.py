@@ -1,0 +1,80 @@
+"""How commands speak where nobody listens any more, or where the terminal knows few characters."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+import typer
+
+from reconciler.terminal import run_app, say, show, show_last
+
+
+@pytest.fixture
+def nobody() -> Iterator[TextIO]:
+    """A pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w", encoding="utf-8")
+    yield stream
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_progress_that_nobody_reads_ends_nothing(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", nobody)
+    say("one")
+    say("two")
+    nobody.flush()
+
+
+def test_the_exit_code_of_finished_work_does_not_hang_on_a_reader(
+    nobody: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def finished() -> None:
+        show_last("done")
+        raise typer.Exit(5)
+
+    monkeypatch.setattr(sys, "stdout", nobody)
+    with pytest.raises(SystemExit) as ended:
+        run_app(app, [])
+    assert ended.value.code == 5
+    nobody.flush()
+
+
+def test_output_that_goes_on_for_ever_ends_with_its_reader(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def watch() -> None:
+        while True:
+            show("again")
+
+    monkeypatch.setattr(sys, "stdout", nobody)
+    with pytest.raises(SystemExit) as ended:
+        run_app(app, [])
+    assert ended.value.code == 1
+
+
+def test_a_locale_without_a_character_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is piped is UTF-8 in any locale; a traceback after an apply would hide what it did."""
+    app = typer.Typer()
+
+    @app.command()
+    def tell() -> None:
+        show("\u017c\u00f3\u0142\u0107 \udcff")
+
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with pytest.raises(SystemExit) as ended:
+        run_app(app, [])
+    assert ended.value.code == 0
+    assert written.getvalue().decode() == "\u017c\u00f3\u0142\u0107 \\udcff\n"
