@@ -88,9 +88,12 @@ def loads(text: str) -> Plan:
     """Raises PlanfileError for anything that is not exactly what ``dumps`` wrote."""
     try:
         document = json.loads(text)
+        canonical_json(document).encode()
     except json.JSONDecodeError as error:
         what = f"the saved plan is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         raise PlanfileError(what, "It may have been cut off", _AGAIN) from None
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise PlanfileError(f"the saved plan cannot be read: {error}", "No plan holds this", _AGAIN) from None
     if not isinstance(document, dict) or document.get("kind") != "plan":
         raise PlanfileError("this file is not a saved plan", "It has no kind: plan", _AGAIN)
     version = document.get("format_version")

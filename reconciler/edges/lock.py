@@ -9,15 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
-from reconciler.errors import LockHeld
+from reconciler.edges.run_folders import required
+from reconciler.errors import LockHeld, ReconcilerError
 
 
 @contextmanager
 def environment_lock(state: Path, purpose: str) -> Iterator[None]:
-    """Raises LockHeld with the holder's process, purpose and age."""
-    state.mkdir(parents=True, exist_ok=True)
-    with (state / "lock").open("a+", encoding="utf-8") as handle:
+    """Raises LockHeld with the holder's process, purpose and age, ReconcilerError when the folder is not writable."""
+    with _file(required(state) / "lock") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -30,14 +31,30 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
         handle.truncate(0)
 
 
+def _file(path: Path) -> TextIO:
+    try:
+        return path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ReconcilerError(
+            f"the lock {path} cannot be opened: {error.strerror or error}",
+            "Without it two runs could act at once. Nothing was begun.",
+            "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
+        ) from None
+
+
 def _held(state: Path, text: str) -> LockHeld:
+    end = "or end that process"
     try:
         holder = json.loads(text)
-        who = f"process {holder['pid']} ({holder['purpose']}), for {int(time.time()) - holder['since']} s"
+        who = (
+            f"process {holder['pid']} of this machine ({holder['purpose']}), for {int(time.time()) - holder['since']} s"
+        )
+        end = f"or end it: kill {holder['pid']}"
     except (ValueError, KeyError, TypeError):
-        who = "another process"
+        who = "another process of this machine"
     return LockHeld(
         f"environment {state.name} is locked by {who}",
-        "Two applies at once would act on plans that each other makes stale.",
-        "Wait until it has ended, then run the command again.",
+        "Two applies at once would act on plans that each other makes stale. --steal-lock takes the lock from other"
+        " machines only: here the holder can be ended, and gives it back by that.",
+        f"Wait until it has ended, {end}; then run the command again.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.edges.processes import is_running, works_in
+from reconciler.errors import ReconcilerError
 
 SUPERVISOR_MARK = "reconciler.edges.supervisor"
 
@@ -59,12 +61,27 @@ def state_folder(environment_folder: Path) -> Path:
     """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
 
     Git ignores it by a ``.gitignore`` of its own. A checkout that CI clears needs the first: mirror jobs outlive it.
+    Where it cannot be made, only those who write there notice (``required``).
     """
     folder = environment_folder.resolve()
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
-    root.mkdir(exist_ok=True, parents=bool(asked))
-    ignore = root / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    with contextlib.suppress(OSError):
+        root.mkdir(exist_ok=True, parents=bool(asked))
+        ignore = root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
     return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again
+
+
+def required(state: Path) -> Path:
+    """``state``, or a folder below it, made. Raises ReconcilerError."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReconcilerError(
+            f"the folder {state} cannot be made: {error.strerror or error}",
+            "The lock, the audit record and the runs of mirrors live there. Nothing was begun.",
+            "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
+        ) from None
+    return state

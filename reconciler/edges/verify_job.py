@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.edges.run_folders import RunFolder
+from reconciler.edges.run_folders import RunFolder, required
 from reconciler.edges.submission import bundle, package_folder, require_java, spark_submit
 from reconciler.errors import RunnerError
 from reconciler.topology import Mirror
@@ -43,8 +43,7 @@ class VerifyRun:
 def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by Ctrl-C, it takes the job with it."""
     require_java()
-    above = run.state / run.mirror.name
-    above.mkdir(parents=True, exist_ok=True)
+    above = required(run.state / run.mirror.name)
     folder = RunFolder(Path(tempfile.mkdtemp(prefix="verify-", dir=above)))
     (folder.path / "handover.json").write_text(run.handover, encoding="utf-8")
     (folder.path / "request.json").write_text(json.dumps(run.request), encoding="utf-8")

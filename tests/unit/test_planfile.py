@@ -116,6 +116,8 @@ def test_an_edited_plan_is_refused(path: tuple[Any, ...], value: object) -> None
         ('{"kind": "drift"}', "not a saved plan"),
         ('{"kind": "plan", "format_version": 99}', "format version 99"),
         ('{"kind": "plan", "format_version": 1}', "changed after it was made"),
+        ('{"kind": "plan", "format_version": 1, "a": "\\ud800"}', "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
     ],
 )
 def test_what_is_no_plan_is_told_clearly(text: str, what: str) -> None:
