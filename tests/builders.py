@@ -103,7 +103,7 @@ def rules(found: Iterable[Any]) -> set[str]:
 
 
 def changed(planned: Plan, kind: type[Any]) -> dict[str, Any]:
-    return {str(one.change.ref): one.change for one in planned.changes if isinstance(one.change, kind)}  # type: ignore[union-attr]
+    return {str(one.change.ref): one.change for one in planned.changes if isinstance(one.change, kind)}
 
 
 def altered(planned: Plan, ref: str) -> dict[str, ConfigChange]:

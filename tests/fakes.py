@@ -324,9 +324,9 @@ class FakeCluster(MovingReplicas):
             return
         ours = tuple(sorted({*before.mechanisms, *(one.mechanism for one in change.credentials)}))
         self.recorded[change.user] = replace(before, mechanisms=ours, setting=change.version)
-        for one in change.credentials:
-            there[one.mechanism] = one.after
-            self.passwords.setdefault(change.user, {})[one.mechanism] = change.password
+        for asked in change.credentials:
+            there[asked.mechanism] = asked.after
+            self.passwords.setdefault(change.user, {})[asked.mechanism] = change.password
         if self.cut_off:
             self.cut_off = False
             raise KeyboardInterrupt

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -14,6 +15,7 @@ from sandbox.handles import Sandbox
 from tests.cli.conftest import Ended, Write, two_clusters
 
 Cli = Callable[..., Ended]
+CreateTopic = Callable[..., str]
 
 CLUSTER = "clusters:\n  east: {bootstrap_servers: [127.0.0.1:1]}\n"
 
@@ -51,7 +53,7 @@ def test_all_problems_come_at_once(cli: Cli, write: Write) -> None:
     assert {"eats", "many", "cluster"} <= {word for word in ("eats", "many", "cluster") if word in ended.words}
 
 
-def test_a_folder_that_is_not_there(cli: Cli, tmp_path) -> None:
+def test_a_folder_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
     ended = cli("plan", tmp_path / "nowhere")
     assert ended.code == 1
     assert "nowhere" in ended.words
@@ -135,7 +137,7 @@ def test_a_replication_factor_above_the_brokers_blocks(cli: Cli, write: Write, p
 
 
 def test_fewer_partitions_than_live_are_refused_with_the_alternative(
-    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     create_topic(plain["east"], unique, partitions=6)
     text = two_clusters(plain) + f"topics:\n  {unique}: {{clusters: [east], partitions: 3}}\n"
@@ -146,7 +148,7 @@ def test_fewer_partitions_than_live_are_refused_with_the_alternative(
 
 
 def test_a_stale_plan_is_refused_with_what_moved(
-    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic, tmp_path
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     text = two_clusters(plain) + f"topics:\n  {unique}: {{clusters: [east], partitions: 3, replication_factor: 1}}\n"
     env, saved = write(text), tmp_path / "plan.json"
@@ -159,7 +161,7 @@ def test_a_stale_plan_is_refused_with_what_moved(
     assert len(topic.partitions) == 1
 
 
-def test_a_plan_edited_by_hand_is_refused(cli: Cli, write: Write, plain: Sandbox, unique: str, tmp_path) -> None:
+def test_a_plan_edited_by_hand_is_refused(cli: Cli, write: Write, plain: Sandbox, unique: str, tmp_path: Path) -> None:
     text = two_clusters(plain) + f"topics:\n  {unique}: {{clusters: [east], partitions: 3, replication_factor: 1}}\n"
     env, saved = write(text), tmp_path / "plan.json"
     assert cli("plan", env, "--out", saved).code == 2

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def make(plain: Sandbox, unique: str) -> Iterator[Make]:
     made: list[KafkaLock] = []
 
     def lock(
-        holder: Holder | None = None, lease_ms: int = 60_000, environment: str = unique, **fields: str
+        holder: Holder | None = None, lease_ms: int = 60_000, environment: str = unique, **fields: Any
     ) -> KafkaLock:
         cluster = replace(real_cluster(plain["east"]), **fields)
         made.append(KafkaLock(cluster, environment, holder or elsewhere(), lease_ms))
@@ -163,7 +164,7 @@ def test_a_holder_cut_off_from_the_cluster_says_so_once_its_lease_is_over(make: 
     first = make(lease_ms=1_500)
     first.take()
 
-    def cut_off(_value: bytes | None) -> None:
+    def cut_off(value: bytes | None, key: str = "") -> None:
         raise ClusterError("east", "unreachable", "cluster east does not answer")
 
     write = first._log.write
@@ -179,7 +180,7 @@ def test_a_holder_cut_off_while_another_came_and_went_has_lost_it(make: Make) ->
     first = make(lease_ms=1_000)
     first.take()
 
-    def cut_off(_value: bytes | None) -> None:
+    def cut_off(value: bytes | None, key: str = "") -> None:
         raise ClusterError("east", "unreachable", "cluster east does not answer")
 
     write = first._log.write
@@ -215,7 +216,7 @@ def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, plain: 
         "east", "denied", "principal apply may not create topic", "It lacks Create", "Allow it: acl."
     )
     connection = log._connected()
-    connection.failure = lambda *_: refused  # type: ignore[method-assign,assignment]
+    connection.failure = lambda *_: refused  # type: ignore[method-assign]
     with pytest.raises(ClusterError) as told:
         log._create(connection, 1)
     assert "kafka-topics.sh" in told.value.todo

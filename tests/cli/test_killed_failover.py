@@ -64,9 +64,9 @@ def dying() -> None:
         die()
         raise AssertionError
 
-    AuditFile.write = write_or_die  # type: ignore[method-assign]
+    AuditFile.write = write_or_die  # type: ignore[assignment,method-assign]
     if left[0] < 0:
-        Side.commit = commit_half  # type: ignore[method-assign]
+        Side.commit = commit_half  # type: ignore[assignment,method-assign]
     SparkRunner.start = start_on_paper  # type: ignore[assignment,method-assign]
     main(sys.argv[1:])
 

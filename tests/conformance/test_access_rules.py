@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from reconciler.acls import AclBinding, Unsupported
-from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange
+from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange, cluster_of
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.live import Before, LiveAccess, Made
@@ -220,9 +220,7 @@ def apply(secure: Sandbox, unique: str) -> Iterator[Applied]:
         made = plan(wished, observe(admins, wanted=Wanted(access=admins)))
         for planned in made.changes:
             if not isinstance(planned.change, MirrorChange):
-                cluster = (
-                    planned.change.cluster if isinstance(planned.change, AclChange) else planned.change.ref.cluster
-                )
+                cluster = cluster_of(planned.change)
                 [outcome] = admins[cluster].perform([planned], lambda _: None)
                 assert outcome.result is Result.DONE, outcome.error
         left = plan(wished, observe(admins, wanted=Wanted(access=admins)))

@@ -10,7 +10,8 @@ from reconciler.edges.kafka import KafkaCluster, bulk_reading
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster
-from reconciler.live import LiveCluster, Unknown
+from reconciler.errors import Unknown
+from reconciler.live import LiveCluster
 from reconciler.topology import Cluster, Principal
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conformance.conftest import CreateTopic, real_cluster

@@ -6,21 +6,23 @@ import base64
 import hashlib
 import hmac
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.admin import AlterUserScramCredentialsRequest
 
+from reconciler.acls import Unsupported
 from reconciler.changes import AlterUser, CredentialChange, DeleteUser, UserChange
 from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.kafka import users as edge
 from reconciler.errors import Unknown
-from reconciler.live import LiveUsers
 from reconciler.plans import Outcome, Planned
 from reconciler.ports import ClusterAdmin
 from reconciler.topology import Principal
-from reconciler.users import Mechanism, UserRecord
+from reconciler.users import Credentials, Mechanism, UserRecord
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conformance.conftest import real_cluster
 from tests.conformance.subjects import BECAUSE, results
@@ -61,10 +63,17 @@ def perform(admin: ClusterAdmin, *changes: UserChange) -> Sequence[Outcome]:
     return admin.perform(planned, lambda _: None)
 
 
-def shown(admin: ClusterAdmin) -> LiveUsers:
+@dataclass(frozen=True)
+class Shown:
+    credentials: Mapping[str, Credentials]
+    recorded: Mapping[str, UserRecord]
+
+
+def shown(admin: ClusterAdmin) -> Shown:
     found = admin.read_users()
-    assert not isinstance(found.credentials, Unknown)
-    return found
+    assert not isinstance(found.credentials, Unknown | Unsupported)
+    assert not isinstance(found.recorded, Unknown)
+    return Shown(found.credentials, found.recorded)
 
 
 def test_users_are_made_shown_changed_and_deleted_and_their_versions_recorded(
@@ -84,7 +93,7 @@ def test_users_are_made_shown_changed_and_deleted_and_their_versions_recorded(
     assert (found.credentials[unique], found.recorded[unique]) == ({SHA_512: 16384}, UserRecord(4, (SHA_512,)))
     gone = [DeleteUser("east", user, (SHA_512,), (), BECAUSE) for user in (unique, strange)]
     assert results(perform(admin, *gone)) == ["done", "done"]
-    assert shown(admin) == LiveUsers(before, {})
+    assert shown(admin) == Shown(before, {})
 
 
 def test_one_refused_change_does_not_keep_the_others_from_being_done(
@@ -152,7 +161,7 @@ def test_a_password_is_on_the_wire_salted_only_and_each_time_with_another_salt(
     plain: Sandbox, unique: str, password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
-    request = edge.AlterUserScramCredentialsRequest
+    request = AlterUserScramCredentialsRequest
     encode = request.encode
 
     def spied(self: object, *args: object, **kwargs: object) -> object:

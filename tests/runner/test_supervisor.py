@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def start(run: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "reconciler.edges.supervisor", str(run)])
 
 
-def until(condition, seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "did not happen in time"

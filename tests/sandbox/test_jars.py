@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import jars
+from sandbox import jars, prerequisites
 from sandbox.errors import SandboxError
 from sandbox.places import CHECKSUMS
 
@@ -90,8 +90,8 @@ def test_jars_that_are_there_without_a_stamp_need_no_download(
 def test_mavens_own_words_reach_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = subprocess.CompletedProcess([], 1, "[ERROR] Could not resolve kafka_2.13\n[INFO] noise\n", "")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    monkeypatch.setattr(jars.prerequisites, "java", lambda: "java")
-    monkeypatch.setattr(jars.prerequisites, "maven", lambda: "mvn")
+    monkeypatch.setattr(prerequisites, "java", lambda: "java")
+    monkeypatch.setattr(prerequisites, "maven", lambda: "mvn")
     with pytest.raises(SandboxError) as refused:
         jars.copy_from_maven(tmp_path)
     assert "Could not resolve kafka_2.13" in str(refused.value)

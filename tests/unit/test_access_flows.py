@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,7 +188,7 @@ def test_two_flows_that_face_each_other_do_not_keep_a_rule_alive() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     seen.clusters["east"].acls = rules("allow User:a read topic orders")
-    same = {"naming": Naming("identity"), "access": SYNC, "replication_factor": 1}
+    same: dict[str, Any] = {"naming": Naming("identity"), "access": SYNC, "replication_factor": 1}
     wished = topology(flow("east", "west", "orders", **same), flow("west", "east", "orders", **same))
     applied(seen, wished)
     seen.clusters["east"].acls.clear()

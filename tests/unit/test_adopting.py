@@ -107,7 +107,7 @@ def test_a_scalar_is_read_back_as_the_text_it_was_by_both_versions_of_yaml(text:
 
 def load_yaml(text: str, version: tuple[int, int]) -> dict[str, object]:
     reader = ruamel.yaml.YAML(typ="safe", pure=True)
-    reader.version = version  # type: ignore[assignment]
+    reader.version = version
     found = reader.load(text)
     assert isinstance(found, dict)
     return found

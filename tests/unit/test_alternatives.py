@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def _nested(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
     return st.tuples(starts, alternatives)
 
 
-_TREES = st.recursive(st.tuples(_PIECES, st.just([])), _nested, max_leaves=8)
+_TREES: st.SearchStrategy[Any] = st.recursive(st.tuples(_PIECES, st.just([])), _nested, max_leaves=8)
 _NAMES = st.text("abx.|()-", max_size=5)
 
 

@@ -297,7 +297,7 @@ def test_what_could_not_be_asked_is_unknown_not_in_order() -> None:
 # -- flows
 
 
-def flow_verdict(source: Mapping[str, str], remote: Mapping[str, str], brokers: Any = FACTS) -> dict[str, Finding]:
+def flow_verdict(source: Mapping[str, Any], remote: Mapping[str, Any], brokers: Any = FACTS) -> dict[str, Finding]:
     east, west = FakeCluster("east"), FakeCluster("west", brokers=2)
     east.put("orders", **dict(source))
     west.put("east.orders", 1, 2, **dict(remote))

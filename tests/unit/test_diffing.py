@@ -133,7 +133,7 @@ def test_min_insync_above_factor_is_refused() -> None:
     ],
     ids=["number", "boolean", "list", "decimal", "the value already holds without an override"],
 )
-def test_equal_values_are_no_change(live: dict[str, str], wished: dict[str, str]) -> None:
+def test_equal_values_are_no_change(live: dict[str, Any], wished: dict[str, str]) -> None:
     seen = world()
     seen.clusters["east"].put("orders", 1, **live)
     assert seen.plan(topology(topic("orders", configs=wished))).changes == ()
@@ -156,8 +156,7 @@ def test_a_config_change_shows_where_the_value_of_now_comes_from() -> None:
 
 def test_undeclared_overrides_and_throttles_are_left_alone() -> None:
     seen = world()
-    throttle = "leader_replication_throttled_replicas"
-    seen.clusters["east"].put("orders", 1, preallocate="true", **{throttle: "0:1"})
+    seen.clusters["east"].put("orders", 1, preallocate="true", leader_replication_throttled_replicas="0:1")
     planned = seen.plan(topology(topic("orders", configs={"leader.replication.throttled.replicas": "*"})))
     assert planned.changes == ()
     assert rules(planned.ignored) == {"undeclared-override", "throttle"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from reconciler.changes import AddPartitions, CreateTopic
 from reconciler.flow_syncs import ConfigSync
@@ -33,7 +34,7 @@ def test_growth_goes_target_first_over_several_hops() -> None:
     assert [one.needs for one in grow] == [(), ("partitions:c/b.a.orders",), ("partitions:b/a.orders",)]
 
 
-def synced(sync: ConfigSync, broker: dict[str, tuple[str, Source]], **source: str) -> dict[str, str | None]:
+def synced(sync: ConfigSync, broker: dict[str, tuple[str, Source]], **source: Any) -> dict[str, str | None]:
     """Key -> value (None: removed) of the changes to an existing remote topic with two overrides of its own."""
     seen = world()
     seen.clusters["east"].broker_configs = broker

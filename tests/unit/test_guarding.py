@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,7 +40,7 @@ def guard(seen: World, wished: Topology, last: Applied | Unknown | None, consent
 # prune
 
 
-def scratch(*patterns: str, **more: object) -> Topology:
+def scratch(*patterns: str, **more: Any) -> Topology:
     return topology(cluster("east", prune_topics=patterns or (r"scratch\..*",), **more), topic("orders", partitions=2))
 
 

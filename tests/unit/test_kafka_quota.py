@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import count
 
@@ -40,8 +41,8 @@ def connection() -> Connection:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     clock = count()
-    monkeypatch.setattr(writing.time, "sleep", slept.append)
-    monkeypatch.setattr(writing.time, "monotonic", lambda: 10.0 * next(clock))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 10.0 * next(clock))
     return slept
 
 

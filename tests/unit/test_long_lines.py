@@ -229,7 +229,7 @@ async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = Fals
     leaders = {p: Leader(0, 1) for p in range(partitions)}
     cluster.topics["t"] = TopicMetadata("t", TOPIC_ID, 0, leaders)
     spec = LaneSpec(
-        "f", 0, None, "g", Endpoint("far", (), {}), Endpoint("near", (), {}), "exactly_once", "read_committed",
+        "f", 0, "", "g", Endpoint("far", (), {}), Endpoint("near", (), {}), "exactly_once", "read_committed",
         "earliest", None, (), Claim(1, "t"),
     )  # fmt: skip
     lane = Lane(spec, (cluster, cluster), cast(Identity, None), Tuning())
@@ -350,7 +350,7 @@ def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_
     async def use(connection: Connection) -> None:
         sent = connection.send((0, 12, False), [bytes(32 << 20)])
         if not hung:
-            assert (await sent).body[4:] == b"done"
+            assert bytes((await sent).body[4:]) == b"done"
             return
         for _ in range(10):  # more to send is no sign of life
             await asyncio.sleep(0.1)

@@ -192,7 +192,7 @@ def test_the_proof_agrees_with_trying_all_short_names(
 
 
 def _comes_back(travels: list[Travel]) -> bool:
-    waiting = [(cluster, name, (cluster,)) for cluster in "xyz" for name in TOPICS]
+    waiting: list[tuple[str, str, tuple[str, ...]]] = [(one, name, (one,)) for one in "xyz" for name in TOPICS]
     while waiting:
         cluster, name, path = waiting.pop()
         for travel in travels:

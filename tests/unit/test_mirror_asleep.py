@@ -79,9 +79,12 @@ def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken()
         await asyncio.sleep(1.0)
         assert control.looks - looks <= (time.monotonic() - began) / 1.0 + 1
         # By a partition that has something to tell, soon; by its control, from another thread, at once.
-        for wake in (lambda: lane.mark_dirty(lane.partitions["quiet", 1]), control.wake):
+        for from_another_thread in (False, True):
             looks = control.looks
-            await asyncio.to_thread(wake) if wake is control.wake else wake()
+            if from_another_thread:
+                await asyncio.to_thread(control.wake)
+            else:
+                lane.mark_dirty(lane.partitions["quiet", 1])
             while control.looks == looks:
                 await asyncio.sleep(0.001)
         reports = control.reports

@@ -38,7 +38,7 @@ class Known:
         pass
 
     def denied(self, names: Iterable[str]) -> frozenset[str]:
-        return self.hidden & frozenset(names)
+        return frozenset(names) & self.hidden
 
 
 def flow(*topics: str) -> FlowSettings:
@@ -162,7 +162,12 @@ def test_a_recreated_topic_changes_its_specs() -> None:
 
 def test_a_client_whose_read_failed_is_left_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Stuck] = []
-    monkeypatch.setattr(clients, "admin", lambda _: made.append(Stuck(works=bool(made))) or made[-1])
+
+    def make(_: Endpoint) -> Stuck:
+        made.append(Stuck(works=bool(made)))
+        return made[-1]
+
+    monkeypatch.setattr(clients, "admin", make)
     cluster = LiveCluster(Endpoint("east", ("127.0.0.1:1",)))
     with pytest.raises(KafkaException):
         cluster.topics()

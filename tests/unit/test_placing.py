@@ -72,7 +72,8 @@ def test_racks_are_as_many_as_the_replicas_that_stay_allow(case: Case) -> None:
 
 @given(cases())
 def test_the_same_input_gives_the_same_placement_in_whatever_order_brokers_are_listed(case: Case) -> None:
-    turned = Ground(dict(reversed(case.ground.racks.items())), dict(reversed(case.ground.replicas.items())))
+    racks, replicas = ([*found.items()] for found in (case.ground.racks, case.ground.replicas))
+    turned = Ground(dict(reversed(racks)), dict(reversed(replicas)))
     assert replace(case, ground=turned).placed() == case.placed()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -15,7 +16,10 @@ from reconciler.changes import (
     AlterConfigs,
     CreateTopic,
     ReassignReplicas,
+    RestartMirror,
     Stage,
+    StartMirror,
+    StopMirror,
     TopicChange,
     cluster_of,
 )
@@ -37,6 +41,9 @@ def may_apply(planned: Plan) -> bool:
     return not planned.refused and not planned.unknown
 
 
+Item = TypeVar("Item")
+
+
 @thorough
 @given(topologies(), live_parts)
 def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts) -> None:
@@ -54,19 +61,19 @@ def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts)
 def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuffle: random.Random) -> None:
     live = before.build().look(wished)
 
-    def shuffled(items: object) -> list[object]:
-        found = list(items)  # type: ignore[call-overload]
+    def shuffled(items: Iterable[Item]) -> list[Item]:
+        found = list(items)
         shuffle.shuffle(found)
         return found
 
     other = replace(
         wished,
-        clusters=by_name(shuffled(wished.clusters.values())),  # type: ignore[type-var]
-        topics=by_name(shuffled(wished.topics.values())),  # type: ignore[type-var]
-        flows=by_name(shuffled(wished.flows.values())),  # type: ignore[type-var]
-        mirrors=by_name(shuffled(wished.mirrors.values())),  # type: ignore[type-var]
+        clusters=by_name(shuffled(wished.clusters.values())),
+        topics=by_name(shuffled(wished.topics.values())),
+        flows=by_name(shuffled(wished.flows.values())),
+        mirrors=by_name(shuffled(wished.mirrors.values())),
     )
-    moved = LiveState(dict(shuffled(live.clusters.items())), live.mirrors)  # type: ignore[arg-type]
+    moved = LiveState(dict(shuffled(live.clusters.items())), live.mirrors)
     assert plan(wished, live) == plan(other, moved)
 
 
@@ -82,6 +89,7 @@ def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, befo
         if isinstance(one.change, TopicChange | ReassignReplicas):
             assert not any(f"flow {name} " in one.change.reason.text for name in silent)
         else:
+            assert isinstance(one.change, StartMirror | RestartMirror | StopMirror)
             assert not silent.intersection(wished.mirrors[one.change.mirror].flows)
 
 

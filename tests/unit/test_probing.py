@@ -405,7 +405,7 @@ def test_a_probe_costs_the_same_few_requests_for_any_number_of_rules() -> None:
 def test_what_a_wave_touches_is_asked_about_first() -> None:
     rights = tuple(rule(f"allow User:m read topic t{number:03}") for number in range(300))
     needs = Needs(Principal.MIRROR, "User:m", (*rights, rule("allow User:m write topic east.*")), frozenset({"east.z"}))
-    some = wanted([needs], rules("deny User:x read topic t299", "allow User:x read topic east.*"))
+    some = wanted([needs], [*rules("deny User:x read topic t299", "allow User:x read topic east.*")])
     asked = ask_for(some).topics
     assert len(asked) == MOST
     assert {"t299", "east.z"} <= set(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ TREES = st.recursive(
 )
 
 
-def written(tree: Any, draw: st.DrawFn, indent: int, flow: bool) -> str:
+def written(tree: Any, draw: Callable[..., Any], indent: int, flow: bool) -> str:
     """A tree as somebody would write it; begins with its line break where it is a block."""
     gap = draw(st.sampled_from([" ", "  ", " \n   "])) if flow else ""
     inside = flow or not tree or draw(st.booleans())

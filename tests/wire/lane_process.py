@@ -54,7 +54,7 @@ def main() -> None:
     logs.configure(environment="test", mirror="lane")  # on standard error: the test reads what is on standard output
     lane = pickle.loads(Path(sys.argv[1]).read_bytes())
     if "classic" in sys.argv:
-        transactions.speaks_version_2 = lambda _: False
+        transactions.speaks_version_2 = lambda connection: False
     batch_path(lane, Forever(lane))
 
 
