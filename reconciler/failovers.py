@@ -170,7 +170,6 @@ class FlowState:
     job: str
     paused_by: str = ""
     pause_reason: str = ""
-    paused_since_ms: int = 0
     lag: int | None = None
     seen_ms: int | None = None
     conditions: tuple[str, ...] = ()
@@ -201,8 +200,6 @@ class Seen:
     flow: FlowState | None
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
-    started_job: str = ""
-    checkpoints_ms: int | None = None
 
 
 class StepResult(StrEnum):

@@ -75,7 +75,6 @@ class Survey:
     def look(self, levers: Levers) -> Seen:
         """After ``try_origin``. Raises ClusterError when the destination cannot be read."""
         groups, unsupported = self.groups()
-        job = levers.jobs.get(self.move.started)
         return Seen(
             self.move,
             self.lost is None,
@@ -83,7 +82,6 @@ class Survey:
             self.flow(levers) if self.move.drained else None,
             groups,
             unsupported,
-            job.state.value if isinstance(job, LiveMirror) else "",
         )
 
     def try_origin(self) -> None:
@@ -109,7 +107,6 @@ class Survey:
             job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
             pause.by if pause else "",
             pause.reason if pause else "",
-            pause.since_ms if pause else 0,
             _lag(told, self._selectors[name]) if told else None,
             job.updated_at_ms if isinstance(job, LiveMirror) else None,
             tuple(str(one["text"]) for one in told.conditions if one.get("stops")) if told and running else (),

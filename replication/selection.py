@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-VALUE_TESTS = ("equals", "prefix", "matches", "exists")
-
 
 @dataclass(frozen=True, slots=True)
 class Equals:

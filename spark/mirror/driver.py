@@ -198,6 +198,7 @@ class Driver:
 
     def _caught_up(self, verdict: Verdict) -> Outcome:
         """Ends by itself, at its goal or because it cannot be reached."""
+        self._stop_group_syncs()
         self._tell("stopping")
         self._end.set()
         self._leases.stop(_STOP_PATIENCE_S)

@@ -22,7 +22,6 @@ from reconciler.errors import ClusterError
 from reconciler.replicas import Move, Partition, by_topic
 
 PREFERRED = 0
-ELECTION_NOT_NEEDED = 84
 NOTHING_IN_FLIGHT = 85
 TIMEOUT_MS = 30_000
 PARTITIONS_PER_REQUEST = 1_000
