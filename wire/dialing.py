@@ -36,7 +36,7 @@ async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: Bu
     connection: Connection | None = None
     try:
         if settings.tls is not None:
-            sock = await _handshake(sock, settings.tls, address[0], where)
+            sock = await _handshake(sock, settings.tls.context(), address[0], where)
         connection = Connection(sock, settings, pool, where)
         connection.start()
         await _negotiate(connection)

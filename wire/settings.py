@@ -6,13 +6,12 @@ What ``security`` refuses is an error here too; settings that only tune librdkaf
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wire.errors import SettingError
 from wire.security import refusals
-from wire.tls import context_of
+from wire.tls import Renewed
 
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _ALIASES = {
@@ -35,7 +34,7 @@ class ConnectionSettings:
 
     client_id: str = "mirror"
     rack: str = ""
-    tls: ssl.SSLContext | None = None
+    tls: Renewed | None = None
     sasl: SaslSettings | None = None
     connect_timeout: float = 10.0
     request_timeout: float = 30.0
@@ -52,7 +51,7 @@ def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
     return ConnectionSettings(
         client_id=client.get("client.id", "mirror"),
         rack=client.get("client.rack", ""),
-        tls=context_of(client) if protocol.endswith("ssl") else None,
+        tls=Renewed(client) if protocol.endswith("ssl") else None,
         sasl=_sasl(client) if protocol.startswith("sasl") else None,
         connect_timeout=_milliseconds(client, "socket.connection.setup.timeout.ms", 10_000),
         request_timeout=_milliseconds(client, "socket.timeout.ms", 30_000),

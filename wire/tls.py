@@ -10,7 +10,41 @@ from pathlib import Path
 
 from wire.errors import SettingError
 
+_FILES = ("ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location")
 _OPENSSL_NAMES = {"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1"}
+
+
+class Renewed:
+    """A TLS context that follows its files: what was renewed there counts from the next connection on.
+
+    Certificates live for days where a machine renews them, and a lane for weeks. Raises SettingError when it is made;
+    later, files that cannot be used (half of them may be written) leave the context as it was.
+    """
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self._client = client
+        self._seen = _stamps(client)
+        self._context = context_of(client)
+
+    def context(self) -> ssl.SSLContext:
+        seen = _stamps(self._client)
+        if seen != self._seen:
+            with contextlib.suppress(SettingError):
+                self._context = context_of(self._client)
+                self._seen = seen
+        return self._context
+
+
+def _stamps(client: Mapping[str, str]) -> tuple[tuple[int, int, int] | None, ...]:
+    return tuple(_stamp(client.get(name, "")) for name in _FILES)
+
+
+def _stamp(place: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(place).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
@@ -38,7 +72,7 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
 
 def _look_for_files(client: Mapping[str, str]) -> None:
     """OpenSSL's errors name neither the file nor the setting."""
-    for setting in ("ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location"):
+    for setting in _FILES:
         place = client.get(setting, "")
         if place in ("", "probe") or Path(place).is_dir():
             continue

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from mirror.lanes import Endpoint
@@ -63,12 +63,14 @@ def admin(endpoint: Endpoint) -> AdminClient:
     return AdminClient(_connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)))
 
 
-def control_reader(endpoint: Endpoint) -> Consumer:
-    """Reads the status topic from given offsets; in no group, commits nothing."""
+def control_reader(endpoint: Endpoint, trouble: Callable[[KafkaError], None]) -> Consumer:
+    """Reads the status topic from given offsets; in no group, commits nothing. ``trouble`` hears in ``poll`` what no
+    message tells: that no broker can be reached, or none lets us in."""
     must = {
         "group.id": "mirror.control",  # librdkafka wants one
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "error_cb": trouble,
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
     }

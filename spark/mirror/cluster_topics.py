@@ -10,7 +10,7 @@ from mirror.connecting import cluster_of
 from mirror.discovery import Topic
 from mirror.lanes import Endpoint
 from wire.cluster import Cluster
-from wire.errors import DENIED
+from wire.errors import DENIED, WireError
 from wire.listing import TopicListing
 from wire.topics import TopicOf
 
@@ -30,7 +30,12 @@ class WireTopics:
         self._topics: Mapping[str, Topic] = {}
 
     def topics(self) -> Mapping[str, Topic]:
-        told = self._loop.run_until_complete(self._read())
+        """What fails is opened anew the next time: a password or a certificate may have been renewed."""
+        try:
+            told = self._loop.run_until_complete(self._read())
+        except WireError:
+            self._let_go()
+            raise
         if told is not self._told:
             found = {one.name: Topic(len(one.partitions), _printed(one.topic_id)) for one in told if not one.error}
             self._told = told
@@ -46,9 +51,13 @@ class WireTopics:
         return frozenset(one.name for one in told if one.error in DENIED)
 
     def close(self) -> None:
+        self._let_go()
+        self._loop.close()
+
+    def _let_go(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
-        self._loop.close()
+        self._cluster = self._listing = None
 
     async def _read(self) -> Sequence[TopicOf]:
         return await self._open().read()

@@ -45,12 +45,18 @@ class Heartbeats:
         while not self._end.wait(self._interval):
             try:
                 producer = producer or clients.plain_producer(endpoint)
-                self._beat(producer, endpoint.cluster, Heartbeat(source, target, int(time.time() * 1000)))
+                beat = Heartbeat(source, target, int(time.time() * 1000))
+                if not self._beat(producer, endpoint.cluster, beat):
+                    producer = None  # a password or a certificate may have been renewed
             except (KafkaException, LookupError, BufferError) as error:
                 self._complain(endpoint.cluster, str(error))
 
-    def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> None:
+    def _beat(self, producer: Producer, cluster: str, beat: Heartbeat) -> bool:
+        """True when it stands."""
+        stood: list[bool] = []
+
         def delivered(error: KafkaError | None, _: Message) -> None:
+            stood.append(error is None)
             if error is None:
                 self._complained.pop(cluster, None)
             else:
@@ -59,6 +65,7 @@ class Heartbeats:
         key, value = beat.record()
         producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
         producer.flush(_FLUSH_S)
+        return all(stood) and bool(stood)
 
     def _complain(self, cluster: str, why: str) -> None:
         if self._complained.get(cluster) != why:

@@ -8,7 +8,7 @@ so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -21,6 +21,8 @@ from replication.pauses import Pause, Scope, loads, scope_of
 _AGAIN_S, _ANSWER_S, _WAIT_S = 2.0, 10.0, 1.0
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+# A client made anew reads a password or a certificate that was renewed.
+_LOST = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN)
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
@@ -41,15 +43,16 @@ class PauseReader:
         """Blocks until ``end`` is set."""
         while not end.is_set():
             try:
-                with closing(clients.control_reader(self._place.cluster)) as consumer:
-                    self._follow(consumer, end)
+                troubles: list[KafkaError] = []
+                with closing(clients.control_reader(self._place.cluster, troubles.append)) as consumer:
+                    self._follow(consumer, end, troubles)
             except KafkaException as error:
                 self._failed(error.args[0])
             except LookupError as error:  # a secret reference
                 self._unknown(str(error))
             end.wait(_AGAIN_S)
 
-    def _follow(self, consumer: Consumer, end: threading.Event) -> None:
+    def _follow(self, consumer: Consumer, end: threading.Event, troubles: Sequence[KafkaError]) -> None:
         topic = self._place.topic
         found = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
         if found.error is not None:
@@ -62,6 +65,8 @@ class PauseReader:
         complete = False
         while not end.is_set():
             message = consumer.poll(_WAIT_S)
+            if lost := [one for one in troubles if one.code() in _LOST]:
+                raise KafkaException(lost[0])
             moved = message is not None and self._take(message, fresh, waiting)
             if not complete and not waiting:
                 complete = True

@@ -135,7 +135,9 @@ def test_one_curve_and_one_address_family_are_kept_to() -> None:
 
 
 def test_tls_verifies_by_default() -> None:
-    context = connection_settings({"security.protocol": "ssl"}).tls
+    made = connection_settings({"security.protocol": "ssl"}).tls
+    assert made is not None
+    context = made.context()
     assert context is not None
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"

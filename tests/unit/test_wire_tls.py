@@ -90,8 +90,12 @@ def broker(authority: Authority) -> tuple[x509.Certificate, Callable[[], ssl.SSL
 def handshake(server: ssl.SSLContext, host: str = HOST, **client: str) -> ssl.SSLObject:
     """The server's side once both agree. Raises ssl.SSLError. ``client`` with ``_`` for ``.``."""
     settings = {"security.protocol": "SSL", **{name.replace("_", "."): value for name, value in client.items()}}
-    context = connection_settings(settings).tls
-    assert context is not None
+    made = connection_settings(settings).tls
+    assert made is not None
+    return agree(server, made.context(), host)
+
+
+def agree(server: ssl.SSLContext, context: ssl.SSLContext, host: str = HOST) -> ssl.SSLObject:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = context.wrap_bio(to_client, to_server, server_hostname=host)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
@@ -158,3 +162,31 @@ def test_a_client_certificate_comes_from_files_or_text(
 def test_a_file_that_is_not_there_is_named_with_its_setting(setting: str) -> None:
     with pytest.raises(SettingError, match=f"{setting} names /no/such/file, which cannot be read"):
         connection_settings({"security.protocol": "SSL", setting: "/no/such/file"})
+
+
+def test_a_certificate_that_was_renewed_counts_from_the_next_connection_on(
+    authority: Authority, broker: Broker, tmp_path: Path
+) -> None:
+    server = broker[1]()
+    server.load_verify_locations(authority.folder / "ca.pem")
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.folder / "ca.pem"),
+        "ssl.certificate.location": str(tmp_path / "client.pem"),
+        "ssl.key.location": str(tmp_path / "client.key"),
+    }
+
+    def renew(name: str, *, key_too: bool = True) -> None:
+        certificate, key = authority.sign(name)
+        (tmp_path / "client.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        if key_too:
+            (tmp_path / "client.key").write_bytes(_pem(key))
+
+    renew("first")
+    tls = connection_settings(client).tls
+    assert tls is not None
+    for name, key_too, shown in (("first", True, "first"), ("second", False, "first"), ("third", True, "third")):
+        renew(name, key_too=key_too)
+        subject = agree(server, tls.context()).getpeercert() or {}
+        assert ((("commonName", shown),),) == subject["subject"], "a certificate without its key is not taken yet"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -104,6 +105,37 @@ def test_a_wrong_password_is_told_and_not_printed(flow: Flow) -> None:
 def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
     report = _fails(flow, ssl_ca_location=str(flow.source.ca))
     assert "certificate" in report.error
+
+
+def test_a_client_certificate_that_the_broker_refuses_is_told_and_one_put_in_its_place_is_used(
+    flow: Flow, tmp_path: Path
+) -> None:
+    client = flow.target.mtls_client("mirror")
+    ours = {name: tmp_path / Path(client[name]).name for name in ("ssl.certificate.location", "ssl.key.location")}
+    foreign = flow.source.mtls_client("mirror")
+    for name, path in ours.items():
+        path.write_bytes(Path(foreign[name]).read_bytes())
+    target = {**client, **{name: str(path) for name, path in ours.items()}}
+    lane = replace(flow, clients=(flow.source.client("mirror"), target)).lane()
+    control = UntilControl(lane.partitions, lambda _: False, 60)
+    reports: list[LaneReport] = []
+    thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+    thread.start()
+    try:
+        until = time.monotonic() + 30
+        while not (told := [c.text for one in control.reports for c in one.conditions]):
+            assert thread.is_alive(), reports
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert "certificate" in told[0], told
+        for name, path in ours.items():
+            path.write_bytes(Path(client[name]).read_bytes())
+        control.done = caught_up
+        thread.join(40)
+        assert control.finished, (reports, told)
+    finally:
+        control.finished = True
+        thread.join(30)
 
 
 @pytest.mark.parametrize(
