@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from mirror import clients, cluster_topics, heartbeats
+from mirror import clients, cluster_topics
 from mirror.cluster_topics import WireTopics
 from mirror.heartbeats import Heartbeats
 from mirror.lanes import Endpoint
 from mirror.pause_reader import PauseReader
 from mirror.settings import StatusPlace
 
+from replication.pauses import Pause, Scope
 from wire.errors import AuthenticationFailedError
 from wire.topics import TopicOf
 
@@ -59,7 +60,7 @@ def test_pauses_are_read_by_a_new_client_once_the_old_one_is_not_let_in(
 
     monkeypatch.setattr(clients, "control_reader", control_reader)
     monkeypatch.setattr("mirror.pause_reader._AGAIN_S", 0.01)
-    heard: list[Mapping[object, object]] = []
+    heard: list[Mapping[Scope, Pause]] = []
     reader, end = PauseReader(StatusPlace(HERE, "status", "key"), "e", heard.append), threading.Event()
     thread = threading.Thread(target=reader.run, args=(end,))
     thread.start()
@@ -113,7 +114,7 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_of_a_new_producer(mon
         def flush(self, _: float) -> int:
             return 0
 
-    monkeypatch.setattr(heartbeats.clients, "plain_producer", lambda _: Producer())
+    monkeypatch.setattr(clients, "plain_producer", lambda _: Producer())
     mirrormaker = SimpleNamespace(heartbeats_ms=10)
     end = threading.Event()
     flow: Any = SimpleNamespace(source=HERE, target=HERE, mirrormaker=mirrormaker, name="f")
