@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import threading
 
 SMALLEST = 1 << 16
@@ -10,35 +11,43 @@ KEEP = 64 << 20
 
 
 class Spares:
-    """Memory that nobody holds, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes."""
+    """Memory that nobody holds, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes:
+    what was not wanted for longest goes first, so that sizes of before make room for those of now."""
 
     def __init__(self, keep: int = KEEP) -> None:
         self._lock = threading.Lock()
-        self._sizes: list[int] = []
-        self._buffers: list[bytearray] = []
+        self._given = itertools.count()
+        self._order: list[tuple[int, int]] = []  # (size, when given)
+        self._buffers: dict[int, bytearray] = {}  # by when given
         self._keep = keep
         self._kept = 0
 
     def take(self, size: int) -> bytearray | None:
-        """The smallest buffer of at least ``size`` and at most twice that, if there is one."""
+        """The smallest buffer of at least ``size`` and at most twice that, if there is one; of several the one that
+        was used last, which a processor's cache may still hold."""
         with self._lock:
-            at = bisect.bisect_left(self._sizes, size)
-            if at == len(self._sizes) or self._sizes[at] > max(2 * size, SMALLEST):
+            order = self._order
+            at = bisect.bisect_left(order, (size, 0))
+            if at == len(order) or order[at][0] > max(2 * size, SMALLEST):
                 return None
-            self._kept -= self._sizes.pop(at)
-            return self._buffers.pop(at)
+            fits, when = order.pop(bisect.bisect_left(order, (order[at][0] + 1, 0)) - 1)
+            self._kept -= fits
+            return self._buffers.pop(when)
 
     def give(self, data: bytearray) -> None:
         size = len(data)
+        if size > self._keep:
+            return
         with self._lock:
-            while self._sizes and self._kept + size > self._keep:
-                self._kept -= self._sizes.pop(0)
-                self._buffers.pop(0)
-            if self._kept + size <= self._keep:
-                at = bisect.bisect_left(self._sizes, size)
-                self._sizes.insert(at, size)
-                self._buffers.insert(at, data)
-                self._kept += size
+            while self._kept + size > self._keep:
+                when, oldest = next(iter(self._buffers.items()))
+                del self._buffers[when]
+                del self._order[bisect.bisect_left(self._order, (len(oldest), when))]
+                self._kept -= len(oldest)
+            when = next(self._given)
+            bisect.insort(self._order, (size, when))
+            self._buffers[when] = data
+            self._kept += size
 
 
 class Buffer:

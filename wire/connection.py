@@ -29,6 +29,7 @@ LARGEST_FRAME = 256 << 20
 POOLED_FROM = 1 << 15
 WATCH_EVERY = 1.0
 READ_AT_ONCE = 8 << 20
+READ_AHEAD = 16 << 10
 VECTORS = 512
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ihhih")
@@ -78,8 +79,9 @@ class Connection:
         self._moved = 0.0
         self._began = 0.0
         self._writing = False
-        self._size = bytearray(4)
-        self._target: memoryview = memoryview(self._size)
+        self._ahead = memoryview(bytearray(READ_AHEAD))
+        self._filled = 0
+        self._target: memoryview | None = None
         self._frame: Frame | None = None
         self._watch: asyncio.TimerHandle | None = None
 
@@ -204,7 +206,10 @@ class Connection:
                 if self._waiting and self._sent < self._waiting[0].end:
                     self._moved = time.monotonic()
                 self._sent += sent
-                while unsent and sent >= len(unsent[0]):
+                if self._sent == self._enqueued:
+                    unsent.clear()
+                    break
+                while sent >= len(unsent[0]):
                     sent -= len(unsent.popleft())
                 if sent:
                     unsent[0] = unsent[0][sent:]
@@ -221,17 +226,27 @@ class Connection:
             self._loop.remove_writer(self._sock.fileno())
 
     def _readable(self) -> None:
+        """Short answers are read several at a time; the rest of a long one goes straight to where it shall lie."""
         budget = READ_AT_ONCE
+        secure = isinstance(self._sock, ssl.SSLSocket)
         try:
             while budget > 0 and self.closed is None:
-                got = self._sock.recv_into(self._target)
+                into = self._target if self._target is not None else self._ahead[self._filled :]
+                got = self._sock.recv_into(into)
                 if got == 0:
                     raise ConnectionLostError(f"connection to {self.where} closed by the broker")
                 budget -= got
                 self._moved = time.monotonic()
-                self._target = self._target[got:]
-                if not self._target:
-                    self._filled()
+                if self._target is None:
+                    self._filled += got
+                    self._split()
+                    if got < len(into) and self._target is None and not secure:
+                        return  # nothing more is there; the selector tells when
+                elif got < len(into):
+                    self._target = into[got:]
+                else:
+                    self._target = None
+                    self._complete()
             if self.closed is None and isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
                 self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -245,20 +260,33 @@ class Connection:
         if self.closed is None:
             self._readable()
 
-    def _filled(self) -> None:
-        """The size field or the body is complete."""
-        if self._frame is None:
-            (size,) = _SIZE.unpack(self._size)
+    def _split(self) -> None:
+        """Takes whole answers out of what was read ahead; of one that is longer, its beginning."""
+        ahead, at, end = self._ahead, 0, self._filled
+        while end - at >= 4 and self.closed is None:
+            (size,) = _SIZE.unpack_from(ahead, at)
             if not 4 <= size <= LARGEST_FRAME:
                 raise MalformedResponseError(f"broker {self.where} announced a response of {size} bytes")
+            at += 4
             buffer = self._pool.take(size) if size >= POOLED_FROM else None
             body = memoryview(buffer.data)[:size] if buffer is not None else memoryview(bytearray(size))
             self._frame = Frame(body, buffer)
-            self._target = body
             self._began = self._moved
-            return
+            there = min(size, end - at)
+            body[:there] = ahead[at : at + there]
+            at += there
+            if there < size:
+                self._target = body[there:]
+            else:
+                self._complete()
+        ahead[: end - at] = bytes(ahead[at:end])
+        self._filled = end - at
+
+    def _complete(self) -> None:
+        """The body of ``_frame`` is there."""
         frame, self._frame = self._frame, None
-        self._target = memoryview(self._size)
+        if frame is None:
+            return
         (correlation,) = _SIZE.unpack_from(frame.body)
         if not self._waiting or self._waiting[0].correlation != correlation:
             if frame.buffer is not None:

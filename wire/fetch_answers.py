@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from wire.errors import MalformedResponseError
@@ -19,8 +20,7 @@ _ANSWER = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedPartition:
+class FetchedPartition(NamedTuple):
     topic: str
     partition: int
     error: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wire.errors import MalformedResponseError
 
@@ -18,12 +18,12 @@ ACKS_ALL = -1
 _ANSWER = struct.Struct(">ihqqq")
 _I = struct.Struct(">i")
 _ENTRY = struct.Struct(">ii")
+_NOTHING_SAID = b"\x01\0\0"  # no record errors, no message, no tagged fields
 
 Key = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     """One partition's answer. ``message``: the broker's words about a refusal."""
 
     topic: str
@@ -79,12 +79,11 @@ def _pack_12(
 
 
 def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    if number < 1 << 7:
+        return bytes((number,))
+    if number < 1 << 14:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + _uvarint(number >> 14)
 
 
 def unpack(version: int, frame: memoryview) -> tuple[int, list[Produced]]:
@@ -120,6 +119,9 @@ class _Reader:
     def _partition(self, topic: str) -> Produced:
         index, error, base, _, _ = _ANSWER.unpack_from(self._frame, self._at)
         self._at += 30
+        if self._compact and self._frame[self._at : self._at + 3] == _NOTHING_SAID:
+            self._at += 3
+            return Produced(topic, index, error, base, "")
         said: list[str] = []
         for _ in range(self._count()):
             self._at += 4

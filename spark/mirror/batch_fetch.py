@@ -117,7 +117,7 @@ class Fetcher:
         lane, members = self._lane, max(1, len(self._members))
         if lane.throttle.limited:
             return max(LEAST_QUEUE, lane.memory // (2 * members))
-        return max(lane.tuning.partition_queue, lane.memory // (2 * members))
+        return max(lane.memory // lane.tuning.partition_share, lane.memory // (2 * members))
 
     def _resume(self) -> None:
         limit = self._queue_limit() // 2

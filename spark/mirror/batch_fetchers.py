@@ -23,10 +23,11 @@ class Fetchers:
 
     def place(self, node: int, partition: Partition) -> None:
         """Has broker ``node`` asked for it. A partition with a backlog goes where fewest are."""
-        line = self._lines.get(node)
+        line, tuning = self._lines.get(node), self._lane.tuning
         if line is None:
-            line = self._lines[node] = Line(self._lane.tuning.fetch_bytes)
+            line = self._lines[node] = Line(tuning.fetch_bytes, tuning.fetch_bytes_far)
         line.round_trip = self._lane.source.round_trip(node)
+        self._lane.far |= line.long
         partition.busy |= line.long and not partition.caught_up
         number = 0
         if partition.busy:

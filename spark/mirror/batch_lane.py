@@ -109,6 +109,7 @@ class Lane:
         self.served = 0  # bytes of the partition that was last sent, as its own count: newcomers begin there
         self.queued = 0
         self.requested = 0  # bytes that fetches under way may bring
+        self.far = False  # one of the lines is long: more has to be under way
         self.closing = False
         self.stopping = False
         self.urgent = False
@@ -137,10 +138,10 @@ class Lane:
 
     @property
     def memory(self) -> int:
-        """What may be fetched ahead: under a rate limit only what will be sent soon, since the rest is read again by
-        the next lease."""
-        ahead = max(LEAST_AHEAD, int(2 * self.throttle.rate)) if self.throttle.limited else self.tuning.memory
-        return min(self.tuning.memory, ahead)
+        """What may be fetched ahead: nearby little, which a processor's cache may still hold when it is sent; under a
+        rate limit only what will be sent soon, since the rest is read again by the next lease."""
+        most = self.tuning.memory_far if self.far else self.tuning.memory
+        return min(most, max(LEAST_AHEAD, int(2 * self.throttle.rate))) if self.throttle.limited else most
 
     def queue_up(self, partition: Partition, pieces: list[Piece]) -> None:
         size = sum(len(piece.raw) for piece in pieces)

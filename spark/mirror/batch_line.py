@@ -16,18 +16,19 @@ LEAST_FLIGHT, FIRST_FLIGHT, QUEUED_S = 4 << 20, 8 << 20, 2.0
 
 
 class Line:
-    """To one source broker. ``round_trip`` in seconds, 0 unknown; ``near``: bytes that a fetch asks for where answers
-    are quick.
+    """To one source broker. ``round_trip`` in seconds, 0 unknown; ``near`` and ``far``: bytes that a fetch asks for
+    where answers are quick, and at most where they take long. The less often an answer comes, the more is in it.
 
     One session has one fetch under way, so a connection would be silent for a round trip after each answer. On a long
     line those with a backlog are spread over several sessions, whose requests wait at the broker one behind the other.
     """
 
-    def __init__(self, near: int) -> None:
+    def __init__(self, near: int, far: int) -> None:
         self.round_trip = 0.0
         self.pipelined = False
         self.narrow = False
         self._near = near
+        self._far = far
         self._fetch = 0
 
     @property
@@ -36,8 +37,7 @@ class Line:
 
     @property
     def _most(self) -> int:
-        """The less often an answer comes, the more is in it."""
-        return 2 * self._near if self.long else self._near
+        return self._far if self.long else self._near
 
     def sessions(self) -> int:
         """For partitions with a backlog. Nearby one is enough."""

@@ -22,15 +22,18 @@ from wire.cluster import NO_ID, Key
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane.
+    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane; one partition
+    may hold the ``partition_share``th part of it. On a long line, where more is under way: ``memory_far``.
 
     ``requests_in_flight`` per broker is enough nearby; a far broker gets up to ``most_in_flight``.
     """
 
-    memory: int = 96 << 20
-    fetch_bytes: int = 16 << 20
-    partition_bytes: int = 1 << 20
-    partition_queue: int = 6 << 20
+    memory: int = 32 << 20
+    memory_far: int = 96 << 20
+    fetch_bytes: int = 4 << 20
+    fetch_bytes_far: int = 32 << 20
+    partition_bytes: int = 256 << 10
+    partition_share: int = 16
     fetch_wait_ms: int = 500
     request_bytes: int = 4 << 20
     requests_in_flight: int = 4

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
     """A ``CopyPath``."""
-    tuning = Tuning(fetch_bytes=WORKED_BYTES) if lane.work else Tuning()
+    tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
     return asyncio.run(Attempts(lane, control, tuning).run())
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Collection
 from functools import partial
 from operator import attrgetter
 
 from mirror.batch_lane import Lane, RestartError
-from mirror.batch_line import Flight
+from mirror.batch_line import LONG, Flight
 from mirror.batch_outcomes import LOST, acknowledged, failed
 from mirror.batch_partition import Partition, Piece
 from wire import producing, protocol
@@ -51,6 +52,7 @@ class Sender:
         self._bytes = 0
         self._flight = Flight(lane.tuning.bytes_in_flight)
         self._latency = 0.0
+        self._window = lane.tuning.requests_in_flight
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
         self._joining = 0
@@ -74,6 +76,8 @@ class Sender:
             if self._ready:
                 try:
                     self._connection = connection = await self._connected()
+                    self._lane.far |= connection.round_trip >= LONG
+                    self._widen()
                     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
                     self._send_all(connection)
                 except ConnectionLostError:
@@ -106,13 +110,13 @@ class Sender:
             self._send_all(connection)
 
     def _send_all(self, connection: Connection) -> None:
-        while self._ready and self._requests < self._window() and self._bytes < self._flight.limit:
+        while self._ready and self._requests < self._window and self._bytes < self._flight.limit:
             batch = self._next_request()
             if not batch:
                 return
             self._send(connection, batch)
 
-    def _window(self) -> int:
+    def _widen(self) -> None:
         """Requests in flight, also per partition: a request each PER_REQUEST seconds of the quickest answer keeps a
         busy broker busy, and one each PER_REQUEST_FAR of the round trip a long line. Few batches may fit a request.
 
@@ -122,7 +126,7 @@ class Sender:
         tuning = self._lane.tuning
         round_trip = self._connection.round_trip if self._connection is not None else 0.0
         wanted = max(self._latency / PER_REQUEST, round_trip / PER_REQUEST_FAR)
-        return max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
+        self._window = max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
 
     def _unreachable(self) -> None:
         """Leaders move away from a broker that is down; whoever was ready is looked at again after new metadata."""
@@ -174,7 +178,7 @@ class Sender:
 
     def _may_send(self, partition: Partition) -> bool:
         lane = self._lane
-        if partition.failure is not None or partition.outstanding >= self._window():
+        if partition.failure is not None or partition.outstanding >= self._window:
             return False
         if partition.outstanding and not partition.first_acked and not lane.identity.version_2:
             return False  # an old broker takes any first sequence of a producer it does not know
@@ -231,27 +235,27 @@ class Sender:
         if joining:
             self._joining += 1
             self._lane.joining(1)
+        size = sum(map(len, raws.values()))
         self._requests += 1
-        self._bytes += sum(map(len, raws.values()))
+        self._bytes += size
         flexible = version != producing.CLASSIC
         future = connection.send((protocol.PRODUCE, version, flexible), body, PRODUCE_TIMEOUT_MS / 1000 + 5)
-        future.add_done_callback(partial(self._answered, connection, (time.monotonic(), joining), chosen))
+        future.add_done_callback(partial(self._answered, connection, (time.monotonic(), joining, size), chosen))
 
     def _answered(
         self,
         connection: Connection,
-        sent: tuple[float, bool],
+        sent: tuple[float, bool, int],
         chosen: dict[tuple[str, int], tuple[Partition, Piece]],
         future: asyncio.Future[Frame],
     ) -> None:
-        sent_at, joining = sent
-        size = sum(len(piece.raw) for _, piece in chosen.values())
+        sent_at, joining, size = sent
         self._requests -= 1
         self._bytes -= size
         if future.cancelled() or self._lane.failed.done():
             return
         try:
-            answers = self._read(connection, future, set(chosen))
+            answers = self._read(connection, future, chosen)
             self._flight.acknowledged(size, sent_at, now := time.monotonic(), connection.round_trip)
             self._measure(now - sent_at)
         except WireError as error:
@@ -272,12 +276,13 @@ class Sender:
             self.ready_again(partition)
 
     def _read(
-        self, connection: Connection, future: asyncio.Future[Frame], sent: set[tuple[str, int]]
+        self, connection: Connection, future: asyncio.Future[Frame], sent: Collection[tuple[str, int]]
     ) -> list[Produced]:
         frame = future.result()
         try:
             throttle, answers = producing.unpack(self._lane.identity.produce_version, frame.body)
-            if len(answers) != len(sent) or {(a.topic, a.partition) for a in answers} != sent:
+            named = {answer[:2] for answer in answers}
+            if len(answers) != len(sent) or len(named) != len(sent) or not all(key in sent for key in named):
                 raise MalformedResponseError("a Produce response names other partitions than the request")
         except MalformedResponseError as error:
             connection.close(error)
@@ -291,6 +296,7 @@ class Sender:
     def _measure(self, latency: float) -> None:
         """The quickest of late: what the way takes, without what waits in the broker."""
         self._latency = min(latency, self._latency * 1.02) if self._latency else latency
+        self._widen()
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
         if answer.error in (0, DUPLICATE_SEQUENCE):

@@ -32,14 +32,14 @@ from wire.records import Record, encode, varint
 from wire.settings import ConnectionSettings
 from wire.transactions import Identity
 
-NEAR = Tuning().fetch_bytes
+NEAR, FAR = Tuning().fetch_bytes, Tuning().fetch_bytes_far
 MOST_FLIGHT = Tuning().bytes_in_flight
 TOPIC_ID = UUID(int=7)
 BATCHES = 12  # of each partition, one a fetch
 
 
 def line(round_trip: float) -> Line:
-    made = Line(NEAR)
+    made = Line(NEAR, FAR)
     made.round_trip = round_trip
     return made
 
@@ -65,7 +65,7 @@ def test_an_answer_takes_a_second_whatever_the_line(round_trip: float, rate: flo
         far.answered(size, size / rate)
     fetch = far.fetch_bytes()
     assert fetch <= max(LEAST_FETCH, 1.01 * rate)
-    assert fetch >= min(2 * NEAR, rate / 4)
+    assert fetch >= min(FAR, rate / 4)
 
 
 def test_few_bytes_under_way_give_each_session_its_own_buffers() -> None:
@@ -104,7 +104,7 @@ def test_a_far_target_has_a_request_under_way_for_each_millisecond(
     sender = Sender(cast(Lane, SimpleNamespace(tuning=Tuning())), 0)
     sender._connection = cast(Connection, SimpleNamespace(round_trip=round_trip))
     sender._measure(answer)
-    assert sender._window() == window
+    assert sender._window == window
 
 
 # a broker far away
