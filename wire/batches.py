@@ -22,9 +22,7 @@ _FIXED = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _CRC_AT, _CRC_FROM = 17, 21
 _CRC = struct.Struct(">I")
-_OFFSET_EPOCH = struct.Struct(">qi")  # base offset, length: the length is written back as it was
-_EPOCH = struct.Struct(">i")
-_ATTRIBUTES = struct.Struct(">h")
+_FRONT = struct.Struct(">qiibih")  # base offset to attributes; the length is written back as it was
 _PRODUCER = struct.Struct(">qhi")
 _MARKER = struct.Struct(">hh")
 
@@ -161,11 +159,8 @@ def seal(raw: memoryview, producer: tuple[int, int], sequence: int, *, transacti
     Clears LogAppendTime, control and delete-horizon bits; the leader assigns the base offset. Verify first: this gives
     any bytes a valid checksum.
     """
-    length = _PREFIX.unpack_from(raw, 0)[1]
     attributes = raw[22] & CODEC | (TRANSACTIONAL if transactional else 0)
-    _OFFSET_EPOCH.pack_into(raw, 0, 0, length)
-    _EPOCH.pack_into(raw, 12, -1)
-    _ATTRIBUTES.pack_into(raw, 21, attributes)
+    _FRONT.pack_into(raw, 0, 0, len(raw) - 12, -1, 2, 0, attributes)
     _PRODUCER.pack_into(raw, 43, producer[0], producer[1], sequence)
     _CRC.pack_into(raw, _CRC_AT, crc32c(raw[_CRC_FROM:]))
 

@@ -23,7 +23,7 @@ from wire.fetching import FetchLimits, FetchSession, Want
 FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0
 QUIET_FROM, QUIET_AFTER = 64, 3.0
-_PAUSED_WAIT_MS = 20
+_PAUSED_WAIT_MS, _JOINED_WAIT_MS = 20, 50
 LEAST_QUEUE = 256 << 10
 EXPIRED_PAUSE = 0.02
 
@@ -33,8 +33,9 @@ Place = tuple[int, int]
 class Fetcher:
     """Reads from one source broker until cancelled.
 
-    A broker looks into every partition of a session for each request, so where there are many, those with a backlog
-    get a session of their own and do not wait for the quiet ones; on a long line several, which share a connection.
+    A broker looks into every partition of a session for each request, so where there are many, those that have records
+    get a session of their own and do not wait for the quiet ones; on a long line those with a backlog get several,
+    which share a connection.
     ``place``: the broker, and 0 for the quiet session or the number of a busy one.
     """
 
@@ -156,6 +157,8 @@ class Fetcher:
         from being answered, so busy sessions of a long line ask again rather than wait."""
         if self._busy and self._line.pipelined:
             return _PAUSED_WAIT_MS if self._empty else 0
+        if self._busy and not self._paused:
+            return _JOINED_WAIT_MS  # whoever has records again joins with the next request
         return _PAUSED_WAIT_MS if self._paused else self._lane.tuning.fetch_wait_ms
 
     async def _once(self, connection: Connection) -> None:
@@ -232,7 +235,7 @@ class Fetcher:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
-        if not self._busy and covered < partition.end and (self._line.long or len(self._members) > QUIET_FROM):
+        if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.end)):
             self._move(partition, busy=True)
         elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:
             self._move(partition, busy=True)  # there may be more sessions than there are

@@ -92,8 +92,9 @@ def _add_pieces(
         if why is None and partition.gathers and batch.records <= WHOLE_ABOVE:
             small.append(batch)
             continue
-        pieces += _gathered(view, small, largest)
-        small = []
+        if small:
+            pieces += _gathered(view, small, largest)
+            small = []
         if why is None:
             raw = view[batch.start : batch.end]
             if buffer is not None:

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mirror.batch_fetch import QUIET_FROM
 from mirror.batch_fetchers import Fetchers
 from mirror.batch_lane import Lane
 from mirror.batch_line import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, Flight, Line
@@ -136,11 +137,11 @@ def wanted(request: bytes) -> tuple[int, int, list[tuple[int, int]]]:
     return session, wait, found
 
 
-def fetched(correlation: int, session: int, found: list[tuple[int, int]]) -> bytes:
-    end = 20 * BATCHES
+def fetched(correlation: int, session: int, found: list[tuple[int, int]], *, trickle: bool) -> bytes:
     parts = b""
     for partition, offset in found:
-        records = batch(offset) if offset < end else b""
+        records = batch(offset) if offset < 20 * BATCHES else b""
+        end = offset + 20 if trickle and records else 20 * BATCHES
         parts += struct.pack(">ihqqq", partition, 0, end, end, 0) + b"\0" + struct.pack(">i", -1)
         parts += varint_unsigned(len(records) + 1) + records + b"\0"
     topics = b"\1" if not found else b"\2" + TOPIC_ID.bytes + bytes([len(found) + 1]) + parts + b"\0"
@@ -159,8 +160,10 @@ class FarBroker:
     """Answers after a round trip. ``trips`` counts for each connection how many fetches with records had to be made one
     after the other: those that come before one of them is answered count once."""
 
-    def __init__(self, round_trip: float) -> None:
+    def __init__(self, round_trip: float, *, trickle: bool = False) -> None:
+        """``trickle``: whoever has read a batch seems to have read all there is."""
         self.round_trip = round_trip
+        self.trickle = trickle
         self.fetches = self.connections = self.sessions = 0
         self.trips: Counter[int] = Counter()
         self.longest_wait = 0
@@ -186,7 +189,7 @@ class FarBroker:
                 else:
                     session, wait, found = wanted(request)
                     self.sessions += not session
-                    answer = fetched(correlation, session or self.sessions, found)
+                    answer = fetched(correlation, session or self.sessions, found, trickle=self.trickle)
                     if any(offset < 20 * BATCHES for _, offset in found):
                         self.longest_wait = max(self.longest_wait, wait)
                         self.fetches += 1
@@ -288,6 +291,13 @@ def test_nearby_one_session_fetches_everything() -> None:
     assert broker.fetches == BATCHES
 
 
+def test_nearby_those_that_have_records_leave_a_large_session() -> None:
+    """Each request costs the broker a look into all partitions of its session, which a trickle would wait for."""
+    few, many = (asyncio.run(_fetch_all(FarBroker(0.0, trickle=True), count)) for count in (8, QUIET_FROM + 9))
+    assert not any(partition.busy for partition in few.partitions.values())
+    assert sum(partition.busy for partition in many.partitions.values()) >= 8
+
+
 # slow is not dead
 
 
@@ -334,9 +344,9 @@ async def _read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     head = await reader.readexactly(8)
     left = size - 8
-    for _ in range(10):
+    for _ in range(10):  # evenly: what lies in socket buffers at the end is soon read
         await asyncio.sleep(0.25)
-        left -= len(await reader.readexactly(left // 2))
+        left -= len(await reader.readexactly(size // 11))
     await reader.readexactly(left)
     writer.write(framed(head[4:8] + b"done"))
 
