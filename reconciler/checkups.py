@@ -75,7 +75,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Rights:
     """What one principal may do. ``operations``: by topic that exists (KIP-430). The rest: name -> allowed.
-    ``cluster``: operations on the cluster itself, None where brokers do not tell.
+    ``cluster``: operations on the cluster itself, none where Describe is not among them; None: not asked.
 
     ``failed``: it could not even connect. A part that could not be asked is Unknown.
     """

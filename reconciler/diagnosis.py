@@ -19,7 +19,7 @@ from reconciler.edges.machine import machine
 from reconciler.edges.run_folders import state_folder
 from reconciler.live import LiveState
 from reconciler.observing import observe
-from reconciler.routing import Route, find_routes
+from reconciler.routing import Route, Routing, find_routes
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import read_topology
 
@@ -30,9 +30,9 @@ def checkup(folder: Path) -> Checkup:
     """Raises TopologyError for files that are not valid; everything else becomes a finding."""
     topology = read_topology(folder)
     live = _live(topology)
-    routes = find_routes(topology, live).routes
-    facts, told = _asked(topology, live, routes)
-    return Checkup(topology.environment, tuple(_findings(folder, topology, live, routes, facts, told)))
+    routing = find_routes(topology, live)
+    facts, told = _asked(topology, live, routing.routes)
+    return Checkup(topology.environment, tuple(_findings(folder, topology, live, routing, facts, told)))
 
 
 def _live(topology: Topology) -> LiveState:
@@ -65,7 +65,7 @@ def _findings(
     folder: Path,
     topology: Topology,
     live: LiveState,
-    routes: Sequence[Route],
+    routing: Routing,
     facts: Mapping[str, ClusterFacts],
     told: Told,
 ) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def _findings(
     for name, wish in topology.clusters.items():
         yield from cluster_findings(wish, facts[name], name in targets, int(time.time()))
         mine = [found for (cluster, _), found in told.items() if cluster == name]
-        yield from permission_findings(topology, name, mine, routes)
-    yield from flow_findings(topology, live, routes, facts)
+        yield from permission_findings(topology, name, mine, routing.routes)
+    yield from flow_findings(topology, live, routing.routes, facts, routing.prospects)
     if topology.mirrors:
         yield from machine_findings(machine(state_folder(folder)))

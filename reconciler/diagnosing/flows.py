@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from reconciler.checkups import ClusterFacts, Finding, Verdict
 from reconciler.errors import Unknown
 from reconciler.live import LiveState, LiveTopic
+from reconciler.prospects import Prospect
 from reconciler.routing import Route
 from reconciler.topic_configs import human
 from reconciler.topology import Flow, TopicRef, Topology
@@ -17,9 +20,37 @@ LOG_OVERHEAD = 12
 """Offset and size: by so many bytes Kafka's default of max.message.bytes is above that of replica.fetch.max.bytes."""
 
 
+NO_PROSPECTS: Mapping[TopicRef, Prospect] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What is known of max.message.bytes. ``prospects``: topics that are still to be made, as they will be."""
+
+    live: LiveState
+    prospects: Mapping[TopicRef, Prospect]
+    facts: Mapping[str, ClusterFacts]
+
+    def of(self, ref: TopicRef) -> int | None:
+        cluster = self.live.known(ref.cluster)
+        if cluster is None or ref.name in cluster.topics:
+            return _limit(self.live, ref)
+        prospect = self.prospects.get(ref)
+        configs = None if prospect is None or isinstance(prospect.configs, Unknown) else prospect.configs
+        wished = configs.get(LIMIT) if configs else None
+        if wished is not None and wished.value:
+            return int(wished.value)
+        return _broker_number(self.facts.get(ref.cluster), "message.max.bytes")
+
+
 def flow_findings(
-    topology: Topology, live: LiveState, routes: Sequence[Route], facts: Mapping[str, ClusterFacts]
+    topology: Topology,
+    live: LiveState,
+    routes: Sequence[Route],
+    facts: Mapping[str, ClusterFacts],
+    prospects: Mapping[TopicRef, Prospect] = NO_PROSPECTS,
 ) -> Iterator[Finding]:
+    limits = _Limits(live, prospects, facts)
     for flow in topology.flows.values():
         subject = f"flow {flow.name}"
         if not (live.known(flow.source) and live.known(flow.target)):
@@ -27,18 +58,15 @@ def flow_findings(
             yield Finding(subject, "message size", Verdict.UNKNOWN, text, "", ("Mend what is said of its clusters",))
             continue
         mine = [route for route in routes if route.flow == flow.name]
-        yield _sizes(subject, flow, live, mine, facts)
+        yield _sizes(subject, flow, mine, limits)
         yield _writable(subject, live, mine)
 
 
-def _sizes(
-    subject: str, flow: Flow, live: LiveState, routes: Sequence[Route], facts: Mapping[str, ClusterFacts]
-) -> Finding:
+def _sizes(subject: str, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:
     unread: list[str] = []
     smaller: list[str] = []
     for route in routes:
-        here, there = _limit(live, route.source), _limit(live, route.remote)
-        there = _broker_limit(facts.get(flow.target)) if there is None else there
+        here, there = limits.of(route.source), limits.of(route.remote)
         if here is None or there is None:
             unread.append(str(route.source))
         elif there < here:
@@ -50,20 +78,26 @@ def _sizes(
         todo = ("Raise max.message.bytes on the remote topics, or let sync_topic_configs copy it and apply",)
         return Finding(subject, "message size", Verdict.PROBLEM, text, why, todo)
     if unread:
-        text = f"the limit of {len(unread)} topics is not known: {', '.join(unread[:SHOWN])}"
+        some = f"{len(unread)} topic{'s' if len(unread) != 1 else ''}"
+        text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
         return Finding(
-            subject, "message size", Verdict.UNKNOWN, text, "", ("Let the plan principal describe their configs",)
+            subject,
+            "message size",
+            Verdict.UNKNOWN,
+            text,
+            "",
+            ("Let the plan principal describe their configs, and those of the brokers",),
         )
-    if narrow := _replica_fetch(live, routes, facts.get(flow.target)):
+    if narrow := _replica_fetch(routes, limits, limits.facts.get(flow.target)):
         return Finding(subject, "message size", Verdict.WARNING, *narrow)
     text = f"what its {len(routes)} source topics accept fits into the target"
     return Finding(subject, "message size", Verdict.OK, text)
 
 
 def _replica_fetch(
-    live: LiveState, routes: Sequence[Route], target: ClusterFacts | None
+    routes: Sequence[Route], known: _Limits, target: ClusterFacts | None
 ) -> tuple[str, str, tuple[str, ...]] | None:
-    limits = [limit for route in routes if (limit := _limit(live, route.remote)) is not None]
+    limits = [limit for route in routes if (limit := known.of(route.remote)) is not None]
     fetch = _broker_number(target, "replica.fetch.max.bytes")
     if fetch is None or not limits or max(limits) - LOG_OVERHEAD <= fetch:
         return None
@@ -82,10 +116,6 @@ def _limit(live: LiveState, ref: TopicRef) -> int | None:
         return None
     found = topic.configs.get(LIMIT)
     return int(found.value) if found and found.value else None
-
-
-def _broker_limit(facts: ClusterFacts | None) -> int | None:
-    return _broker_number(facts, "message.max.bytes")
 
 
 def _broker_number(facts: ClusterFacts | None, key: str) -> int | None:

@@ -128,7 +128,8 @@ def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route
 
 
 def _of_cluster(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]:
-    """Rights on the cluster itself. Brokers without an authorizer, or too old, do not tell; then nothing is missing."""
+    """Rights on the cluster itself. Brokers tell of none where Describe is missing (KIP-430): of the others only Alter,
+    which contains it, is sure to be missing then."""
     needs: dict[str, str] = {}
     if one.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
@@ -145,7 +146,8 @@ def _of_cluster(topology: Topology, cluster: str, one: Rights) -> Iterator[Lack]
         needs["DESCRIBE_CONFIGS"] = "quotas could not be read"
         if one.principal is Principal.APPLY:
             needs["ALTER_CONFIGS"] = "quotas could not be set" if not moves else needs["ALTER_CONFIGS"]
-    for operation, why in needs.items():
+    told = needs if one.cluster else {key: why for key, why in needs.items() if key in ("DESCRIBE", "ALTER")}
+    for operation, why in told.items():
         if one.cluster is not None and operation not in one.cluster:
             word = _WORDS[operation]
             yield f"lacks {word} on the cluster", why, command(one, word, "--cluster")

@@ -126,6 +126,7 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
         (topic, "east.", PREFIXED, "mirror", AclOperation.WRITE),
         (group, "*", LITERAL, "mirror", AclOperation.READ),
         (transactional_id, "mirror.", PREFIXED, "mirror", AclOperation.WRITE),
+        (ResourceType.BROKER, "kafka-cluster", LITERAL, "plan", AclOperation.DESCRIBE),
     ]
     with without(east, *on_east), without(west, *on_west):
         ended = cli("doctor", env, "--format", "json")
@@ -141,8 +142,9 @@ def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_bac
     assert acl(west, "mirror", f"Read --group mirror.{unique}") in told
     assert acl(west, "mirror", "Read --group '*'") in told
     assert acl(west, "mirror", f"Write --transactional-id mirror.{unique}. --resource-pattern-type prefixed") in told
+    assert acl(west, "plan", "Describe --cluster") in told, "a broker that names no operation at all"
     # the topic of the lock is there only once something was applied; before, nobody can be told to lack it
-    assert len(told) - told.count(acl(east, "plan", "Read --topic __reconciler")) == 10, told
+    assert len(told) - told.count(acl(east, "plan", "Read --topic __reconciler")) == 11, told
 
 
 def test_a_wrong_password_and_a_silent_address_are_told_apart(

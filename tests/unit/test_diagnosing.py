@@ -14,7 +14,7 @@ import pytest
 from reconciler.checkups import Address, Ask, Certificate, Checkup, ClusterFacts, Finding, Machine, Rights, Verdict
 from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine_findings, permission_findings
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import Groups
+from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.live import LiveState
 from reconciler.locks import LOCK_TOPIC
 from reconciler.quotas import KEYS, Quota, entity
@@ -316,6 +316,27 @@ def test_a_target_that_takes_smaller_messages_is_a_problem_and_a_larger_one_is_n
     assert flow_verdict(fetch, fetch)["message size"].verdict is Verdict.WARNING
 
 
+def test_topics_that_are_still_to_be_made_are_judged_as_they_will_be() -> None:
+    """Before the first apply nothing is there to be read, and that is nobody's missing right."""
+    state = LiveState({"east": FakeCluster("east").read(), "west": FakeCluster("west", brokers=2).read()}, {})
+
+    def verdict(limit: str, **edits: Any) -> Finding:
+        wished = topology(
+            cluster("east"),
+            cluster("west"),
+            topic("orders", partitions=1, configs={"max.message.bytes": limit}),
+            flow("east", "west", "orders", **edits),
+        )
+        routing = find_routes(wished, state)
+        found = flow_findings(wished, state, routing.routes, {"west": FACTS}, routing.prospects)
+        return next(one for one in found if one.check == "message size")
+
+    assert verdict("9437184").verdict is not Verdict.UNKNOWN
+    assert verdict("9437184").verdict is not Verdict.PROBLEM
+    unsynced = verdict("9437184", configs=ConfigSync(exclude=("max.message.bytes",)))
+    assert unsynced.verdict is Verdict.PROBLEM
+
+
 def test_a_remote_topic_that_nobody_can_write_is_a_problem() -> None:
     assert flow_verdict({}, {"min_insync_replicas": "3"})["replicas"].verdict is Verdict.PROBLEM
     assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is Verdict.OK
@@ -368,6 +389,15 @@ def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> Non
         todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
         assert todos == [command(principal, f"{word} --cluster") for word in lacking]
         assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
+
+
+def test_of_a_cluster_that_tells_no_operation_only_what_is_sure_is_missing() -> None:
+    """Without Describe a broker names none, although AlterConfigs may be there."""
+    whom = entity({"user": "orders-app"})
+    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
+    told = rights(Principal.APPLY, {}, cluster=frozenset())
+    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+    assert todos == [command(Principal.APPLY, "Describe --cluster")]
 
 
 def test_scram_users_need_rights_on_the_cluster_and_on_the_record_where_they_are_declared() -> None:

@@ -64,7 +64,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         groups=groups,
         transactional_ids=transactional_ids,
         described=described,
-        cluster=frozenset(operation.name for operation in allowed) if allowed else None,
+        cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
     )
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import HeartbeatRequest
@@ -133,6 +133,12 @@ class Wire:
     def _asked(self, what: str, ask: Any) -> Any:
         try:
             return ask()
+        except ClusterAuthorizationFailedError:
+            raise ReconcilerError(
+                f"no answer about {what}: this principal may not ask (CLUSTER_AUTHORIZATION_FAILED)",
+                "",
+                "Give it Describe on the cluster; what is said of its permissions holds the command",
+            ) from None
         except (KafkaError, OSError, ValueError, LookupError, AttributeError, TypeError) as error:
             raise self._failed(f"no answer about {what}", error) from None
 
