@@ -55,32 +55,34 @@ def chosen(text: str, known: Sequence[str], what: str) -> list[str]:
     return names
 
 
-def turns(names: Sequence[str], repeat: int, alternate: bool) -> Iterator[tuple[int, str]]:
-    """(repeat, system): every system once a round; every second round backwards when ``alternate``."""
-    for round_number in range(repeat):
+def turns(names: Sequence[str], repeat: int, alternate: bool, warm_up: int = 0) -> Iterator[tuple[int, str]]:
+    """(repeat, system): every system once a round; every second round backwards when ``alternate``. The rounds of the
+    warm-up are below 0."""
+    for round_number in range(-warm_up, repeat):
         yield from ((round_number, name) for name in (names[::-1] if alternate and round_number % 2 else names))
 
 
-def say(result: Result) -> None:
+def say(result: Result, lead: str) -> None:
     match result:
         case Copied():
             word = "" if result.verified else "  [red]the copy is NOT equal[/red]"
             console.print(
-                f"  {result.system}: {result.records_per_s:,.0f} records/s, {result.records_per_cpu_s:,.0f} per "
+                f"{lead} {result.system}: {result.records_per_s:,.0f} records/s, {result.records_per_cpu_s:,.0f} per "
                 f"CPU-second, start {result.start_s:.1f} s, copy {result.copy_s:.1f} s{word}"
             )
         case Latency():
             console.print(
-                f"  {result.system}: p50 {result.p50_ms:.1f} ms, p99 {result.p99_ms:.1f} ms, lost {result.lost}"
+                f"{lead} {result.system}: p50 {result.p50_ms:.1f} ms, p99 {result.p99_ms:.1f} ms, lost {result.lost}"
             )
         case Failed():
-            console.print(f"  [red]{result.system} failed[/red]: {result.reason}", markup=True)
+            console.print(f"{lead} [red]{result.system} failed[/red]: {result.reason}", markup=True)
 
 
 def measure(
     found: Clusters, cases: Sequence[str], order: Sequence[tuple[int, str]], records: int | None, trickle: Trickle
 ) -> list[Result]:
-    """Every case with every system, one after the other on the same clusters and the same data."""
+    """Every case with every system, one after the other on the same clusters and the same data. Rounds below 0 are
+    shown and do not count: brokers that have just started compile what they do while they do it."""
     known, results = systems(), list[Result]()
     for case in cases:
         known_case = CASES.get(case)
@@ -94,8 +96,9 @@ def measure(
                 if known_case
                 else latency(known[name], found, trickle, repeat)
             )
-            say(result)
-            results.append(result)
+            say(result, "  warming up:" if repeat < 0 else " ")
+            if repeat >= 0:
+                results.append(result)
     return results
 
 
@@ -133,6 +136,7 @@ def main(
         int | None, typer.Option(min=8, help="Records of each case; by default as fits the case.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the table shows median, least and most.")] = 1,
+    warm_up: Annotated[int, typer.Option(min=0, help="Rounds before those that count, for the brokers.")] = 0,
     alternate: Annotated[bool, typer.Option(help="Every second round in the opposite order.")] = True,
     latency_seconds: Annotated[float, typer.Option(min=1, help="How long the trickle is measured.")] = 40.0,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports for the two brokers.")] = PORT,
@@ -151,7 +155,7 @@ def main(
     adopt_orphans()
     try:
         with clusters(port, keep, console.print) as found:
-            order = list(turns(names, repeat, alternate))
+            order = list(turns(names, repeat, alternate, warm_up))
             results = measure(found, wanted, order, records, Trickle(seconds=latency_seconds))
     except (BenchError, ReconcilerError) as error:
         console.print(str(error), markup=False)

@@ -76,6 +76,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 def test_alternating_rounds_give_every_system_both_ends() -> None:
     assert list(turns(["a", "b"], 2, alternate=True)) == [(0, "a"), (0, "b"), (1, "b"), (1, "a")]
     assert list(turns(["a", "b"], 2, alternate=False)) == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+    assert list(turns(["a"], 2, alternate=False, warm_up=1)) == [(-1, "a"), (0, "a"), (1, "a")]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
