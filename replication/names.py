@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 STATUS_TOPIC = "__mirror_status"
+LONGEST_TOPIC = 249
+"""Characters Kafka allows in a topic's name."""
 
 
 def status_key(environment: str, mirror: str) -> str:

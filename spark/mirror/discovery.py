@@ -17,6 +17,7 @@ from mirror import clients
 from mirror.connecting import setting_refused
 from mirror.lanes import Condition, Endpoint, PartitionSpec, lane_of
 from mirror.settings import FlowSettings
+from replication.names import LONGEST_TOPIC
 from replication.policy import TopicSelector
 from wire.errors import SettingError, WireError
 
@@ -255,11 +256,14 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
 
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
+    todo = "Run reconciler apply, which creates it; copying starts by itself."
+    if len(remote) > LONGEST_TOPIC:
+        todo = f"Its name has {len(remote)} characters, Kafka allows {LONGEST_TOPIC}: exclude_topics leaves it out."
     return Condition(
         "target_topic_missing",
         f"{topic} ({partitions} partitions at {flow.source.cluster}) is not copied: {remote} does not exist at "
         f"{flow.target.cluster}",
-        "Run reconciler apply, which creates it; copying starts by itself.",
+        todo,
         topic,
         stops=True,
     )

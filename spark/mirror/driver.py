@@ -170,10 +170,13 @@ class Driver:
             view.settings.name: "; ".join(condition.text for condition, _ in view.conditions)
             for view in self._board.view()
         }
-        flows = ", ".join(f"flow {name}: {said.get(name) or 'its clusters did not answer'}" for name in waiting)
+        flows = ", ".join(f"flow {name}: {said.get(name) or 'its lanes did not get ready'}" for name in waiting)
         unplaced = self._leases.unplaced()
-        room = f". Spark had no place for {unplaced} of {self._settings.parallelism} leases" if unplaced else ""
-        return f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on{room}. {flows}"
+        spark = [f"Spark had no place for {unplaced} of {self._settings.parallelism} leases. "] if unplaced else []
+        spark += [f"Spark lost a lease: {why}. " for why in self._leases.failures()]
+        return (
+            f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on. {''.join(spark)}{flows}"
+        )
 
     def _replaced(self) -> Outcome:
         """The successor writes the status record now; ours would hide it."""

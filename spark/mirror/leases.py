@@ -42,6 +42,7 @@ class Leases:
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
+        self._failed: dict[int, str] = {}  # by slot, why its last lease ended that Spark did run
         self._rates: Mapping[LaneKey, float] = board.rate_shares()
         self._lanes = {
             (flow.name, lane): lane_spec(flow, lane) for flow in settings.flows for lane in range(flow.lanes)
@@ -82,11 +83,16 @@ class Leases:
             return all(key in self._prepared or not self._board.specs(key) for key in lanes)
 
     def unplaced(self) -> int:
-        """Leases that Spark has not found a place for yet. A worker that is slow to start has one."""
+        """Leases that Spark has not found a place for yet. A worker that is slow to start, or fails, has one."""
         with self._guard:
             connected = {_slot_of(name) for name in self._connected & self._running.keys()}
-            waiting = set(self._placed.values()) - connected
+            waiting = set(self._placed.values()) - connected - self._failed.keys()
         return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
+
+    def failures(self) -> tuple[str, ...]:
+        """Why leases fail that Spark has a place for, each reason once."""
+        with self._guard:
+            return tuple(sorted(set(self._failed.values())))
 
     def wait_for_room(self) -> bool:
         """Some leases have no place yet, and the end of another application may make room for them."""
@@ -203,6 +209,7 @@ class Leases:
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             if not self._stopping:
                 self._lost += 1
+                self._failed[slot] = _first_line(error)
                 _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
             return False
         finally:
@@ -289,8 +296,10 @@ def _slot_of(lease: str) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    """Of what Spark says; Py4J puts a line before it that only names the call."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    told = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
+    return told[0][:300].rstrip(".") if told else type(error).__name__
 
 
 def _in_task(specs: Any) -> Any:

@@ -77,6 +77,13 @@ def test_a_missing_target_stops_the_topic_and_says_what_to_do() -> None:
     assert "reconciler apply" in condition.todo
 
 
+def test_a_name_that_cannot_be_made_at_the_target_is_to_be_left_out() -> None:
+    [condition] = look(Known({"o" * 249: 1}), Known({}), Discovered(), "o+").conditions
+    assert condition.code == "target_topic_missing"
+    assert "254 characters" in condition.todo
+    assert "exclude_topics" in condition.todo
+
+
 def test_a_smaller_target_names_both_numbers_and_copies_what_fits() -> None:
     found = look(Known({"orders": 5}), Known({"east.orders": 3}))
     assert [spec.partition for spec in found.specs] == [0, 1, 2]
