@@ -20,8 +20,7 @@ from reconciler.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Sou
 from reconciler.settings import Wrong, topic_config
 from reconciler.topic_configs import THROTTLES, canonical, human, number, same
 from reconciler.topology import Cluster, Topic, TopicRef, Topology
-from reconciler.yaml_nodes import Scalar
-from reconciler.yaml_text import CONTROL
+from reconciler.yaml_nodes import CONTROL, Scalar
 from replication.policy import DefaultReplicationPolicy
 
 INTERNAL = "internal topic"

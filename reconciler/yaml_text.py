@@ -1,46 +1,21 @@
-"""YAML text to a tree of nodes with lines and columns, and every problem that is YAML's own.
+"""YAML text to a document: a tree of nodes with lines and columns, and every problem that is YAML's own.
 
-Border: knows YAML and nothing of Kafka. The parser gives events; duplicate keys, anchors, merge keys and the traps
-between YAML 1.1 and 1.2 are judged here.
+Border: knows YAML and nothing of Kafka.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
+from ruamel.yaml.events import Event
 
 from reconciler.errors import Problem, Where
-from reconciler.yaml_nodes import (
-    WORDS_OF_YAML_1_1,
-    Document,
-    Entry,
-    Mapping,
-    Node,
-    Scalar,
-    Sequence,
-    ambiguous_number,
-)
+from reconciler.yaml_builder import Builder, GiveUpError, control_character
+from reconciler.yaml_nodes import CONTROL, Document, Mapping
 from reconciler.yaml_quick import quickly
 from reconciler.yaml_scanner import fast_yaml
-
-MAX_DEPTH = 50
-MAX_NODES = 1_000_000  # with every alias written out
-
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def read(file: str, text: str) -> Document:
@@ -56,14 +31,14 @@ def read(file: str, text: str) -> Document:
 
 def parsed(file: str, text: str) -> Document:
     """By the whole parser."""
-    builder = _Builder(file)
+    builder = Builder(file)
     try:
         for event in _events(text):
             builder.take(event)
     except MarkedYAMLError as error:
         builder.problems.append(_broken(file, text, error))
         return Document(file, None, tuple(builder.problems))
-    except _GiveUpError:
+    except GiveUpError:
         return Document(file, None, tuple(builder.problems))
     except Exception as error:  # noqa: BLE001 - the parser's own slips, such as an OverflowError for "\\UFFFFFFFF"
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -96,12 +71,7 @@ def _unreadable(file: str, text: str) -> Problem | None:
         return None
     line = text.count("\n", 0, found.start()) + 1
     column = found.start() - text.rfind("\n", 0, found.start())
-    return _control_character(Where(file, line, column), found.group())
-
-
-def _control_character(where: Where, char: str) -> Problem:
-    what = f"broken YAML: the character U+{ord(char):04X} may not stand in a topology"
-    return Problem("yaml-broken", where, what, "Nothing there can be named so, and no terminal shows it", "Remove it")
+    return control_character(Where(file, line, column), found.group())
 
 
 def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
@@ -126,188 +96,3 @@ def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
         todo = "Mend the text here or just above; quote text that holds any of : # { } [ ] , & * ! | > % @ `"
     why = "The file was not read to its end, so nothing in it is checked"
     return Problem("yaml-broken", Where(file, line, column), f"broken YAML: {what}", why, todo)
-
-
-class _GiveUpError(Exception):
-    """The problem is noted; reading on makes no sense."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A collection whose end has not come."""
-
-    mapping: bool
-    line: int
-    column: int
-    anchor: str | None
-    nodes: list[Node] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Builder:
-    file: str
-    problems: list[Problem] = field(default_factory=list)
-    root: Node | None = None
-    open: list[_Open] = field(default_factory=list)
-    anchors: dict[str, Node] = field(default_factory=dict)
-    documents: int = 0
-
-    def problem(self, code: str, at: tuple[int, int], what: str, why: str, todo: str) -> None:
-        """``at`` is line and column."""
-        self.problems.append(Problem(code, Where(self.file, *at), what, why, todo))
-
-    def take(self, event: Event) -> None:
-        mark = event.start_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        match event:
-            case ScalarEvent():
-                self._refuse_tag(event, line, column)
-                escaped = CONTROL.search(event.value)
-                if escaped:
-                    self.problems.append(_control_character(Where(self.file, line, column), escaped.group()))
-                node = Scalar(event.value, bool(event.implicit[0]) and not event.style, line, column)
-                self._done(node, event.anchor)
-            case AliasEvent():
-                self._alias(event, line, column)
-            case SequenceStartEvent() | MappingStartEvent():
-                self._refuse_tag(event, line, column)
-                self.open.append(_Open(isinstance(event, MappingStartEvent), line, column, event.anchor))
-                if len(self.open) > MAX_DEPTH:
-                    self.problem(
-                        "yaml-too-large",
-                        (line, column),
-                        f"nested deeper than {MAX_DEPTH} levels",
-                        "No topology is nested so deep",
-                        "Mend the text",
-                    )
-                    raise _GiveUpError
-            case SequenceEndEvent() | MappingEndEvent():
-                done = self.open.pop()
-                self._done(self._mapping(done) if done.mapping else self._sequence(done), done.anchor)
-            case DocumentStartEvent():
-                self.documents += 1
-                if self.documents > 1:
-                    self.problem(
-                        "yaml-documents",
-                        (line, column),
-                        "a second YAML document begins here (---)",
-                        "Each file is one part of the environment, so the rest of the file was not read",
-                        "Move it to a file of its own, or remove the line ---",
-                    )
-                    raise _GiveUpError
-            case _:
-                pass
-
-    def _refuse_tag(self, event: ScalarEvent | SequenceStartEvent | MappingStartEvent, line: int, column: int) -> None:
-        tag = str(event.tag or "").replace("tag:yaml.org,2002:", "!!")
-        if tag not in ("", "None"):
-            self.problem(
-                "yaml-tag",
-                (line, column),
-                f"the YAML tag {tag}",
-                "The topology has no use for tags",
-                "Remove the tag; quote the value when it must be text",
-            )
-
-    def _alias(self, event: AliasEvent, line: int, column: int) -> None:
-        node = self.anchors.get(event.anchor)
-        if node is None:
-            self.problem(
-                "yaml-alias",
-                (line, column),
-                f"the alias *{event.anchor} has no anchor &{event.anchor} before it",
-                "Anchors are known in their own file only, and not inside themselves",
-                "Define the anchor above, or write the value out",
-            )
-            node = Scalar(f"*{event.anchor}", False, line, column)
-        self._done(node, None)
-
-    def _done(self, node: Node, anchor: str | None) -> None:
-        if anchor:
-            self.anchors[anchor] = node
-        if node.size > MAX_NODES:
-            self.problem(
-                "yaml-too-large",
-                (node.line, node.column),
-                f"more than {MAX_NODES:,} values with aliases written out",
-                "Aliases inside aliases grow without measure",
-                "Write the values out, or split the file",
-            )
-            raise _GiveUpError
-        if self.open:
-            self.open[-1].nodes.append(node)
-        else:
-            self.root = node
-
-    def _sequence(self, done: _Open) -> Sequence:
-        for node in done.nodes:
-            self._surprise(node)
-        return Sequence(tuple(done.nodes), done.line, done.column, 1 + sum(node.size for node in done.nodes))
-
-    def _mapping(self, done: _Open) -> Mapping:
-        entries: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
-        for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
-            if not isinstance(key, Scalar):
-                self.problem(
-                    "yaml-key",
-                    (key.line, key.column),
-                    "a key that is a list or a mapping",
-                    "Every key of the topology is a name",
-                    "Write a plain name before the colon",
-                )
-            elif key.text == "<<" and key.plain:
-                self._merge(value, merged)
-            elif key.text in entries:
-                first = entries[key.text]
-                self.problem(
-                    "duplicate-key",
-                    (key.line, key.column),
-                    f"the key {key.text} stands here for the second time",
-                    f"It is already on line {first.line}, and only one of them could count",
-                    "Remove or rename one",
-                )
-            else:
-                self._surprise(value)
-                entries[key.text] = Entry(key.text, value, key.line, key.column)
-        entries = {**{k: v for k, v in merged.items() if k not in entries}, **entries}
-        size = 1 + sum(1 + entry.value.size for entry in entries.values())
-        return Mapping(entries, done.line, done.column, size)
-
-    def _merge(self, value: Node, merged: dict[str, Entry]) -> None:
-        """YAML's merge key: what is written out wins, then the earlier of several."""
-        for part in value.items if isinstance(value, Sequence) else (value,):
-            if isinstance(part, Mapping):
-                for name, entry in part.entries.items():
-                    merged.setdefault(name, entry)
-            else:
-                self.problem(
-                    "yaml-merge",
-                    (part.line, part.column),
-                    "<< merges something that is not a mapping",
-                    "A merge key takes the fields of another mapping",
-                    "Give it an alias of a mapping, such as <<: *base",
-                )
-
-    def _surprise(self, node: Node) -> None:
-        """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""
-        if not isinstance(node, Scalar) or not node.plain:
-            return
-        text = node.text
-        if text.lower() in WORDS_OF_YAML_1_1:
-            other = "true" if text.lower() in ("yes", "on") else "false"
-            self.problem(
-                "yaml-ambiguous",
-                (node.line, node.column),
-                f"{text} without quotes",
-                f"YAML 1.1 reads it as {other}, YAML 1.2 as text",
-                f'Write {other}, or "{text}" for the text',
-            )
-        elif ambiguous_number(text):
-            self.problem(
-                "yaml-ambiguous",
-                (node.line, node.column),
-                f"the number {text}",
-                "YAML 1.1 and YAML 1.2 read it as different values",
-                f'Write a plain decimal number, or "{text}" for the text',
-            )

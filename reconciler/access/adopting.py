@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reconciler.access.building import MEANT_FOR, is_address, is_principal
 from reconciler.access_rules import AccessRule, ExactRule, NamePattern
 from reconciler.acls import CLUSTER_NAME, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.yaml_text import CONTROL
+from reconciler.yaml_nodes import CONTROL
 
 Subject = tuple[str, Permission, ResourceType]
 Operations = tuple[Operation, ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reconciler.errors import Unknown
 from reconciler.live import LiveUsers
 from reconciler.users import AS_FOUND, LEAST_ITERATIONS, Credentials, ScramUser, UserRecord, user_words
-from reconciler.yaml_text import CONTROL
+from reconciler.yaml_nodes import CONTROL
 
 
 @dataclass(frozen=True, slots=True)

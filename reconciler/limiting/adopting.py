@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from reconciler.quotas import BYTE_RATES, CONNECTIONS, KINDS, OF_CLIENTS, Limits, Quota, QuotaEntity, limit_words
-from reconciler.yaml_text import CONTROL
+from reconciler.yaml_nodes import CONTROL
 
 
 @dataclass(frozen=True, slots=True)
