@@ -13,7 +13,8 @@ from reconciler.topology import TopicRef
 class Value:
     """One value of a topic, in words. ``live`` is empty where no cluster was asked or nothing is there.
 
-    ``because`` says which layer decided, ``where`` the file and line of that layer; ``overridden`` are the weaker ones.
+    ``because`` says which layer decided, ``where`` the file and line of the value, or of its layer; ``overridden`` are
+    the weaker ones.
     """
 
     key: str

@@ -12,19 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.applied import Consent
+from reconciler.collecting import collect
 from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison
+from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
 from reconciler.errors import ReconcilerError
 from reconciler.explaining import explain
 from reconciler.explanation import Explanation
 from reconciler.loading import load
+from reconciler.places import Places
 from reconciler.plans import ExitCode, Plan
 from reconciler.rendering import Handoff
 from reconciler.rendering.review import Review
 from reconciler.rendering.style import Format
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import Session, open_session, read_topology
+from reconciler.yaml_text import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,14 @@ def review(env: Path, wish: Wish) -> Review:
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:
     if offline:
-        return explain(read_topology(env), subject)
+        return explain(read_topology(env), subject, None, _places(env))
     with open_session(env, Principal.PLAN) as session:
-        return explain(session.topology, subject, session.observe())
+        return explain(session.topology, subject, session.observe(), _places(env))
+
+
+def _places(env: Path) -> Places:
+    found, _ = collect(read(file, text) for file, text in sorted(read_environment(env).items()))
+    return found
 
 
 def refuse_mixed(envs: Sequence[Path], form: Format, files: Sequence[Path | None]) -> None:

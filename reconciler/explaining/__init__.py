@@ -15,22 +15,24 @@ from reconciler.errors import ReconcilerError, Unknown, Where
 from reconciler.explaining.access import access_wishes, rules_about_principal, rules_about_topic
 from reconciler.explaining.matching import flow_answer
 from reconciler.explaining.quotas import quotas_about
-from reconciler.explaining.topics import Ground, topic_answer
+from reconciler.explaining.topics import NO_PLACES, Ground, topic_answer
 from reconciler.explaining.users import credentials_of
 from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails
 from reconciler.handover import flow_handover, mirror_handover
 from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveUsers
+from reconciler.places import Places
 from reconciler.routing import find_routes
 from reconciler.topology import Flow, Mirror, TopicRef, Topology
 
 
-def explain(topology: Topology, subject: str, live: LiveState | None = None) -> Explanation:
+def explain(topology: Topology, subject: str, live: LiveState | None = None, places: Places = NO_PLACES) -> Explanation:
     """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, the name of a flow or mirror, or a
     principal such as ``User:orders-app`` that rules, quotas or SCRAM users are about; also ``client-id:x``, ``ip:x``.
 
-    ``live`` None: no cluster was asked. Raises ReconcilerError for a subject that is nowhere.
+    ``live`` None: no cluster was asked. ``places``: of the texts, for the lines of values.
+    Raises ReconcilerError for a subject that is nowhere.
     """
-    ground = _ground(topology, live)
+    ground = replace(_ground(topology, live), places=places)
     rules = access_wishes(ground)
     about = rules_about_principal(ground, rules, subject) if rules is not None else ()
     quotas, users = quotas_about(ground, subject), credentials_of(ground, subject)

@@ -10,25 +10,30 @@ from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown, Where
 from reconciler.explaining.matching import flow_answer
 from reconciler.explanation import Hop, TopicAnswer, Value
-from reconciler.layers import DECLARED, Layers, given, layers_of
+from reconciler.layers import DECLARED, Layer, Layers, given, layers_of
 from reconciler.live import LiveState, LiveTopic, Source
+from reconciler.places import Places
 from reconciler.prospects import Wanted
 from reconciler.routing import Routing
 from reconciler.topic_configs import human
 from reconciler.topology import Flow, Topic, TopicRef, Topology
 
 BROKERS = "the brokers decide"
+COUNTS = ("partitions", "replication_factor")
+NO_PLACES = Places()
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """``live`` holds every cluster: those not in ``answered`` as git alone has them."""
+    """``live`` holds every cluster: those not in ``answered`` as git alone has them. ``places``: of the texts, so that
+    a value is told with its own line; else it is told with that of its topic or layer."""
 
     topology: Topology
     live: LiveState
     routing: Routing
     wishes: Mapping[TopicRef, TopicWish]
     answered: frozenset[str]
+    places: Places = NO_PLACES
 
     @property
     def present(self) -> frozenset[TopicRef]:
@@ -107,11 +112,12 @@ def _factor_from(ground: Ground, ref: TopicRef, wish: TopicWish) -> tuple[str, s
     topic = _declaration(ground, ref)
     flow = _maker(ground, ref)
     if flow and flow.replication_factor and not (topic and topic.replication_factor):
-        return f"flow {flow.name}", _place(flow.where)
+        where = ground.places.find("flows", flow.name, "replication_factor", or_else=flow.where)
+        return f"flow {flow.name}", _place(where)
     if wish.role is Role.INTERNAL:  # the mirror's own topics follow a default also later
         found = next(given(_layers(ground, ref), "replication_factor"), None)
         undecided = ("at most 3, as many as there are brokers", "")
-        return undecided if found is None else (found.layer.name, _place(found.layer.where))
+        return undecided if found is None else (found.layer.name, _line(ground, ref, found.layer, "replication_factor"))
     return _layer_from(ground, ref, "replication_factor") or (BROKERS, "")
 
 
@@ -130,13 +136,15 @@ def _layer_from(ground: Ground, ref: TopicRef, field: str) -> tuple[str, str] | 
     if found is None:
         return None
     only_new = "" if found.layer.name == DECLARED else ", for a new topic"
-    return f"{found.layer.name}{only_new}", _place(found.layer.where)
+    return f"{found.layer.name}{only_new}", _line(ground, ref, found.layer, field)
 
 
 def _overridden(ground: Ground, ref: TopicRef, field: str, won: str) -> tuple[str, ...]:
     """Layers that had something to say and lost: ``3d by class critical, classes.yaml:4``."""
     lost = [one for one in given(_layers(ground, ref), field) if not won.startswith(one.layer.name)]
-    return tuple(f"{human(field, one.value)} by {one.layer.name}, {_place(one.layer.where)}" for one in lost)
+    return tuple(
+        f"{human(field, one.value)} by {one.layer.name}, {_line(ground, ref, one.layer, field)}" for one in lost
+    )
 
 
 def _configs(
@@ -167,7 +175,7 @@ def _config_from(ground: Ground, ref: TopicRef, wish: TopicWish | None, key: str
         return wanted.origin, _source_place(ground, wish.source)
     found = next(given(_layers(ground, ref), key), None)
     if found and wish and wish.role is not Role.INTERNAL:
-        return wanted.origin, _place(found.layer.where)
+        return wanted.origin, _line(ground, ref, found.layer, key)
     return wanted.origin, ""
 
 
@@ -197,6 +205,21 @@ def _hops(routing: Routing, ref: TopicRef) -> Iterator[Hop]:
             if route.source == current:
                 yield Hop(route.flow, route.source, route.remote, route.depth)
                 waiting += [route.remote] if route.remote not in told else []
+
+
+def _line(ground: Ground, ref: TopicRef, layer: Layer, field: str) -> str:
+    """Where the value of ``field`` stands in this layer."""
+    topic = _declaration(ground, ref)
+    section, name = "defaults", "defaults"
+    inner: tuple[str, ...] = ()
+    if layer.name == DECLARED:
+        section, name = "topics", ref.name
+    elif layer.values is ground.topology.clusters[ref.cluster].defaults:
+        section, name, inner = "clusters", ref.cluster, ("defaults",)
+    elif topic is not None and layer.values is ground.topology.rules.classes.get(topic.class_name):
+        section, name = "classes", topic.class_name
+    path = (field,) if field in COUNTS else ("configs", field)
+    return _place(ground.places.find(section, name, *inner, *path, or_else=layer.where))
 
 
 def _place(where: Where) -> str:

@@ -10,11 +10,14 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from reconciler.collecting import collect
 from reconciler.errors import ReconcilerError, Where
 from reconciler.explaining import explain
 from reconciler.explanation import TopicAnswer, Value
+from reconciler.loading import load
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.topology import Mirror, TopicDefaults, Topology
+from reconciler.yaml_text import read
 from tests.builders import cluster, flow, topic, topology, world
 from tests.fakes import unreachable
 from tests.worlds import LiveParts, live_parts, topologies
@@ -190,3 +193,42 @@ def test_whatever_is_planned_can_be_explained(wished: Topology, before: LivePart
         assert all(one.because for one in told.values())
         assert str(ref) in explanation_text(found)
         jsonschema.Draft202012Validator(shape).validate(json.loads(explanation_json(found)))
+
+
+def test_each_value_is_told_with_its_own_line() -> None:
+    text = """\
+clusters:
+  east:
+    bootstrap_servers: [a:1]
+    defaults:
+      replication_factor: 2
+defaults:
+  configs:
+    retention.ms: 7d
+classes:
+  critical:
+    configs: &base
+      segment.ms: 1d
+      retention.ms: 30d
+topics:
+  orders:
+    clusters: [east]
+    class: critical
+    partitions: 6
+    configs:
+      retention.ms: 1d
+"""
+    places, problems = collect([read("e.yaml", text)])
+    assert problems == []
+    [told] = explain(load({"e.yaml": text}, "e"), "orders", None, places).topics
+    found = values(told)
+    assert {key: one.where for key, one in found.items()} == {
+        "partitions": "e.yaml:18",
+        "replication_factor": "e.yaml:5",
+        "retention.ms": "e.yaml:20",
+        "segment.ms": "e.yaml:12",
+    }
+    assert found["retention.ms"].overridden == (
+        "30d by class critical, e.yaml:13",
+        "7d by default of the environment, e.yaml:8",
+    )
