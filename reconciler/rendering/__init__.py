@@ -4,8 +4,9 @@ Verdict line first; nothing important is left out, and what is equal is folded. 
 """
 
 from reconciler.rendering.drift import drift_json, drift_text
+from reconciler.rendering.fitting import Handoff, marker
 from reconciler.rendering.html import drift_html, outcomes_html, plan_html
-from reconciler.rendering.markdown import Handoff, drift_markdown, marker, outcomes_markdown, plan_markdown
+from reconciler.rendering.markdown import drift_markdown, outcomes_markdown, plan_markdown
 from reconciler.rendering.outcomes import outcomes_json, outcomes_text
 from reconciler.rendering.style import Style
 from reconciler.rendering.text import plan_json, plan_text

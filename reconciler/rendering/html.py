@@ -16,8 +16,8 @@ from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import page as safe
+from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.html_style import CSS, SCRIPT
-from reconciler.rendering.markdown import Handoff
 from reconciler.rendering.outcomes import Rolled, outcome_sections
 from reconciler.rendering.outline import Entry, Place, Step, Value, ground, outline, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections

@@ -1,14 +1,8 @@
-"""A plan as Markdown that fits a pull-request comment: the verdict and what is dangerous first, the rest folded.
-
-A comment may hold 65,536 characters. A longer plan is told with less detail, in the steps of ``Detail``, and says so.
-"""
+"""A plan as Markdown for a pull-request comment: the verdict and what is dangerous first, the rest folded."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterator, Sequence
 
 from reconciler import planfile
 from reconciler.causes import History
@@ -17,6 +11,18 @@ from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
 from reconciler.rendering.escaping import code, fence, markdown
+from reconciler.rendering.fitting import (
+    GITHUB_LIMIT,
+    Detail,
+    Handoff,
+    cut,
+    fitting,
+    hidden,
+    less,
+    listed,
+    told_items,
+    told_sections,
+)
 from reconciler.rendering.outcomes import Rolled, outcome_sections
 from reconciler.rendering.outline import Entry, Step, ground, outline, risk_words, seen
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
@@ -25,39 +31,7 @@ from reconciler.rendering.style import SHOWN
 from reconciler.rendering.waves import gates_words
 from reconciler.summary import applied_verdict, counted, verdict
 
-GITHUB_LIMIT = 65_536
-_LONGEST = 400
 _NAMES = 60
-_MARKER = "<!-- reconciler-"
-
-
-class Detail(IntEnum):
-    """How much is told. The first that fits is taken."""
-
-    ALL = 0
-    NO_VALUES = 1
-    NAMES = 2
-    COUNTS = 3
-
-
-_LESS = {
-    Detail.NO_VALUES: "This comment would be too long: values before and after are left out, long lists are cut.",
-    Detail.NAMES: "This comment would be too long: changes are told by name only, long lists are cut.",
-    Detail.COUNTS: "This comment would be too long: only counts are told.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Handoff:
-    """How a reader goes on: the exact command that applies this, and where all of it can be read."""
-
-    apply: str = ""
-    artifact: str = ""
-
-
-def marker(kind: str, environment: str) -> str:
-    """The beginning of the hidden first line, by which a workflow finds the one comment it keeps up to date."""
-    return f"{_MARKER}{kind} {_json({'environment': environment})[:-1]}"
 
 
 def plan_markdown(
@@ -66,25 +40,25 @@ def plan_markdown(
     """``before``: sections told ahead of the changes, such as what an edit means. ``limit`` in UTF-16 code units."""
     goes_on = handoff or Handoff()
     facts = {"digest": planfile.digest(plan), "apply": goes_on.apply}
-    head = [_hidden("plan", plan.basis.environment, facts), _heading(plan, verdict(plan)), "", *_ground(plan), ""]
+    head = [hidden("plan", plan.basis.environment, facts), _heading(plan, verdict(plan)), "", *_ground(plan), ""]
     sections = left_sections(plan)
 
     def told(detail: Detail) -> Iterator[str]:
         yield from head
-        yield from _less(detail, goes_on)
+        yield from less(detail, goes_on)
         yield from _dangers(outline(plan), detail)
-        yield from _told([one for one in sections if one.urgent], detail)
-        yield from _told(before, detail)
+        yield from told_sections([one for one in sections if one.urgent], detail)
+        yield from told_sections(before, detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
         for step in outline(plan):
             yield from (f"**{markdown(step.opens)}**", "") if step.opens else ()
             yield from _step(step, detail)
-        yield from _told((*load_sections(plan), *shift_sections(plan)), detail)
-        yield from _told([one for one in sections if not one.urgent], detail)
+        yield from told_sections((*load_sections(plan), *shift_sections(plan)), detail)
+        yield from told_sections([one for one in sections if not one.urgent], detail)
         yield from _next(plan, goes_on)
 
-    return _fitting(told, limit)
+    return fitting(told, limit)
 
 
 def offline_markdown(environment: str, sections: Sequence[Section], limit: int = GITHUB_LIMIT) -> str:
@@ -92,14 +66,14 @@ def offline_markdown(environment: str, sections: Sequence[Section], limit: int =
     first, *rest = sections
 
     def told(detail: Detail) -> Iterator[str]:
-        yield _hidden("plan", environment, {})
-        yield from (f"### {markdown(environment)}: {markdown(_cut(first.why))}", "")
+        yield hidden("plan", environment, {})
+        yield from (f"### {markdown(environment)}: {markdown(cut(first.why))}", "")
         yield from ("No cluster was asked: this is the edit alone, not a plan.", "")
-        yield from _less(detail, Handoff())
-        yield from (*_items(first, detail), "") if detail is not Detail.COUNTS else ()
-        yield from _told(rest, detail)
+        yield from less(detail, Handoff())
+        yield from (*told_items(first, detail), "") if detail is not Detail.COUNTS else ()
+        yield from told_sections(rest, detail)
 
-    return _fitting(told, limit)
+    return fitting(told, limit)
 
 
 def drift_markdown(
@@ -115,12 +89,12 @@ def drift_markdown(
     goes_on = handoff or Handoff()
 
     def told(detail: Detail) -> Iterator[str]:
-        yield _hidden("drift", plan.basis.environment, {})
+        yield hidden("drift", plan.basis.environment, {})
         yield from (_heading(plan, drift_verdict(plan)), "", *_ground(plan), "")
-        yield from _less(detail, goes_on)
-        yield from _told(sections, detail)
+        yield from less(detail, goes_on)
+        yield from told_sections(sections, detail)
 
-    return _fitting(told, limit)
+    return fitting(told, limit)
 
 
 def report_markdown(
@@ -130,12 +104,12 @@ def report_markdown(
     whole = Handoff(artifact="the same with --format json")
 
     def told(detail: Detail) -> Iterator[str]:
-        yield _hidden(kind, environment, {})
-        yield from (f"### {markdown(environment)}: {markdown(_cut(said))}", "")
-        yield from _less(detail, whole)
-        yield from _told(sections, detail)
+        yield hidden(kind, environment, {})
+        yield from (f"### {markdown(environment)}: {markdown(cut(said))}", "")
+        yield from less(detail, whole)
+        yield from told_sections(sections, detail)
 
-    return _fitting(told, limit)
+    return fitting(told, limit)
 
 
 def outcomes_markdown(
@@ -149,34 +123,16 @@ def outcomes_markdown(
     sections = outcome_sections(outcomes, probes, rolled)
 
     def told(detail: Detail) -> Iterator[str]:
-        yield _hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})
+        yield hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})
         yield from (_heading(plan, applied_verdict(plan, outcomes)), "", *_ground(plan), "")
-        yield from _less(detail, Handoff())
-        yield from _told(sections, detail)
+        yield from less(detail, Handoff())
+        yield from told_sections(sections, detail)
 
-    return _fitting(told, limit)
-
-
-def _fitting(told: Callable[[Detail], Iterator[str]], limit: int) -> str:
-    text = ""
-    for detail in Detail:
-        text = "\n".join(told(detail)).rstrip("\n") + "\n"
-        if len(text.encode("utf-16-le")) // 2 <= limit:
-            break
-    return text
-
-
-def _hidden(kind: str, environment: str, facts: dict[str, str]) -> str:
-    return f"{_MARKER}{kind} {_json({'environment': environment, **facts})} -->"
-
-
-def _json(value: dict[str, str]) -> str:
-    """Cannot end the HTML comment it is put in."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
+    return fitting(told, limit)
 
 
 def _heading(plan: Plan, said: str) -> str:
-    return f"### {markdown(plan.basis.environment)}: {markdown(_cut(said))}"
+    return f"### {markdown(plan.basis.environment)}: {markdown(cut(said))}"
 
 
 def _ground(plan: Plan) -> Iterator[str]:
@@ -185,12 +141,6 @@ def _ground(plan: Plan) -> Iterator[str]:
     yield from (f"- {code(one.name)}: {markdown(seen(one))}" for one in clusters[:SHOWN])
     if len(clusters) > SHOWN:
         yield f"- and {len(clusters) - SHOWN} more clusters"
-
-
-def _less(detail: Detail, handoff: Handoff) -> Iterator[str]:
-    if detail in _LESS:
-        where = f" All of it: {markdown(handoff.artifact)}." if handoff.artifact else " The saved plan has all of it."
-        yield from (f"> {_LESS[detail]}{where}", "")
 
 
 def _dangers(steps: Sequence[Step], detail: Detail) -> Iterator[str]:
@@ -204,7 +154,7 @@ def _dangers(steps: Sequence[Step], detail: Detail) -> Iterator[str]:
     shown = high if detail is Detail.ALL else high[:_NAMES]
     for cluster, one in shown:
         where = f"{code(cluster)} " if cluster else ""
-        yield f"- {where}{_titled(one)}: {markdown(_cut(one.risk_text))} ({markdown(one.reversibility)})"
+        yield f"- {where}{_titled(one)}: {markdown(cut(one.risk_text))} ({markdown(one.reversibility)})"
     if len(shown) < len(high):
         yield f"- and {len(high) - len(shown)} more"
     yield ""
@@ -238,16 +188,16 @@ def _names(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         by_sign.setdefault(entry.sign, []).extend(entry.names)
     for sign, names in by_sign.items():
-        listed = list(dict.fromkeys(names))
-        count = counted(len(listed), "topic or mirror", "topics and mirrors")
-        yield f"- {code(sign)} {count}: {_listed(listed, _NAMES)}"
+        once = list(dict.fromkeys(names))
+        count = counted(len(once), "topic or mirror", "topics and mirrors")
+        yield f"- {code(sign)} {count}: {listed(once, _NAMES)}"
 
 
 def _entry(entry: Entry, detail: Detail) -> Iterator[str]:
     yield f"- {code(entry.sign)} {_titled(entry)}: {markdown(entry.headline)}"
     shown = len(entry.names) if detail is Detail.ALL else SHOWN
     if len(entry.names) > 1:
-        yield f"  - {_listed(entry.names, shown)}"
+        yield f"  - {listed(entry.names, shown)}"
         yield f"  - why: {markdown(entry.why)}"
     if detail is Detail.ALL:
         yield from (f"  - {code(line)}" for line in entry.lines)
@@ -255,7 +205,7 @@ def _entry(entry: Entry, detail: Detail) -> Iterator[str]:
     if words := risk_words(entry):
         yield f"  - {'**' if _high(entry) else ''}{markdown(words)}{'**' if _high(entry) else ''}"
     if entry.needs:
-        yield f"  - after {_listed(entry.needs, SHOWN)}: {markdown(entry.needs_why)}"
+        yield f"  - after {listed(entry.needs, SHOWN)}: {markdown(entry.needs_why)}"
     if entry.later:
         yield f"  - {markdown(entry.later)}"
 
@@ -264,49 +214,8 @@ def _titled(entry: Entry) -> str:
     return code(entry.title) if len(entry.names) == 1 else markdown(entry.title)
 
 
-def _told(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
-    for section in sections:
-        heading = markdown(section.heading)
-        if detail is Detail.COUNTS:
-            yield from (f"- <b>{heading}</b>",)
-        elif section.urgent:
-            yield from (f"**{heading}**", "", *_items(section, detail), "")
-        else:
-            yield from (
-                "<details>",
-                f"<summary>{heading}</summary>",
-                "",
-                *_items(section, detail),
-                "",
-                "</details>",
-                "",
-            )
-
-
-def _items(section: Section, detail: Detail) -> Iterator[str]:
-    shown = len(section.items) if detail is Detail.ALL else SHOWN if detail is Detail.NO_VALUES else 3
-    for item in section.items[:shown]:
-        sign = f"{code(item.sign)} " if item.sign else ""
-        yield f"- {sign}{markdown(item.text if detail is Detail.ALL else _cut(item.text))}"
-        more = item.more if detail is Detail.ALL else item.more[:shown]
-        yield from (f"  - {markdown(line if detail is Detail.ALL else _cut(line))}" for line in more)
-        if len(more) < len(item.more):
-            yield f"  - and {len(item.more) - len(more)} more"
-    if shown < len(section.items):
-        yield f"- and {len(section.items) - shown} more"
-
-
 def _next(plan: Plan, handoff: Handoff) -> Iterator[str]:
     yield ""
     if handoff.apply and plan.changes and not plan.refused and not plan.unknown:
         yield from ("Apply exactly this:", fence(handoff.apply, "sh"))
     yield f"plan {code(planfile.digest(plan)[:16])}"
-
-
-def _listed(names: Sequence[str], shown: int) -> str:
-    text = ", ".join(code(name) for name in names[:shown])
-    return text if len(names) <= shown else f"{text} and {len(names) - shown} more"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -14,8 +14,9 @@ from reconciler.plans import ExitCode, Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
 from reconciler.rendering.drift import NOTHING, drift_json, drift_text
+from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
-from reconciler.rendering.markdown import Handoff, drift_markdown, offline_markdown, outcomes_markdown, plan_markdown
+from reconciler.rendering.markdown import drift_markdown, offline_markdown, outcomes_markdown, plan_markdown
 from reconciler.rendering.outcomes import Rolled, outcomes_json, outcomes_text
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Format, Style

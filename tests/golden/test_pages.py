@@ -23,8 +23,8 @@ from reconciler.rendering import (
     plan_html,
     plan_markdown,
 )
+from reconciler.rendering.fitting import GITHUB_LIMIT
 from reconciler.rendering.html_style import CSS, SCRIPT
-from reconciler.rendering.markdown import GITHUB_LIMIT
 from reconciler.topology import TopicRef
 from tests.golden.test_plans import PLANS, agrees
 

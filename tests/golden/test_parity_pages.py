@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import Unknown
 from reconciler.parity import Disparity, Parity
-from reconciler.rendering.markdown import GITHUB_LIMIT, marker
+from reconciler.rendering.fitting import GITHUB_LIMIT, marker
 from reconciler.rendering.parity import parity_in
 from reconciler.rendering.style import Format
 from tests.golden.test_pages import FOREIGN, NASTY, elements, undressed, unescaped, words
