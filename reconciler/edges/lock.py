@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -25,8 +26,9 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
             handle.seek(0)
             raise _held(state, handle.read()) from None
         handle.truncate(0)
-        handle.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())}))
-        handle.flush()
+        holder = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())})
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, it only does not say whose it is
+            os.write(handle.fileno(), holder.encode())
         yield
         handle.truncate(0)
 

@@ -120,7 +120,18 @@ class SparkRunner:
 
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = (), goal: str = "") -> int:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
-        by itself (JSON); without one it runs until it is stopped."""
+        by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
+        try:
+            return self._launch(mirror, handover, folder, (needs, goal))
+        except OSError as error:
+            raise RunnerError(
+                f"mirror {mirror} cannot be started: {folder.path} cannot be written: {error.strerror or error}",
+                "The job's definition, code and log lie there; nothing was started.",
+                "Check the folder's permissions and the space left, then run apply again.",
+            ) from None
+
+    def _launch(self, mirror: str, handover: str, folder: RunFolder, how: tuple[tuple[str, ...], str]) -> int:
+        needs, goal = how
         folder.path.mkdir(parents=True, exist_ok=True)
         for leftover in _LEFTOVERS:
             (folder.path / leftover).unlink(missing_ok=True)

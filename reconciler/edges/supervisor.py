@@ -50,7 +50,11 @@ def write_json(path: Path, value: object) -> None:
 def _rotate(log: Path) -> None:
     """Copy and truncate: the job holds the file open for appending and must not lose it."""
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
-        shutil.copyfile(log, log.with_suffix(".log.1"))
+        before = log.with_suffix(".log.1")
+        try:
+            shutil.copyfile(log, before)
+        except OSError:  # a full disk: better no old log than no room for the new one
+            before.unlink(missing_ok=True)
         with log.open("r+b") as handle:
             handle.truncate(0)
 
@@ -71,7 +75,11 @@ class Supervisor:
 
     def say(self, state: str, **changes: object) -> None:
         self.now = replace(self.now, state=state, **changes)  # type: ignore[arg-type]
-        write_json(self.run_dir / "supervisor.json", asdict(self.now))
+        try:
+            write_json(self.run_dir / "supervisor.json", asdict(self.now))
+        except OSError as error:  # a full disk must not leave the job without one who starts it again
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"supervisor.json cannot be written, state is {state}: {error.strerror or error}\n")
 
     def run(self) -> int:
         command = json.loads((self.run_dir / "command.json").read_text(encoding="utf-8"))
