@@ -21,7 +21,7 @@ import structlog
 from reconciler import applying, running
 from reconciler.edges.metrics import Metrics, MetricsServer
 from reconciler.errors import ReconcilerError
-from reconciler.executing import Execution, execution
+from reconciler.executing import Execution, execution, hangup
 from reconciler.narrowing import Autonomy
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
@@ -139,13 +139,13 @@ class LiveEnvironment:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM and SIGINT. Only the main thread can hear signals."""
+    """Set by SIGTERM, SIGINT, and a terminal that is closed. Only the main thread can hear signals."""
     stop = threading.Event()
 
     def wish(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, wish) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, wish) for number in (signal.SIGTERM, signal.SIGINT, *hangup())}
     try:
         yield stop
     finally:

@@ -219,7 +219,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, *_hangup())}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, *hangup())}
     try:
         yield
     finally:
@@ -227,7 +227,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _hangup() -> tuple[signal.Signals, ...]:
+def hangup() -> tuple[signal.Signals, ...]:
     """None under nohup, which asks to go on without a terminal."""
     return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 

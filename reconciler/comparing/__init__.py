@@ -7,6 +7,7 @@ live plan's part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.comparing.fields import changed_fields, whole
@@ -14,7 +15,7 @@ from reconciler.comparing.meanings import meaning
 from reconciler.comparing.mirrors import Sides, mirror_impacts
 from reconciler.comparing.rollouts import rollout_items
 from reconciler.comparing.rules import rule_items
-from reconciler.comparing.travelling import flow_impacts, following, routes_of
+from reconciler.comparing.travelling import flow_impacts, following, routes_of, takeovers
 from reconciler.comparison import Comparison, ItemChange, Sign
 from reconciler.errors import NOWHERE
 from reconciler.rollout import course_of
@@ -41,11 +42,16 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_rollout(base, after),
     )
     routes = routes_of(base, after)
+    impacts = tuple(flow_impacts(routes))
+    taken = takeovers(impacts)
+    items = tuple(
+        replace(one, means=taken[one.name]) if one.kind == "flow" and one.name in taken else one for one in items
+    )
     return Comparison(
         environment=after.environment,
         items=items,
         follows=tuple(following(routes)),
-        flows=tuple(flow_impacts(routes)),
+        flows=impacts,
         mirrors=tuple(mirror_impacts(Sides(base, after, routes, items))),
         new=before is None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.comparing.fields import words
@@ -42,6 +42,26 @@ def flow_impacts(routes: Routes) -> Iterator[FlowImpact]:
         old, new = was.get(flow, set()), now.get(flow, set())
         if old != new:
             yield FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
+
+
+def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
+    """Flow -> what it means that it copies from now on what another flow copied: a renamed flow above all."""
+    losers: dict[Travel, str] = {travel: one.flow for one in impacts for travel in one.lost}
+    found: dict[str, dict[str, int]] = {}
+    for one in impacts:
+        for travel in one.gained:
+            if loser := losers.get(travel):
+                counts = found.setdefault(one.flow, {})
+                counts[loser] = counts.get(loser, 0) + 1
+    return {flow: "; ".join(_taken(loser, count) for loser, count in of.items()) for flow, of in found.items()}
+
+
+def _taken(loser: str, count: int) -> str:
+    topics = f"{count} topic{'s' if count != 1 else ''}"
+    return (
+        f"it takes over {topics} of flow {loser}, whose positions do not come along: partitions that {loser} had"
+        f" copied stop with position_missing until mirror seek --from-flow {loser}"
+    )
 
 
 def following(routes: Routes) -> Iterator[ItemChange]:

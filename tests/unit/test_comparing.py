@@ -250,3 +250,14 @@ def test_the_ending_of_a_file_is_its_format() -> None:
     assert format_of(".md") is Format.MARKDOWN
     with pytest.raises(Exception, match=r"\.pdf"):
         format_of(".pdf")
+
+
+def test_a_renamed_flow_is_told_that_its_positions_do_not_come_along() -> None:
+    before = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="old"))
+    renamed = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="new"))
+    told = {one.name: one.means for one in compare(before, renamed).items if one.kind == "flow"}
+    assert told["new"].startswith("it takes over 2 topics of flow old, whose positions do not come along")
+    assert "mirror seek --from-flow old" in told["new"]
+    assert told["old"] == "it is no longer copied; what was copied stays"
+    wider = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders.*|pay", name="old"))
+    assert [one.means for one in compare(before, wider).items if one.kind == "flow"] == [""]
