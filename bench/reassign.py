@@ -23,7 +23,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.replica_requests import ReplicaWire
 from reconciler.replicas import THROTTLED_REPLICAS
 from reconciler.topology import Cluster, Principal

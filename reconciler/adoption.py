@@ -12,14 +12,14 @@ from pathlib import Path
 
 from reconciler.adopting import Adoption, Taking, adopt, counts
 from reconciler.edges.files import read_environment, write_folder
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.live import LiveCluster, LiveState, LiveUsers
 from reconciler.loading import load
 from reconciler.planning import plan
 from reconciler.plans import Plan
 from reconciler.quotas import Limits, QuotaEntity
-from reconciler.rendering import plan_text
+from reconciler.rendering.text import plan_text
 from reconciler.settings import Wrong, client_setting
 from reconciler.summary import counted
 from reconciler.topology import Cluster, Principal, Topology, by_name

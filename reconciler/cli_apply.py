@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler import applying, planfile, rendering
+from reconciler import applying, planfile
 from reconciler.applied import Consent
 from reconciler.errors import BlockedError, Moved, ReconcilerError, StalePlan
 from reconciler.executing import Execution, execution, interrupted_by_sigterm
@@ -24,6 +24,7 @@ from reconciler.probing import PATIENCE_SECONDS
 from reconciler.rendering.outcomes import Rolled
 from reconciler.rendering.review import outcomes_in
 from reconciler.rendering.style import Format as Page
+from reconciler.rendering.text import plan_text
 from reconciler.reviewed import uncovered
 from reconciler.rollout.ending import Ended, code_of, ending, require_wave
 from reconciler.summary import counted
@@ -72,7 +73,7 @@ def apply(
             _require_reviewed(made, reviewed)
         require_wave(made, until)
         if form is Page.TEXT:
-            show(rendering.plan_text(made, style()))
+            show(plan_text(made, style()))
         if not part:
             applying.refuse_if_blocked(made)
         chosen = ending(known_part(made) if part else Narrowed(made), until)
@@ -165,7 +166,7 @@ def _verify(session: Session) -> None:
         say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}")
     elif left.changes or left.unknown or left.refused:
         say("after the apply, a new plan is not empty:")
-        say(rendering.plan_text(left))
+        say(plan_text(left))
     else:
         say("checked: a new plan is empty")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reconciler import adoption, diagnosis, drifting
+from reconciler.beginning import begin
 from reconciler.causes import history
 from reconciler.edges.audit_file import read_lines
 from reconciler.edges.files import write_text
@@ -39,7 +40,7 @@ def drift(
         return
     if sides:
         raise typer.Exit(_parity(env, form, out))
-    with open_session(env, Principal.PLAN, ahead=True) as session:
+    with open_session(env, Principal.PLAN, begin(env, Principal.PLAN)) as session:
         made = session.plan()
         seen = history(read_lines(session.state))
     text = drift_in(made, form, style(), seen)

@@ -10,7 +10,7 @@ import typer
 
 from reconciler.cli_apply import changing
 from reconciler.cli_help import ENDINGS
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ReconcilerError
 from reconciler.reassigning import cancel as take_back
 from reconciler.reassigning.window import Watch

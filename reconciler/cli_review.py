@@ -1,19 +1,24 @@
-"""The commands that review and change nothing: their arguments and exit codes."""
+"""The commands that review and change nothing: their arguments and exit codes.
+
+Most of the program is imported by the commands themselves: clusters are read meanwhile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reconciler import planfile, reviewing
+from reconciler.beginning import begin
 from reconciler.cli_help import ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
-from reconciler.rendering.explanation import explanation_json, explanation_text
-from reconciler.rendering.review import format_of, render
+from reconciler.errors import ReconcilerError
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
+from reconciler.topology import Principal
 
 Envs = Annotated[list[Path], typer.Argument(metavar="ENV", help="environment folders")]
 WriteOption = Annotated[
@@ -38,25 +43,30 @@ def plan(
     artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    wish = reviewing.Wish(base, revert, offline, prune)
-    reviewing.refuse_mixed(envs, form, (out, *(write or ())))
-    forms = {path: format_of(path.suffix) for path in write or ()}
-    codes = []
-    for env in envs:
-        if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
-            (show if form is Page.TEXT else say)(sentence)
-            continue
-        found = reviewing.review(env, wish)
-        handoff = reviewing.handoff(env, out, wish, artifact)
-        if out is not None and found.plan is not None:
-            write_text(out, planfile.dumps(found.plan))
-        for path, other in forms.items():
-            write_text(path, render(found, other, handoff))
-        show(render(found, form, handoff, style()))
-        if out is not None and found.plan is not None:
-            goes_on = f"apply exactly this with: {handoff.apply}" if handoff.apply else "to apply it, git revert first"
-            say(f"saved to {out}; {goes_on}")
-        codes.append(found.exit_code)
+    _refuse_mixed(envs, form, (out, *(write or ())))
+    live = base is None and changed_since is None and not (revert or offline)
+    with closing(begin(envs[0], Principal.PLAN)) if live and len(envs) == 1 else nullcontext() as begun:
+        from reconciler import planfile, reviewing
+        from reconciler.rendering.review import format_of, render
+
+        wish = reviewing.Wish(base, revert, offline, prune)
+        forms = {path: format_of(path.suffix) for path in write or ()}
+        codes = []
+        for env in envs:
+            if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
+                (show if form is Page.TEXT else say)(sentence)
+                continue
+            found = reviewing.review(env, wish, begun)
+            handoff = reviewing.handoff(env, out, wish, artifact)
+            if out is not None and found.plan is not None:
+                write_text(out, planfile.dumps(found.plan))
+            for path, other in forms.items():
+                write_text(path, render(found, other, handoff))
+            show(render(found, form, handoff, style()))
+            if out is not None and found.plan is not None:
+                goes_on = handoff.apply and f"apply exactly this with: {handoff.apply}"
+                say(f"saved to {out}; {goes_on or 'to apply it, git revert first'}")
+            codes.append(found.exit_code)
     raise typer.Exit(reviewing.worst(codes))
 
 
@@ -67,9 +77,22 @@ def explain(
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
 ) -> None:
     """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
+    from reconciler import reviewing
+    from reconciler.rendering.explanation import explanation_json, explanation_text
+
     found = reviewing.explained(env, subject, offline)
     show(explanation_json(found) if form is Format.JSON else explanation_text(found, style()))
     raise typer.Exit(found.exit_code)
+
+
+def _refuse_mixed(envs: Sequence[Path], form: Page, files: Sequence[Path | None]) -> None:
+    """Several environments are told one after the other, which only text can be."""
+    if len(envs) > 1 and (form is not Page.TEXT or any(files)):
+        raise ReconcilerError(
+            f"{len(envs)} environments are given with --format {form}, --out or --write",
+            "Each of them has a plan of its own, and they would be written over one another.",
+            "Call plan once for each environment.",
+        )
 
 
 app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)

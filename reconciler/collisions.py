@@ -5,7 +5,7 @@ Border: offline. That flows cannot collide is proved over all names they could c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
@@ -38,7 +38,9 @@ def arrivals(topology: Topology, travels: Mapping[str, Travel]) -> tuple[Arrival
         by_source.setdefault(travels[name].flow.source, []).append(travels[name])
     found: list[Arrival] = []
     waiting: list[tuple[str, str, tuple[str, ...]]] = [
-        (cluster, topic.name, (cluster,)) for topic in topology.topics.values() for cluster in topic.clusters
+        (cluster, topic.name, (cluster,))
+        for topic in (topology.topics.values() if by_source else ())
+        for cluster in topic.clusters
     ]
     while waiting:
         cluster, name, path = waiting.pop()
@@ -132,8 +134,11 @@ def _both_sides(travel: Travel, topic: Topic) -> bool:
     return kept and {travel.flow.source, travel.flow.target} <= set(topic.clusters)
 
 
-def check_metric_names(topology: Topology, found: Iterable[Arrival], places: Places) -> list[Problem]:
+def check_metric_names(topology: Topology, found: Sequence[Arrival], places: Places) -> list[Problem]:
     """Kafka refuses a topic whose name differs from another one only in '.' and '_'."""
+    every = {*topology.topics, *(one.name for one in found)}
+    if len({name.replace(".", "_") for name in every}) == len(every):
+        return []
     holders: dict[tuple[str, str], dict[str, str]] = {}
     for topic in topology.topics.values():
         for cluster in topic.clusters:

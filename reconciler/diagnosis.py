@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reconciler.checkups import Checkup, ClusterFacts, Finding, Rights
 from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine_findings, permission_findings
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.facts import cluster_facts
 from reconciler.edges.kafka.probing import rights
 from reconciler.edges.machine import machine

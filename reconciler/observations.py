@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from reconciler.changes import (
@@ -37,6 +38,8 @@ from reconciler.users import credentials_text
 
 ABSENT = "absent"
 _SIMPLE = frozenset({str, int, float, bool, type(None)})
+_MAPPINGS = frozenset({dict, MappingProxyType})
+"""Told by their type, which is ten times as quick as to ask whether something is a mapping."""
 
 
 def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, ...]:
@@ -186,16 +189,20 @@ def _mirror(mirror: LiveMirror | Unknown | None) -> str:
     return f"{mirror.state}, application {mirror.application_id or 'none'}, fingerprint {mirror.fingerprint or 'none'}"
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
     kind: Any = type(value)
     if kind in _SIMPLE:
         return value
+    if kind in _MAPPINGS or isinstance(value, Mapping):
+        if not value:
+            return {}
+        return {str(key): v if type(v) in _SIMPLE else _plain(v) for key, v in value.items()}
     if names := _fields(kind):
-        left_out = sparse_fields(kind)
-        told = {name: getattr(value, name) for name in names}
-        return {k: _plain(v) for k, v in told.items() if k not in left_out or v != left_out[k]}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        told = {n: v if type(v := getattr(value, n)) in _SIMPLE else _plain(v) for n in names}
+        for name, default in sparse_fields(kind).items():
+            if getattr(value, name) == default:
+                del told[name]
+        return told
     if isinstance(value, (tuple, list)):
         return [_plain(inner) for inner in value]
     return value

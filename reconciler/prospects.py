@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
@@ -93,10 +93,10 @@ def lowered(key: str, now: str | None, wish: Wanted, by: int) -> Wanted:
     return replace(wish, value=str(int(before) - by), origin=origin, goal=wish.value)
 
 
-def broker_configs(cluster: LiveCluster) -> dict[str, ConfigValue]:
-    """What a topic of this cluster has without overrides, as far as its topics tell."""
+def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, ConfigValue]:
+    """What a topic of a cluster has without overrides, as far as its topics tell. ``different``: their configs."""
     found: dict[str, ConfigValue] = {}
-    for one in different_configs(cluster):
+    for one in different:
         for key, value in one.items():
             if value.source is not Source.TOPIC:
                 found.setdefault(key, value)
@@ -105,32 +105,40 @@ def broker_configs(cluster: LiveCluster) -> dict[str, ConfigValue]:
 
 def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
     """The configs of all topics, those that are one object once: of ten thousand topics perhaps fifty."""
-    every = (topic.configs for topic in cluster.topics.values())
-    return list({id(found): found for found in every if not isinstance(found, Unknown)}.values())
+    every = {id(topic.configs): topic.configs for topic in cluster.topics.values()}
+    return [found for found in every.values() if not isinstance(found, Unknown)]
 
 
 class Prospects(Mapping[TopicRef, Prospect]):
     """By topic, each worked out when somebody asks: most topics travel nowhere, and nobody does."""
 
-    def __init__(self, refs: Iterable[TopicRef], work_out: Callable[[TopicRef], Prospect]) -> None:
-        self._found: dict[TopicRef, Prospect | None] = dict.fromkeys(refs)
+    def __init__(self, present: Mapping[str, set[str]], work_out: Callable[[TopicRef], Prospect]) -> None:
+        """``present``: names by cluster; it grows by what is put here."""
+        self._present = present
         self._work_out = work_out
+        self._found: dict[TopicRef, Prospect] = {}
+
+    def names(self, cluster: str) -> Collection[str]:
+        return self._present.get(cluster, ())
 
     def __getitem__(self, ref: TopicRef) -> Prospect:
-        found = self._found[ref]
+        found = self._found.get(ref)
         if found is None:
+            if ref not in self:
+                raise KeyError(ref)
             found = self._found[ref] = self._work_out(ref)
         return found
 
     def __iter__(self) -> Iterator[TopicRef]:
-        return iter(self._found)
+        return (TopicRef(cluster, name) for cluster, names in self._present.items() for name in names)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(map(len, self._present.values()))
 
     def __contains__(self, ref: object) -> bool:
-        return ref in self._found
+        return isinstance(ref, TopicRef) and ref.name in self.names(ref.cluster)
 
     def put(self, ref: TopicRef, prospect: Prospect) -> None:
         """For routing alone, which adds what flows make before it gives these away."""
         self._found[ref] = prospect
+        self._present[ref.cluster].add(ref.name)

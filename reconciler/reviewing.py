@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.applied import Consent
+from reconciler.beginning import Begun, begin
 from reconciler.collecting import collect
 from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison
@@ -23,9 +24,8 @@ from reconciler.explanation import Explanation
 from reconciler.loading import load
 from reconciler.places import Places
 from reconciler.plans import ExitCode, Plan
-from reconciler.rendering import Handoff
+from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.review import Review
-from reconciler.rendering.style import Format
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import Session, open_session, read_topology
 from reconciler.yaml_text import read
@@ -54,10 +54,11 @@ def untouched(env: Path, ref: str) -> str | None:
     return f"{env} is untouched since {ref} (commit {at.commit[:12]}): nothing to plan"
 
 
-def review(env: Path, wish: Wish) -> Review:
+def review(env: Path, wish: Wish, begun: Begun | None = None) -> Review:
+    """``begun``: of ``env``, where ``wish`` has no base."""
     if wish.base is None:
         _needs_base(wish)
-        with open_session(env, Principal.PLAN, ahead=True) as session:
+        with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
             return Review(session.plan(consent=wish.consent))
     now, at = read_topology(env), snapshot(env, wish.base)
     before = load(at.named, now.environment) if at.texts else None
@@ -85,16 +86,6 @@ def explained(env: Path, subject: str, offline: bool) -> Explanation:
 def _places(env: Path) -> Places:
     found, _ = collect(read(file, text) for file, text in sorted(read_environment(env).items()))
     return found
-
-
-def refuse_mixed(envs: Sequence[Path], form: Format, files: Sequence[Path | None]) -> None:
-    """Several environments are told one after the other, which only text can be."""
-    if len(envs) > 1 and (form is not Format.TEXT or any(files)):
-        raise ReconcilerError(
-            f"{len(envs)} environments are given with --format {form}, --out or --write",
-            "Each of them has a plan of its own, and they would be written over one another.",
-            "Call plan once for each environment.",
-        )
 
 
 def handoff(env: Path, out: Path | None, wish: Wish, artifact: str) -> Handoff:

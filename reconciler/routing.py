@@ -23,6 +23,7 @@ from reconciler.prospects import (
     Prospects,
     broker_configs,
     declared_over,
+    different_configs,
     prospect_of_declared,
     prospect_of_live,
 )
@@ -55,7 +56,7 @@ class Routing:
     """``prospects`` are the topics as they will be once everything wished is there; ``contested`` have two makers."""
 
     routes: tuple[Route, ...]
-    prospects: Mapping[TopicRef, Prospect]
+    prospects: Prospects
     contested: frozenset[TopicRef]
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
@@ -99,10 +100,10 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
         makers[hop.remote].append(hop)
     contested = frozenset(ref for ref, found in makers.items() if len(found) > 1 and not _shared(topology, found))
     refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
-    brokers = {name: broker_configs(cluster) for name in present if (cluster := live.known(name))}
+    brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: found for ref, found in makers.items() if ref not in contested}
-    leading = _founded({ref: found[0] for ref, found in sound.items()}, set(prospects))
+    leading = _founded({ref: found[0] for ref, found in sound.items()}, prospects)
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
     idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
     notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
@@ -134,12 +135,13 @@ def _hops(
     flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
 ) -> tuple[set[_Hop], set[_Hop]]:
     """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless."""
-    fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in present.items()}
-    seen = {cluster: set(names) for cluster, names in present.items()}
+    ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
+    fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
+    seen = {cluster: set(names) for cluster, names in ends.items()}
     hops: set[_Hop] = set()
     endless: set[_Hop] = set()
     while any(fresh.values()):
-        found: dict[str, dict[str, int]] = {cluster: {} for cluster in present}
+        found: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:
             selector = selectors[flow.name]
             for name, made in fresh[flow.source].items():
@@ -158,7 +160,7 @@ def _hops(
     return hops, endless
 
 
-def _founded(hops: Mapping[TopicRef, _Hop], there: set[TopicRef]) -> dict[TopicRef, _Hop]:
+def _founded(hops: Mapping[TopicRef, _Hop], there: Prospects) -> dict[TopicRef, _Hop]:
     """Hops whose source is there or is made by such a hop: not those behind a contested topic."""
     kept: dict[TopicRef, _Hop] = {}
     while fresh := {r: h for r, h in hops.items() if r not in kept and (h.source in there or h.source in kept)}:
@@ -246,7 +248,7 @@ def _prospects(
         assert found is not None
         return found
 
-    return Prospects((TopicRef(cluster, name) for cluster, names in present.items() for name in names), work_out)
+    return Prospects(present, work_out)
 
 
 def _loop(hop: _Hop) -> Refused:

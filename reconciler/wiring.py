@@ -16,11 +16,12 @@ from typing import Any
 from reconciler.access import access_clusters
 from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
 from reconciler.authorizing.readers import reading_questions, with_readers
+from reconciler.beginning import Begun
 from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
 from reconciler.edges.applied_record import read_applied
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.edges.kafka.stakes import read_nature, read_stakes
 from reconciler.edges.run_folders import state_folder
@@ -36,7 +37,7 @@ from reconciler.guarding.shrinking import shrunken
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
 from reconciler.live import LiveCluster, LiveMirror, LiveState
-from reconciler.loading import NO_HEAD, Head, load, no_collection, read_head
+from reconciler.loading import NO_HEAD, Head, load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer
@@ -289,14 +290,14 @@ def now_ms() -> int:
 
 
 @contextmanager
-def open_session(folder: Path, principal: Principal, ahead: bool = False) -> Iterator[Session]:
-    """``ahead``: clusters are read as soon as their settings are known, for commands that will want all of them. Else
-    nothing is connected before the topology is checked. Raises TopologyError, which waits for no cluster."""
-    texts = read_environment(folder)
-    head = read_head(texts) if ahead else NO_HEAD
-    begun = ReadAhead(head.clusters, principal) if head.clusters else None
+def open_session(folder: Path, principal: Principal, begun: Begun | None = None) -> Iterator[Session]:
+    """``begun``: of the same folder and principal, for commands that will want whole clusters; closed in the end.
+    Without it nothing is connected before the topology is checked. Raises TopologyError, which waits for no cluster."""
     try:
-        session = Session(folder, _loaded(folder, texts, head), principal, begun)
+        if begun is None:
+            session = Session(folder, read_topology(folder), principal)
+        else:
+            session = Session(folder, _loaded(folder, begun.texts, begun.head), principal, begun.ahead)
     except BaseException:
         if begun is not None:
             begun.close()

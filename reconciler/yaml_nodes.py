@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reconciler.errors import Problem, Where
 
@@ -24,6 +25,7 @@ WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
+@lru_cache(1 << 12)
 def ambiguous(text: str) -> bool:
     """Does YAML 1.1 read this word without quotes as another value than YAML 1.2?"""
     return text.lower() in WORDS_OF_YAML_1_1 or ambiguous_number(text)

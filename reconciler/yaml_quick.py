@@ -28,6 +28,10 @@ _KEY = re.compile(rf"(?:(?P<plain>{_WORD})|{_QUOTED}):(?: +(?=[^ \n#])|(?P<over>
 _VALUE = re.compile(rf"(?:(?P<plain>{_WORD}(?:,? {_WORD})*)|{_QUOTED}){_OVER}")
 _END = re.compile(_OVER)
 _TOKEN = re.compile(rf"(?P<plain>{_WORD})|{_QUOTED}|[\[\]{{}},]")
+_FLOW_KEY = re.compile(rf"(?:(?P<plain>{_WORD})|{_QUOTED}): +(?=[^ \n#])")
+_FLOW_NEXT = re.compile(r" *(?:(?P<comma>,) *(?=[^ \n#])|(?P<close>[\]}]))")
+_WORDS = re.compile(rf"\[ *(?P<words>{_WORD}(?: *, *{_WORD})*) *\]")
+_PLAIN = re.compile(_WORD)
 _GAP = re.compile(r"(?:[ \n]+(?:\#[^\n]*(?=\n))?)*")
 
 
@@ -194,6 +198,11 @@ class _Quick:
 
     def _goes_on(self, close: str) -> bool:
         """After an item: a comma, or the end."""
+        if (found := _FLOW_NEXT.match(self.text, self.at)) is not None:  # in this line, as nearly always
+            if (found["close"] or close) != close:
+                raise _RareError
+            self.at = found.end()
+            return found["close"] is None
         self._over_gap(self.at)
         mark = self.text[self.at : self.at + 1]
         if mark not in (",", close) or not mark:
@@ -205,6 +214,8 @@ class _Quick:
 
     def _flow_sequence(self, depth: int) -> Sequence:
         line, column = self.line, self.at - self.begin + 1
+        if (found := _WORDS.match(self.text, self.at)) is not None:
+            return self._words(found)
         items: list[Node] = []
         self._over_gap(self.at + 1)
         if self.text.startswith("]", self.at):
@@ -215,6 +226,15 @@ class _Quick:
             if not self._goes_on("]"):
                 return Sequence(tuple(items), line, column, 1 + sum(item.size for item in items))
 
+    def _words(self, found: re.Match[str]) -> Sequence:
+        """Plain words in one line."""
+        words = list(_PLAIN.finditer(self.text, *found.span("words")))
+        if any(ambiguous(word[0]) for word in words):
+            raise _RareError
+        self.at = found.end()
+        items = tuple(Scalar(word[0], True, self.line, word.start() - self.begin + 1) for word in words)
+        return Sequence(items, self.line, found.start() - self.begin + 1, 1 + len(items))
+
     def _flow_mapping(self, depth: int) -> Mapping:
         line, column, size = self.line, self.at - self.begin + 1, 1
         entries: dict[str, Entry] = {}
@@ -223,19 +243,26 @@ class _Quick:
             self.at += 1
             return Mapping({}, line, column, 1)
         while True:
-            found = self._token()
-            if found.lastgroup is None or not self.text.startswith((": ", ":\n"), found.end()):
-                raise _RareError
-            key, _ = _content(found)
+            here, place = self.line, self.at - self.begin + 1
+            key = self._flow_key()
             if key in entries or len(key) > LONGEST_KEY:
                 raise _RareError
-            here, place = self.line, self.at - self.begin + 1
-            self._over_gap(found.end() + 1)
             value = self._flow_value(depth)
             entries[key] = Entry(key, value, here, place)
             size += 1 + value.size
             if not self._goes_on("}"):
                 return Mapping(entries, line, column, size)
+
+    def _flow_key(self) -> str:
+        """A key with its colon, to where the value begins."""
+        if (quick := _FLOW_KEY.match(self.text, self.at)) is not None:
+            self.at = quick.end()
+            return _content(quick)[0]
+        found = self._token()
+        if found.lastgroup is None or not self.text.startswith((": ", ":\n"), found.end()):
+            raise _RareError
+        self._over_gap(found.end() + 1)
+        return _content(found)[0]
 
 
 def _content(found: re.Match[str]) -> tuple[str, bool]:

@@ -40,10 +40,12 @@ class Reader:
 
     __slots__ = ("at", "frame")
 
-    def __init__(self, frame: memoryview) -> None:
+    def __init__(self, frame: memoryview, *, tagged: bool = True) -> None:
+        """``tagged``: whether the header has tags; that of ApiVersions never has (KIP-482)."""
         self.frame = bytes(frame)
         self.at = 4
-        self.tags()
+        if tagged:
+            self.tags()
 
     def int8(self) -> int:
         self.at += 1
@@ -89,6 +91,11 @@ class Reader:
 
     def string(self) -> str:
         """Empty for null."""
+        begin = self.at + 1
+        size = self.frame[self.at]
+        if 0 < size < 0x80 and begin + size - 1 <= len(self.frame):  # nearly every one; below is the same for all
+            self.at = begin + size - 1
+            return self.frame[begin : self.at].decode()
         size = self.uint() - 1
         return "" if size < 0 else self.take(size).decode()
 
@@ -108,6 +115,9 @@ class Reader:
         return piece
 
     def tags(self) -> None:
+        if self.frame[self.at] == 0:
+            self.at += 1
+            return
         for _ in range(self.uint()):
             self.uint()
             self.take(self.uint())

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wire import protocol
 from wire.buffers import Buffer, BufferPool
 from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
 from wire.settings import ConnectionSettings
@@ -112,6 +111,8 @@ class Connection:
 
     async def call(self, request: Any, patience: float | None = None) -> Any:
         """Sends a request of the generated codec and waits for its answer. Respects a throttle of the broker."""
+        from wire import protocol  # with kafka-python: who packs by hand does not wait for its import
+
         wait = self.throttled_until - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
@@ -133,6 +134,8 @@ class Connection:
 
     def version(self, request: Any, cap: int = 99) -> int:
         """The newest version both sides and this package know. Raises UnsupportedBrokerError."""
+        from wire import protocol
+
         return self.negotiated(request.API_KEY, 0, min(protocol.NEWEST[request], cap), request.__name__)
 
     def negotiated(self, key: int, lowest: int, newest: int, what: str) -> int:

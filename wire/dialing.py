@@ -8,12 +8,11 @@ import socket
 import ssl
 import time
 
-from wire import protocol
 from wire.buffers import BufferPool
 from wire.connection import Connection
 from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError, check, name_of
-from wire.sasl import exchange
 from wire.settings import ConnectionSettings
+from wire.versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
 
 _UNSUPPORTED_VERSION = 35
 
@@ -111,21 +110,27 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 async def _negotiate(connection: Connection) -> None:
-    request = protocol.ApiVersionsRequest(
-        client_software_name="mirror", client_software_version="1", version=protocol.NEWEST[protocol.ApiVersionsRequest]
-    )
-    answer = await connection.call(request)
-    if answer.error_code == _UNSUPPORTED_VERSION:
+    frame = await connection.send((API_VERSIONS, VERSION, True), [pack_api_versions("mirror", "1")])
+    try:
+        answer = unpack_api_versions(frame.body)
+    finally:
+        if frame.buffer is not None:
+            frame.buffer.release()
+    connection.throttle(answer.throttle)
+    if answer.error == _UNSUPPORTED_VERSION:
         raise UnsupportedBrokerError(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
-    check(answer.error_code, f"ApiVersions of {connection.where}")
-    connection.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
-    connection.features = {f.name: f.max_version_level for f in answer.finalized_features or ()}
+    check(answer.error, f"ApiVersions of {connection.where}")
+    connection.versions = dict(answer.versions)
+    connection.features = dict(answer.features)
 
 
 async def _authenticate(connection: Connection) -> None:
     sasl = connection.settings.sasl
     if sasl is None:
         return
+    from wire import protocol  # only who needs a mechanism waits for these imports
+    from wire.sasl import exchange
+
     shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
     if shake.error_code:
         offered = ", ".join(shake.mechanisms) or "none"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import kafka.errors as kafka_errors
-
 # Leader or coordinator moved, or not there yet: refresh metadata and try again.
 RETRIABLE = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 27, 51, 56, 72, 74, 75, 76, 78, 88, 89, 100, 103})
 MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 76, 78, 100, 103})
@@ -22,6 +20,8 @@ DUPLICATE_SEQUENCE = 46
 
 def name_of(code: int) -> str:
     """Kafka's name of an error code, with the code: ``NotLeaderForPartitionError (6)``."""
+    import kafka.errors as kafka_errors  # with all of kafka-python, which most connections never need
+
     return f"{kafka_errors.for_code(code).__name__} ({code})"
 
 

@@ -16,6 +16,7 @@ from wire.errors import MalformedResponseError
 METADATA, METADATA_LOWEST, METADATA_NEWEST = 3, 11, 12
 DESCRIBE_CONFIGS, CONFIGS_VERSION = 32, 4
 SEEN_LISTS = 32
+SEEN_NODES = 6
 
 _NO_ID = bytes(16)
 _TOPIC = b"\x02"
@@ -113,14 +114,14 @@ def _unreadable(error: Exception) -> MalformedResponseError:
 
 
 def _topics(reader: Reader) -> list[TopicOf]:
-    shared: dict[bytes, tuple[int, ...]] = {}
+    nodes = _NodeLists()
     found = []
     for _ in range(reader.count()):
         error, name, topic_id, internal = reader.int16(), reader.string(), reader.take(16), reader.int8() == 1
-        partitions = tuple(sorted(_partition(reader, shared) for _ in range(reader.count())))
+        partitions = [_partition(reader, nodes) for _ in range(reader.count())]
         reader.int32()
         reader.tags()
-        found.append(TopicOf(name, error, topic_id, internal, partitions))
+        found.append(TopicOf(name, error, topic_id, internal, tuple(sorted(partitions))))
     reader.tags()
     reader.finish()
     return found
@@ -132,20 +133,38 @@ def _broker(reader: Reader) -> BrokerOf:
     return found
 
 
-def _partition(reader: Reader, shared: dict[bytes, tuple[int, ...]]) -> PartitionOf:
-    _, index, leader, _ = _HEAD.unpack(reader.take(_HEAD.size))
-    replicas, isr, _ = _nodes(reader, shared), _nodes(reader, shared), _nodes(reader, shared)
-    reader.tags()
-    return PartitionOf(index, leader, replicas, isr)
+def _partition(reader: Reader, nodes: _NodeLists) -> PartitionOf:
+    _, index, leader, _ = _HEAD.unpack_from(reader.frame, reader.at)
+    reader.at += _HEAD.size
+    return PartitionOf(index, leader, *nodes.read(reader))
 
 
-def _nodes(reader: Reader, shared: dict[bytes, tuple[int, ...]]) -> tuple[int, ...]:
-    size = reader.count()
-    raw = reader.take(4 * size)
-    known = shared.get(raw)
-    if known is None:
-        known = shared[raw] = struct.unpack(f">{size}i", raw)
-    return known
+class _NodeLists:
+    """Replicas, replicas in sync and offline ones of a partition. Bytes that were seen of late are not read again."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = []
+        self._lists: dict[bytes, tuple[int, ...]] = {}
+
+    def read(self, reader: Reader) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        for raw, known in self._seen:
+            if reader.frame.startswith(raw, reader.at):  # the bytes themselves say where they end
+                reader.at += len(raw)
+                return known
+        begin = reader.at
+        replicas, isr, _ = self._list(reader), self._list(reader), self._list(reader)
+        reader.tags()
+        self._seen.insert(0, (reader.frame[begin : reader.at], (replicas, isr)))
+        del self._seen[SEEN_NODES:]
+        return replicas, isr
+
+    def _list(self, reader: Reader) -> tuple[int, ...]:
+        size = reader.count()
+        raw = reader.take(4 * size)
+        known = self._lists.get(raw)
+        if known is None:
+            known = self._lists[raw] = struct.unpack(f">{size}i", raw)
+        return known
 
 
 def pack_describe_configs(names: Sequence[str]) -> bytes:

@@ -6,7 +6,7 @@ Border: nothing is ordered here and nothing is asked of a cluster. A failed read
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -46,7 +46,8 @@ def diff(
     routing = find_routes(topology, usable)
     wished = wishes(topology, usable, routing)
     replicas = compare_replicas(topology, usable, wished)
-    around = _surroundings(topology, usable, wished, replicas)
+    names = _names(wished)
+    around = _surroundings(topology, usable, names, replicas)
     topics = merged(compare_topics(wished.values(), _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
@@ -55,7 +56,7 @@ def diff(
             Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
             topics,
             replicas,
-            _left_over(topology, usable, tuple(_unmanaged(topology, usable, wished, routing.contested)), pruning),
+            _left_over(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
@@ -109,26 +110,28 @@ def _usable(topology: Topology, live: LiveState) -> LiveState:
 
 
 def _surroundings(
-    topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish], replicas: Findings
+    topology: Topology, live: LiveState, wished: Mapping[str, Collection[str]], replicas: Findings
 ) -> dict[str, Surroundings]:
+    """``wished``: names by cluster."""
     moving = {change.ref for change in replicas.changes if isinstance(change, ReassignReplicas)}
     found: dict[str, Surroundings] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
-            keys = {key for configs in different_configs(cluster) for key in configs}
+            different = different_configs(cluster)
+            keys = {key for configs in different for key in configs}
             here = frozenset(ref.name for ref in moving if ref.cluster == name)
             facts = cluster.replicas
             moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
             busy = frozenset(move.topic for move in moves)
-            fallback = broker_configs(cluster)
-            names = cache(partial(_namesakes, cluster, wished))
+            fallback = broker_configs(different)
+            names = cache(partial(_namesakes, cluster, wished.get(name, ())))
             found[name] = Surroundings(len(cluster.brokers), names, frozenset(keys), fallback, here, busy)
     return found
 
 
-def _namesakes(cluster: LiveCluster, wished: Iterable[TopicRef]) -> Mapping[str, set[str]]:
+def _namesakes(cluster: LiveCluster, wished: Iterable[str]) -> Mapping[str, set[str]]:
     names: dict[str, set[str]] = defaultdict(set)
-    for topic in (*cluster.topics, *(ref.name for ref in wished if ref.cluster == cluster.name)):
+    for topic in (*cluster.topics, *wished):
         names[metric_name(topic)].add(topic)
     return names
 
@@ -149,16 +152,26 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
     return found | unusable
 
 
+def _names(wished: Iterable[TopicRef]) -> Mapping[str, Collection[str]]:
+    """By cluster."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for ref in wished:
+        found[ref.cluster].add(ref.name)
+    return found
+
+
 def _unmanaged(
-    topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish], contested: frozenset[TopicRef]
+    topology: Topology, live: LiveState, wished: Mapping[str, Collection[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
+    """``wished``: names by cluster."""
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:
             continue
         silent = [f for f in topology.flows.values() if f.target == name and not live.known(f.source)]
-        for topic in sorted(cluster.topics.values(), key=lambda t: t.name):
+        here = wished.get(name, ())
+        for topic in sorted((t for t in cluster.topics.values() if t.name not in here), key=lambda t: t.name):
             ref = TopicRef(name, topic.name)
-            if ref in wished or ref in contested or topic.internal or topic.name.startswith("__"):
+            if ref in contested or topic.internal or topic.name.startswith("__"):
                 continue
             if not any(_may_come_from(flow, topic.name) for flow in silent):
                 yield Unmanaged(ref, len(topic.partitions))

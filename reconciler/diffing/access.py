@@ -139,7 +139,7 @@ def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> It
         for cluster in rule.clusters:
             if (found := live.known(cluster)) is None or not found.sees_all:
                 continue
-            names = {ref.name for ref in routing.prospects if ref.cluster == cluster}
+            names = routing.prospects.names(cluster)
             for name in _literal_topics(rule):
                 if name in names or (cluster, name) in told or len(told) >= NOTED:
                     continue

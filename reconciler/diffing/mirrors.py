@@ -13,7 +13,7 @@ from reconciler.handover import Handover, explain_difference, mirror_handover
 from reconciler.live import JobState, LiveMirror, LiveState
 from reconciler.pausing import paused_notes
 from reconciler.routing import Routing
-from reconciler.topology import Mirror, Topology
+from reconciler.topology import Mirror, TopicRef, Topology
 from replication.policy import make_selector
 
 SHOWN = 5
@@ -149,7 +149,7 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
         )
     except (re.error, ValueError):  # an old hand-over may name a policy class that is gone
         return set()
-    return {str(ref) for ref in routing.prospects if ref.cluster == source and chosen.why_not(ref.name) is None}
+    return {str(TopicRef(source, name)) for name in routing.prospects.names(source) if chosen.why_not(name) is None}
 
 
 def _listed(names: list[str]) -> str:

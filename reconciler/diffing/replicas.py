@@ -45,7 +45,11 @@ class Site:
 
 
 def compare_replicas(topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish]) -> Findings:
-    return merged(_cluster(topology, live, name, wished) for name in sorted(topology.clusters))
+    factors: dict[str, list[TopicWish]] = {name: [] for name in topology.clusters}
+    for wish in wished.values():
+        if wish.replication_factor is not None:
+            factors[wish.ref.cluster].append(wish)
+    return merged(_cluster(topology, live, name, factors[name]) for name in sorted(topology.clusters))
 
 
 def wants_replicas(wish: TopicWish, topic: LiveTopic) -> bool:
@@ -56,13 +60,16 @@ def wants_replicas(wish: TopicWish, topic: LiveTopic) -> bool:
     return not settled or any(topic.overrides.get(key) for key in THROTTLED_REPLICAS)
 
 
-def _cluster(topology: Topology, live: LiveState, name: str, wished: Mapping[TopicRef, TopicWish]) -> Findings:
+def _cluster(topology: Topology, live: LiveState, name: str, wished: Iterable[TopicWish]) -> Findings:
+    """``wished``: those that name a factor."""
     cluster = live.known(name)
     if cluster is None:
         return Findings()
-    mine = [wish for ref, wish in wished.items() if ref.cluster == name and ref.name in cluster.topics]
-    settled = [wish for wish in mine if wish.replication_factor and not _unclear(wish, cluster)]
-    wants = [wish for wish in mine if _unclear(wish, cluster)]
+    settled: list[TopicWish] = []
+    wants: list[TopicWish] = []
+    for wish in wished:
+        if (topic := cluster.topics.get(wish.ref.name)) is not None:
+            (wants if wants_replicas(wish, topic) else settled).append(wish)
     found = Findings(settled=tuple(Settled(str(wish.ref), "replication factor") for wish in settled))
     facts = cluster.replicas
     if not isinstance(facts, ReplicaFacts):
@@ -76,10 +83,6 @@ def _cluster(topology: Topology, live: LiveState, name: str, wished: Mapping[Top
         site = replace(site, ground=after(site.ground, placed))
     together = merged(compared)
     return merged((together, Findings(changes=tuple(_left(site, together.changes)))))
-
-
-def _unclear(wish: TopicWish, cluster: LiveCluster) -> bool:
-    return wants_replicas(wish, cluster.topics[wish.ref.name])
 
 
 def _not_seen(wish: TopicWish, topic: LiveTopic, facts: Unknown | None) -> Findings:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -45,12 +46,25 @@ class TopicWish:
 def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicRef, TopicWish]:
     """One wish for each topic of a known cluster, in order of their names. A declared remote topic is one wish in which
     the declared wins."""
-    found = {route.remote: _remote(topology, route) for route in routing.routes}
-    for wish in _declared(topology, live):
-        found[wish.ref] = _declared_over(wish, found[wish.ref]) if wish.ref in found else wish
+    remote = {route.remote: _remote(topology, route) for route in routing.routes}
+    declared = list(_declared(topology, live))
+    if remote:
+        declared = [_declared_over(w, remote.pop(w.ref)) if w.ref in remote else w for w in declared]
+    found = _in_order((*declared, *remote.values()))
+    needed: dict[TopicRef, TopicWish] = {}
     for wish in _internal(topology, live):
-        found.setdefault(wish.ref, wish)
-    return {ref: found[ref] for ref in sorted(found, key=attrgetter("cluster", "name"))}
+        if wish.ref not in found:
+            needed.setdefault(wish.ref, wish)
+    return _in_order((*found.values(), *needed.values())) if needed else found
+
+
+def _in_order(wishes: Iterable[TopicWish]) -> dict[TopicRef, TopicWish]:
+    """Sorted cluster by cluster, where they mostly are in order already."""
+    by_cluster: dict[str, list[TopicWish]] = defaultdict(list)
+    for wish in wishes:
+        by_cluster[wish.ref.cluster].append(wish)
+    named = attrgetter("ref.name")
+    return {wish.ref: wish for cluster in sorted(by_cluster) for wish in sorted(by_cluster[cluster], key=named)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +79,11 @@ class _Values:
 def _declared(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
     """Ten thousand topics rarely say fifty different things: the layers are laid once for each."""
     known = {name: one for name in topology.clusters if (one := live.known(name))}
-    laid: dict[tuple[str, Hashable, int], _Values] = {}
+    laid: dict[tuple[str, int, int], _Values] = {}
+    sayings: dict[Hashable, int] = {}
     reasons: dict[str, Reason] = {}
     for topic in topology.topics.values():
-        said, file = _said(topic), topic.where.file
+        said, file = sayings.setdefault(_said(topic), len(sayings)), topic.where.file
         reason = reasons.get(file) or reasons.setdefault(file, Reason("declared", f"declared in {file}"))
         for cluster in topic.clusters:
             if cluster not in known:

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.cli.conftest import Ended, two_clusters
 from tests.cli.test_run import running, topics

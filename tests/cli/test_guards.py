@@ -10,7 +10,7 @@ import pytest
 from reconciler import wiring
 from reconciler.applied import Applied
 from reconciler.edges.applied_record import read_applied
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.guarding import contact
 from reconciler.topology import Cluster, Principal
 from sandbox.handles import Sandbox

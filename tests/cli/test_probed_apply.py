@@ -17,7 +17,7 @@ from confluent_kafka.admin import AclPermissionType as Permission
 from confluent_kafka.admin import ResourcePatternType as Pattern
 
 from reconciler.changes import AclChange
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.spark import SparkRunner
 from reconciler.errors import RunnerError
 from reconciler.live import LiveMirror
@@ -33,7 +33,7 @@ Rule = tuple[ResourceType, str, str, AclOperation]
 # SIGKILL to itself once the rules of a wave are made.
 DIES = """
 import os, signal, sys
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.cli import main
 perform = KafkaCluster.perform
 def dying(self, *words):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.topology import Cluster, Principal
 from sandbox.handles import ClusterHandle
 from tests.conformance.subjects import BrokerStranger, FakeStranger, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.changes import CreateTopic, Role
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.status_records import StatusRecords
 from reconciler.errors import ClusterError, SecretError, Unknown
 from reconciler.plans import Planned, Result

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from reconciler.acls import AclBinding, Unsupported
 from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange, cluster_of
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.live import Before, LiveAccess, Made
 from reconciler.loading import load

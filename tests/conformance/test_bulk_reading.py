@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster, bulk_reading
+from reconciler.edges.kafka import bulk_reading
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
 from reconciler.edges.kafka.connection import Connection
 from reconciler.edges.kafka.reading import read_cluster

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from reconciler.changes import TopicChange
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.live import Source
 from reconciler.plans import Result

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.plans import Result
 from sandbox.handles import ClusterHandle, Sandbox
 from sandbox.places import JARS

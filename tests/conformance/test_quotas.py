@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from reconciler.changes import AlterQuota, LimitChange
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError
 from reconciler.plans import Outcome, Planned
 from reconciler.ports import ClusterAdmin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError
 from reconciler.replicas import LEADER_RATE, Journal, ThrottleEdit
 from reconciler.topology import Principal

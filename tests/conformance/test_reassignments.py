@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import LiveState, LiveTopic
 from reconciler.placing.looking import look_closer

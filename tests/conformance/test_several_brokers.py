@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.live import LiveState
 from reconciler.placing.looking import look_closer
 from reconciler.planning import plan

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from reconciler.edges import status_tail
-from reconciler.edges.kafka import KafkaCluster
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.status_records import StatusRecords
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import JobState, LiveMirror

@@ -16,8 +16,8 @@ from kafka.protocol.admin import AlterUserScramCredentialsRequest
 
 from reconciler.acls import Unsupported
 from reconciler.changes import AlterUser, CredentialChange, DeleteUser, UserChange
-from reconciler.edges.kafka import KafkaCluster
 from reconciler.edges.kafka import users as edge
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import Unknown
 from reconciler.plans import Outcome, Planned
 from reconciler.ports import ClusterAdmin

@@ -13,18 +13,10 @@ from reconciler import planfile
 from reconciler.changes import AlterConfigs, ConfigChange, Ignored, Reason, Refused, Risk, Role, Unmanaged
 from reconciler.errors import Unknown
 from reconciler.plans import Basis, Outcome, Plan, Planned, Result, SeenCluster
-from reconciler.rendering import (
-    Handoff,
-    drift_html,
-    drift_markdown,
-    marker,
-    outcomes_html,
-    outcomes_markdown,
-    plan_html,
-    plan_markdown,
-)
-from reconciler.rendering.fitting import GITHUB_LIMIT
+from reconciler.rendering.fitting import GITHUB_LIMIT, Handoff, marker
+from reconciler.rendering.html import drift_html, outcomes_html, plan_html
 from reconciler.rendering.html_style import CSS, SCRIPT
+from reconciler.rendering.markdown import drift_markdown, outcomes_markdown, plan_markdown
 from reconciler.topology import TopicRef
 from tests.golden.test_plans import PLANS, agrees
 

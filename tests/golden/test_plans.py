@@ -27,18 +27,12 @@ from reconciler.loading import load
 from reconciler.planning import plan
 from reconciler.plans import ExitCode, Outcome, Plan, Result
 from reconciler.quotas import entity
-from reconciler.rendering import (
-    Style,
-    drift_json,
-    drift_text,
-    outcomes_html,
-    outcomes_json,
-    outcomes_markdown,
-    outcomes_text,
-    plan_json,
-    plan_text,
-)
-from reconciler.rendering.outcomes import Rolled
+from reconciler.rendering.drift import drift_json, drift_text
+from reconciler.rendering.html import outcomes_html
+from reconciler.rendering.markdown import outcomes_markdown
+from reconciler.rendering.outcomes import Rolled, outcomes_json, outcomes_text
+from reconciler.rendering.style import Style
+from reconciler.rendering.text import plan_json, plan_text
 from reconciler.rollouts import Rollout, RolloutWave
 from reconciler.stakes import Nature, Reader, Stakes
 from reconciler.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology

@@ -15,7 +15,7 @@ from reconciler.changes import CreateTopic, Stage
 from reconciler.flow_syncs import AccessSync, Groups
 from reconciler.live import LiveState
 from reconciler.plans import ExitCode
-from reconciler.rendering import plan_text
+from reconciler.rendering.text import plan_text
 from reconciler.routing import find_routes
 from reconciler.topology import Flow, Naming
 from tests.builders import flow, topic, topology, world

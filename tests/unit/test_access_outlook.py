@@ -16,8 +16,8 @@ from reconciler.narrowing import without
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
 from reconciler.plans import ExitCode, Plan
-from reconciler.rendering import plan_text
 from reconciler.rendering.markdown import plan_markdown
+from reconciler.rendering.text import plan_text
 from reconciler.stakes import Reader, Stakes
 from reconciler.topology import TopicRef, Topology
 from tests.builders import World, world

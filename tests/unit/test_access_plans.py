@@ -17,8 +17,8 @@ from reconciler.observations import observe_again
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
 from reconciler.plans import ExitCode, Plan, Result
-from reconciler.rendering import plan_text
 from reconciler.rendering.explanation import explanation_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import Topology
 from tests.builders import World, world
 

@@ -18,8 +18,8 @@ from reconciler.comparison import Against, Comparison, Fate, FieldChange, Sign
 from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.handover import mirror_handover
 from reconciler.plans import ExitCode
-from reconciler.rendering import Handoff
 from reconciler.rendering.comparison import comparison_sections, comparison_verdict
+from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.review import Review, format_of, lasting, render
 from reconciler.rendering.style import Format, Style
 from reconciler.topology import Mirror, Topology

@@ -20,7 +20,7 @@ from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import plan
 from reconciler.plans import ExitCode, Plan
-from reconciler.rendering import plan_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import Protection, Rules, ShrinkLimit, Topology
 from tests.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.worlds import LiveParts, live_parts, topologies

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.edges.kafka import KafkaCluster, errors
+from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.connection import Connection, client_settings, secrets_in, speaker_of
 from reconciler.errors import ClusterError, SecretError
 from reconciler.topology import Cluster, Principal

@@ -11,10 +11,11 @@ import jsonschema
 from reconciler.errors import Moved, StalePlan
 from reconciler.flow_syncs import ConfigSync
 from reconciler.plans import Plan
-from reconciler.rendering import Style, drift_json, plan_json, plan_text
-from reconciler.rendering.drift import differences, drift_verdict
+from reconciler.rendering.drift import differences, drift_json, drift_verdict
 from reconciler.rendering.html import plan_html
 from reconciler.rendering.markdown import plan_markdown
+from reconciler.rendering.style import Style
+from reconciler.rendering.text import plan_json, plan_text
 from reconciler.topology import TopicDefaults
 from tests.builders import cluster, flow, topic, topology, world
 

@@ -23,9 +23,9 @@ from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true
 from reconciler.plans import ExitCode, Plan, Result
 from reconciler.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
-from reconciler.rendering import plan_text
 from reconciler.rendering.drift import drift_text
 from reconciler.rendering.explanation import explanation_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import Cluster, Topology
 from reconciler.topology_text import texts
 from tests.builders import World, world

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import wiring
-from reconciler.edges.kafka import KafkaCluster
+from reconciler import beginning, wiring
+from reconciler.beginning import begin
+from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.live import LiveCluster
@@ -61,14 +62,14 @@ def story(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         told.append("load")
         return load(*words, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(wiring, "ReadAhead", Recorded)
+    monkeypatch.setattr(beginning, "ReadAhead", Recorded)
     monkeypatch.setattr(wiring, "load", loads)
     return told
 
 
 def test_reads_begin_before_the_topics_are_read_from_yaml(tmp_path: Path, story: list[str]) -> None:
     folder = environment(tmp_path / "env", clusters=CLUSTERS, topics=TOPICS)
-    with open_session(folder, Principal.PLAN, ahead=True):
+    with open_session(folder, Principal.PLAN, begin(folder, Principal.PLAN)):
         assert story == ["read east as plan", "load"]
     assert story[2:] == ["broken off"]
 
@@ -76,7 +77,7 @@ def test_reads_begin_before_the_topics_are_read_from_yaml(tmp_path: Path, story:
 @pytest.mark.parametrize("wrong", ["topics:\n  orders: {clusters: [west]}\n", "topics: [", "topics: 7\n"])
 def test_an_error_of_the_files_ends_the_reads(tmp_path: Path, story: list[str], wrong: str) -> None:
     folder = environment(tmp_path / "env", clusters=CLUSTERS, topics=wrong)
-    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, ahead=True):
+    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, begin(folder, Principal.PLAN)):
         pass
     assert story == ["read east as plan", "load", "broken off"]
 
@@ -92,7 +93,7 @@ def test_an_error_of_the_files_ends_the_reads(tmp_path: Path, story: list[str], 
 )
 def test_nothing_is_connected_with_settings_that_are_wrong(tmp_path: Path, story: list[str], clusters: str) -> None:
     folder = environment(tmp_path / "env", clusters=clusters, topics=TOPICS)
-    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, ahead=True):
+    with pytest.raises(TopologyError), open_session(folder, Principal.PLAN, begin(folder, Principal.PLAN)):
         pass
     assert story == ["load"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.narrowing import Autonomy, retention_steps_only, within
 from reconciler.plans import ExitCode
-from reconciler.rendering import plan_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import Topology
 from tests.builders import World, altered, codes, flow, topic, topology, world
 

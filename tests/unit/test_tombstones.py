@@ -16,7 +16,8 @@ from reconciler.loading import load
 from reconciler.narrowing import known_part
 from reconciler.planning import plan
 from reconciler.plans import ExitCode, Result
-from reconciler.rendering import drift_text, plan_text
+from reconciler.rendering.drift import drift_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import Tombstone, Topology
 from tests.builders import World, codes, flow, ids, topic, topology, world
 from tests.fakes import unreachable

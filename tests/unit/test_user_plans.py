@@ -20,9 +20,9 @@ from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, plan, still_true
 from reconciler.plans import ExitCode, Plan, Result
-from reconciler.rendering import drift_json, plan_json, plan_text
-from reconciler.rendering.drift import drift_text
+from reconciler.rendering.drift import drift_json, drift_text
 from reconciler.rendering.explanation import explanation_json, explanation_text
+from reconciler.rendering.text import plan_json, plan_text
 from reconciler.topology import Cluster, Topology
 from reconciler.topology_text import texts
 from reconciler.users import Mechanism, UserRecord

@@ -7,7 +7,7 @@ old broker, a lost connection) is None, and ``reading`` asks again and finds the
 from __future__ import annotations
 
 import asyncio
-import base64
+import binascii
 import logging
 import random
 from asyncio import Future
@@ -45,6 +45,7 @@ IN_FLIGHT = 3
 PATIENCE = 15.0
 CONNECT_WITHIN = 3.0
 
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
 Address = tuple[str, int]
@@ -104,11 +105,11 @@ class _Reading:
         asked = [None] if names is None else batched(names, NAMES)
         told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
         described, sees_all = _described(one for each in told for one in each.topics)
-        shelf, found = ConfigShelf(), dict[str, LiveTopic]()
+        shelf, parts, found = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
         for one in await _configs(self._lines, sorted(described)):
             configs = self._judged(one, shelf)
             if configs is not None:
-                found[one.name] = _live(described[one.name], configs)
+                found[one.name] = _live(described[one.name], configs, parts)
         return LiveCluster(
             name=self._cluster.name,
             cluster_id=probe.cluster_id,
@@ -193,7 +194,15 @@ def _unpacked(frame: Frame, unpack: Callable[[memoryview], Answer]) -> Answer:
             frame.buffer.release()
 
 
-def _live(topic: wire_topics.TopicOf, configs: Configs) -> LiveTopic:
-    topic_id = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")  # as Kafka itself prints it
-    partitions = tuple(LivePartition(*part) for part in topic.partitions)
-    return LiveTopic(topic.name, topic_id, partitions, configs, topic.internal)
+class _Partitions(dict[wire_topics.PartitionOf, LivePartition]):
+    """Equal ones are one object: most topics have one partition, and brokers are few."""
+
+    def __missing__(self, told: wire_topics.PartitionOf) -> LivePartition:
+        made = self[told] = LivePartition(*told)
+        return made
+
+
+def _live(topic: wire_topics.TopicOf, configs: Configs, parts: _Partitions) -> LiveTopic:
+    """The id as Kafka itself prints it: base64 for URLs, without its padding."""
+    topic_id = binascii.b2a_base64(topic.topic_id).translate(_FOR_URLS)[:22].decode()
+    return LiveTopic(topic.name, topic_id, tuple([parts[part] for part in topic.partitions]), configs, topic.internal)

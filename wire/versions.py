@@ -1,0 +1,67 @@
+"""ApiVersions by hand: the first request of every connection, long before the generated codec may be imported."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wire.compact import NO_TAGS, Reader, string
+from wire.errors import MalformedResponseError
+
+API_VERSIONS, VERSION = 18, 3
+_FINALIZED = 2
+"""The tagged field that tells finalized features (KIP-584)."""
+
+
+class Offered(NamedTuple):
+    """``versions``: API key -> lowest and highest version; ``features``: finalized ones with their level.
+
+    ``error``: 35 from a broker that does not know version 3 of this request. ``throttle`` in ms."""
+
+    error: int
+    versions: Mapping[int, tuple[int, int]]
+    throttle: int
+    features: Mapping[str, int]
+
+
+def pack_api_versions(software: str, version: str) -> bytes:
+    """KIP-511: who asks."""
+    return string(software) + string(version) + NO_TAGS
+
+
+def unpack_api_versions(frame: memoryview) -> Offered:
+    """Raises MalformedResponseError."""
+    try:
+        reader = Reader(frame, tagged=False)
+        error = reader.int16()
+        if error:
+            return Offered(error, {}, 0, {})
+        versions: dict[int, tuple[int, int]] = {}
+        for _ in range(reader.count()):
+            key = reader.int16()
+            versions[key] = reader.int16(), reader.int16()
+            reader.tags()
+        throttle, features = reader.int32(), dict[str, int]()
+        for _ in range(reader.uint()):
+            tag, end = reader.uint(), reader.uint() + reader.at
+            if tag == _FINALIZED:
+                features = _features(reader)
+                if reader.at != end:
+                    raise ValueError("the features are longer or shorter than is told")
+            else:
+                reader.take(end - reader.at)
+        reader.finish()
+    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as problem:
+        raise MalformedResponseError(f"an ApiVersions response cannot be read: {problem}") from problem
+    return Offered(error, versions, throttle, features)
+
+
+def _features(reader: Reader) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for _ in range(reader.count()):
+        name = reader.string()
+        found[name] = reader.int16()  # highest level; the lowest follows
+        reader.int16()
+        reader.tags()
+    return found
