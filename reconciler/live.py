@@ -55,6 +55,8 @@ class LiveTopic:
     @property
     def replication_factor(self) -> int | None:
         """The one factor all partitions share, or None where they differ."""
+        if len(self.partitions) == 1:  # asked of every topic, and most have one
+            return len(self.partitions[0].replicas)
         factors = {len(p.replicas) for p in self.partitions}
         return factors.pop() if len(factors) == 1 else None
 

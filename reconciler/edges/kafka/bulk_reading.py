@@ -59,13 +59,13 @@ def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str]
 
 
 async def reading_in_bulk(
-    cluster: Cluster, principal: Principal, topics: Collection[str] | None = None
+    cluster: Cluster, principal: Principal, topics: Collection[str] | None = None, connections: int = CONNECTIONS
 ) -> LiveCluster | None:
     """As ``read_in_bulk``. When it is cancelled it leaves no connection behind."""
     settings = client_settings(cluster, principal)
     names = None if topics is None else sorted(set(topics))
     try:
-        return await _Reading(cluster, speaker_of(cluster, principal), settings).read(names)
+        return await _Reading(cluster, speaker_of(cluster, principal), settings).read(names, connections)
     except WireError as error:
         words = str(error)
         for secret in secrets_in(cluster.client_for(principal), settings):
@@ -83,16 +83,16 @@ class _Reading:
         self._settings = settings
         self._lines: list[WireConnection] = []
 
-    async def read(self, names: list[str] | None) -> LiveCluster:
+    async def read(self, names: list[str] | None, connections: int) -> LiveCluster:
         asked, pool = connection_settings(self._settings), BufferPool()
         settings = replace(asked, connect_timeout=min(asked.connect_timeout, CONNECT_WITHIN))
         try:
-            return await self._read(partial(connect, settings=settings, pool=pool), names)
+            return await self._read(partial(connect, settings=settings, pool=pool), names, connections)
         finally:
             for line in self._lines:
                 line.close()
 
-    async def _read(self, opened: Open, names: list[str] | None) -> LiveCluster:
+    async def _read(self, opened: Open, names: list[str] | None, connections: int) -> LiveCluster:
         """All of one broker, so that all answers are of one mind."""
         address = await self._first(opened)
         probe = await _metadata(self._lines[0], [VISIBILITY_PROBE])
@@ -101,7 +101,7 @@ class _Reading:
             address = random.choice(nodes)  # noqa: S311 - any of them
             self._lines.append(await opened(address))
             self._lines.pop(0).close()
-        self._lines += [await opened(address) for _ in range(CONNECTIONS - 1)]
+        self._lines += [await opened(address) for _ in range(connections - 1)]
         asked = [None] if names is None else batched(names, NAMES)
         told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
         described, sees_all = _described(one for each in told for one in each.topics)

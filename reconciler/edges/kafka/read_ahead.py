@@ -20,6 +20,8 @@ from reconciler.topology import Cluster, Principal
 
 LEAVES_WITHIN = 1.0
 """Seconds. To close connections takes none; the name of a server may still be looked up."""
+CONNECTIONS = 1
+"""To each cluster. Nobody waits for these answers yet, and who answers two requests at a time may take from others."""
 SWITCH_SECONDS = 0.0005
 """How long the thread that reads YAML may keep the interpreter from this one, which wants it for a moment each time a
 broker has said something. By Python's own 5 ms to connect alone takes 0.3 s."""
@@ -73,7 +75,7 @@ class ReadAhead:
     async def _one(self, cluster: Cluster) -> None:
         future = self._found[cluster.name]
         try:
-            future.set_result(await reading_in_bulk(cluster, self._principal))
+            future.set_result(await reading_in_bulk(cluster, self._principal, connections=CONNECTIONS))
         except ReconcilerError:
             future.set_result(None)
         except Exception as error:  # noqa: BLE001 - a slip of ours, for the thread that asks
