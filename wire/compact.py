@@ -84,6 +84,10 @@ class Reader:
 
     def count(self) -> int:
         """Entries of a compact list; 0 for null."""
+        first = self.frame[self.at]
+        if 0 < first < 0x80:
+            self.at += 1
+            return first - 1
         number = max(self.uint() - 1, 0)
         if number > MOST_ENTRIES:
             raise ValueError(f"a list of {number} entries is announced")

@@ -21,6 +21,7 @@ SEEN_NODES = 6
 _NO_ID = bytes(16)
 _TOPIC = b"\x02"
 _HEAD = struct.Struct(">hiii")  # error, index, leader, leader epoch
+_IDENTITY = struct.Struct(">16s?")  # topic id, internal
 _UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
 
 
@@ -117,11 +118,15 @@ def _topics(reader: Reader) -> list[TopicOf]:
     nodes = _NodeLists()
     found = []
     for _ in range(reader.count()):
-        error, name, topic_id, internal = reader.int16(), reader.string(), reader.take(16), reader.int8() == 1
+        error, name = reader.int16(), reader.string()
+        topic_id, internal = _IDENTITY.unpack_from(reader.frame, reader.at)
+        reader.at += _IDENTITY.size
         partitions = [_partition(reader, nodes) for _ in range(reader.count())]
-        reader.int32()
+        reader.at += 4  # authorized operations, which nobody asked for
         reader.tags()
-        found.append(TopicOf(name, error, topic_id, internal, tuple(sorted(partitions))))
+        if len(partitions) > 1:
+            partitions.sort()
+        found.append(TopicOf(name, error, topic_id, internal, tuple(partitions)))
     reader.tags()
     reader.finish()
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import beginning, wiring
+from reconciler import beginning, cli_review, wiring
 from reconciler.beginning import begin
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
@@ -22,6 +22,7 @@ from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.live import LiveCluster
 from reconciler.loading import load, read_head
 from reconciler.reviewing import Wish, review
+from reconciler.terminal import run_app
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import open_session, read_topology
 from tests.builders import cluster
@@ -175,3 +176,49 @@ def test_a_cluster_with_other_settings_is_not_taken_for_the_one_that_is_read() -
     assert not ahead.reads(cluster("east", bootstrap_servers=("127.0.0.1:2",)))
     assert not ahead.reads(cluster("west", bootstrap_servers=("127.0.0.1:1",)))
     ahead.close()
+
+
+def test_reads_begin_before_most_of_the_program_is_imported() -> None:
+    program = """
+import sys
+from reconciler import cli_review
+from reconciler.terminal import run_app
+
+def begin(folder, principal):
+    late = {"reconciler.wiring", "reconciler.edges.kafka.admin", "kafka", "git"} & sys.modules.keys()
+    sys.exit(" ".join(late) or 7)
+
+cli_review.begin = begin
+run_app(cli_review.app, ["plan", "env"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+@pytest.mark.parametrize("words", [["--base", "main"], ["--changed-since", "main"], ["--offline"], ["--revert"]])
+def test_a_plan_that_may_need_no_cluster_begins_no_read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_review, "begin", lambda *_: pytest.fail("a cluster is read"))
+    with pytest.raises(SystemExit):
+        run_app(cli_review.app, ["plan", "nowhere", *words])
+
+
+def test_the_interpreter_changes_threads_as_before_when_the_reads_are_over() -> None:
+    before = sys.getswitchinterval()
+    with silent_broker() as address:
+        ahead = ReadAhead({"east": cluster("east", bootstrap_servers=(address,))}, Principal.PLAN)
+        time.sleep(0.1)
+        assert sys.getswitchinterval() < before / 2
+        ahead.close()
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_a_plan_whose_reader_has_gone_ends_without_a_word(tmp_path: Path) -> None:
+    folder = environment(tmp_path / "env", all=CLUSTERS + TOPICS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reconciler", "plan", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 1
