@@ -132,3 +132,31 @@ def test_what_is_named_in_the_tree_is_there(name: str) -> None:
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", text)) <= targets
+
+
+def test_a_decision_has_a_number_of_its_own() -> None:
+    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    numbers = [int(page.name[:4]) for page in pages]
+    assert len(numbers) == len(set(numbers))
+    titled = [re.match(r"# (\d+)\. ", page.read_text("utf-8")) for page in pages]
+    assert [int(found[1]) for found in titled if found] == numbers
+
+
+def test_the_floors_of_the_architecture_hold_modules_that_exist() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    rows = [row for row in page.splitlines() if re.match(r"\| (?:top|porch|doings|nouns) \|", row)]
+    named = [name.rstrip("/") for row in rows for name in re.findall(r"`([a-z_]+/?)`", row)]
+    assert len(rows) == 4
+    assert len(named) > 50
+    assert [name for name in named if not _modules(name)] == []
+
+
+def _modules(name: str) -> list[Path]:
+    """A module, or a package."""
+    return [*(ROOT / "reconciler").glob(f"{name}.py"), *(ROOT / "reconciler").glob(f"{name}/__init__.py")]
+
+
+def test_every_folder_of_tests_is_told() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    folders = {page.parent.name for page in (ROOT / "tests").glob("*/test_*.py")}
+    assert folders == set(re.findall(r"`tests/([a-z]+)`", page.partition("## Tests")[2]))
