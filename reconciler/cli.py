@@ -28,16 +28,16 @@ from reconciler.cli_help import ENDING, ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.executing import answering, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
 from reconciler.promoting import standing
 from reconciler.rendering.status import status_code, status_json, status_text
+from reconciler.rendering.validation import problems_json, valid_json, valid_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
-from reconciler.summary import counted
 from reconciler.terminal import (
     PROGRAM,
     Env,
@@ -91,11 +91,15 @@ def reconciler(
 
 
 @app.command(epilog=ENDINGS["validate"])
-def validate(env: Env) -> None:
+def validate(env: Env, form: FormatOption = Format.TEXT) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
-    topology = read_topology(env)
-    counts = (len(topology.clusters), "cluster"), (len(topology.topics), "topic"), (len(topology.flows), "flow")
-    show(f"{env} is valid: " + ", ".join(counted(count, word) for count, word in counts))
+    try:
+        topology = read_topology(env)
+    except TopologyError as error:
+        if form is Format.JSON:
+            show(problems_json(env.resolve().name, error.problems))
+        raise
+    show(valid_json(topology) if form is Format.JSON else valid_text(str(env), topology))
 
 
 for command in (

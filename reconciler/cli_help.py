@@ -23,7 +23,9 @@ _DONE = "0 done; 1 error"
 
 ENDINGS: Mapping[str, str] = MappingProxyType(
     {
-        "validate": _ending("0 valid; 1 problems, or an error", "validate environments/prod"),
+        "validate": _ending(
+            "0 valid; 1 problems, or an error", "validate environments/prod", "validate environments/prod --format json"
+        ),
         "plan": _ending(
             "0 nothing to do; 1 error or unknown; 2 changes; 3 blocked by a guard",
             "plan environments/prod --out plan.json",

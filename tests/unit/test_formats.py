@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.main import get_command
 
-from reconciler.cli import app
+from reconciler.cli import app, main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/formats.md").read_text("utf-8")
@@ -86,3 +86,27 @@ def test_status_prints_what_the_status_record_says() -> None:
     assert {name: printed["$defs"][name] for name in record["$defs"]} == record["$defs"]
     told = record["properties"]["flows"]["additionalProperties"]["properties"]
     assert set(told) - set(printed["$defs"]["flow"]["properties"]) == {"lanes"}
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("clusters: {east: {bootstrap_servers: ['h:1']}}\n", []),
+        ("topics:\n  a: {clusters: [west], partitons: 1}\n", ["unknown-cluster", "unknown-field"]),
+        ("topics: [\n", ["yaml-broken"]),
+        (None, ["no-files"]),
+    ],
+)
+def test_validate_prints_problems_for_programs(
+    text: str | None, codes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "topology.yaml").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", str(tmp_path), "--format", "json"])
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    Draft202012Validator(SCHEMAS["validation.schema.json"]).validate(told)
+    assert sorted(one["code"] for one in told["problems"]) == codes
+    assert told["exit_code"] == ended.value.code == (1 if codes else 0)
+    assert bool(said.err) == bool(codes), "people are told, too"
