@@ -47,7 +47,7 @@ def seconds(option: str, text: str) -> float:
 
 
 def style() -> Style:
-    return Style(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    return Style(colour=sys.stdout is not None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
 
 
 def say(text: str) -> None:
@@ -60,8 +60,21 @@ def say(text: str) -> None:
 
 
 def show(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
+    """Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be written."""
+    if sys.stdout is None:  # closed by whoever started us (``>&-``)
+        return
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard(sys.stdout)
+        raise ReconcilerError(
+            f"the output cannot be written: {error.strerror or error}",
+            "What this run found, and did, is told nowhere.",
+            "Make space, or send it somewhere else, and run the command again.",
+        ) from None
 
 
 def show_last(text: str) -> None:

@@ -210,15 +210,3 @@ def test_the_interpreter_changes_threads_as_before_when_the_reads_are_over() -> 
         assert sys.getswitchinterval() < before / 2
         ahead.close()
     assert sys.getswitchinterval() == pytest.approx(before)
-
-
-def test_a_plan_whose_reader_has_gone_ends_without_a_word(tmp_path: Path) -> None:
-    folder = environment(tmp_path / "env", all=CLUSTERS + TOPICS)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reconciler", "plan", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait(60) == 1
