@@ -122,6 +122,7 @@ class Partition:
     busy: bool = False
     data_at: float = 0.0
     stalled_since: float = 0.0
+    waits_since: float = 0.0  # for its source to serve it
     read_from: tuple[int, float] = (-1, 0.0)
     largest: int = ANY_SIZE
     larger_at: float = float("inf")

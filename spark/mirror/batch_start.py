@@ -19,7 +19,7 @@ from mirror.lanes import Condition
 from mirror.losses import Loss
 from translation.history import copied_before
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from wire.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
+from wire.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
@@ -93,6 +93,7 @@ class Starter:
             failure = low if isinstance(low, BrokerError) else cast(BrokerError, end)
             if failure.retriable:
                 again.append(partition)
+                self._waits(partition, name_of(failure.code))
             else:
                 lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
         return again
@@ -105,10 +106,19 @@ class Starter:
                 self._lane.stop(partition, condition)
             elif _leaderless(self._lane.source, partition.source):
                 again.append(partition)
+                self._waits(partition, "it has no leader")
             else:
                 partition.topic_id = self._lane.source.topics[partition.spec.topic].topic_id
                 there.append(partition)
         return there, again
+
+    def _waits(self, partition: Partition, why: str) -> None:
+        """Tried again several times a second; told once it lasts."""
+        now = time.monotonic()
+        partition.waits_since = partition.waits_since or now
+        if now - partition.waits_since > TELL_AFTER and partition.condition is None:
+            partition.condition = batch_refusals.unavailable(partition, "source", why)
+            self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
         spec, lane = partition.spec, self._lane
@@ -251,6 +261,7 @@ class Starter:
         """``bounds``: log start, end for our isolation, high watermark."""
         lane, (low, end, top) = self._lane, bounds
         lane.changed.add(partition)
+        partition.waits_since = 0.0
         partition.end = end
         leader = lane.source.leader(*partition.source)
         if truncated is not None or not low <= partition.covered <= top:
