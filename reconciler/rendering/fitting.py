@@ -17,6 +17,8 @@ from reconciler.rendering.style import SHOWN
 
 GITHUB_LIMIT = 65_536
 _LONGEST = 400
+_ITEMS = 60
+"""Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
 _MARKER = "<!-- reconciler-"
 
 
@@ -93,11 +95,12 @@ def told_sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
 
 
 def told_items(section: Section, detail: Detail) -> Iterator[str]:
-    shown = len(section.items) if detail is Detail.ALL else SHOWN if detail is Detail.NO_VALUES else 3
+    shown = {Detail.ALL: len(section.items), Detail.NO_VALUES: _ITEMS}.get(detail, SHOWN)
+    inner = 2 if detail is Detail.NO_VALUES else 3
     for item in section.items[:shown]:
         sign = f"{code(item.sign)} " if item.sign else ""
         yield f"- {sign}{markdown(item.text if detail is Detail.ALL else cut(item.text))}"
-        more = item.more if detail is Detail.ALL else item.more[:shown]
+        more = item.more if detail is Detail.ALL else item.more[:inner]
         yield from (f"  - {markdown(line if detail is Detail.ALL else cut(line))}" for line in more)
         if len(more) < len(item.more):
             yield f"  - and {len(item.more) - len(more)} more"
