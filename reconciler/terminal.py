@@ -51,11 +51,13 @@ def style() -> Style:
 
 
 def say(text: str) -> None:
-    """What people follow while they wait; never mixed into the output. That nobody reads it any more (``2>&1 | head``)
-    ends nothing: an apply goes on to a state that is known, and its audit record with it."""
+    """What people follow while they wait; never mixed into the output. That nobody reads it any more (``2>&1 | head``,
+    a full disk) ends nothing: an apply goes on to a state that is known, and its audit record with it."""
+    if sys.stderr is None:  # closed by whoever started us (``2>&-``); print would take the output for it
+        return
     try:
         print(text, file=sys.stderr, flush=True)  # noqa: T201
-    except BrokenPipeError:
+    except OSError:
         _discard(sys.stderr)
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -31,6 +32,18 @@ def test_progress_that_nobody_reads_ends_nothing(nobody: TextIO, monkeypatch: py
     say("one")
     say("two")
     nobody.flush()
+
+
+def test_progress_without_a_place_to_go_is_not_put_into_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    say("one")
+    assert capsys.readouterr().out == ""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("two")
+        say("three")
 
 
 def test_the_exit_code_of_finished_work_does_not_hang_on_a_reader(
