@@ -65,9 +65,9 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Co
         )
     return Condition(
         "source_truncated",
-        f"{where} is not copied further: the next record is offset {position} but the source ends at {high}: the log "
-        "was truncated (unclean leader election) or the topic was recreated, and the target holds records that the "
-        "source has lost",
+        f"{where} is not copied further: the next record is offset {position}, but the source has what was copied "
+        f"only up to {high}: its log was truncated (unclean leader election) or the topic was recreated, and the "
+        "target holds records that the source has lost",
         f"Compare both topics, then go on at an offset from {low} to {high}: {_seek(spec, high)}.",
         spec.topic,
         spec.partition,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 LaneKey = tuple[str, int]
 
 _WORTH_MOVING = 0.25  # of the mean load of a lease
+_LEAST = 1e-6  # of a load; what decays towards 0 is never worth a move
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], lea
     candidates = [
         (abs(gap - 2 * loads.get(lane, 0.0)), lane)
         for lane, lease in placed.items()
-        if lease == heavy and 0 < loads.get(lane, 0.0) < gap
+        if lease == heavy and _LEAST < loads.get(lane, 0.0) < gap
     ]
     if not candidates:
         return None

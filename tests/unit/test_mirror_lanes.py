@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mirror.channel import decode_progress, decode_report, decode_specs, encode_progress, encode_report, encode_specs
 from mirror.lanes import (
@@ -51,6 +51,7 @@ def test_every_lane_is_packed_and_no_lease_is_far_over_its_share(
 
 
 @given(LOADS, st.integers(1, 6))
+@example({("a", 0): 5e-324, ("b", 0): 5e-324}, 2)
 def test_a_packed_set_is_not_moved_for_ever(loads: dict[tuple[str, int], float], leases: int) -> None:
     placed = dict.fromkeys(loads, 0)
     for _ in range(len(loads) + 1):
