@@ -34,6 +34,7 @@ from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
 from reconciler.promoting import standing
+from reconciler.proving import prove
 from reconciler.rendering.status import status_code, status_json, status_text
 from reconciler.rendering.validation import problems_json, valid_json, valid_text
 from reconciler.rendering.verify import verify_json, verify_text
@@ -151,7 +152,7 @@ def verify(
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     wish = VerifyWish(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
-        found = session.verify(wish, _mirrors(session, flow), say)
+        found = prove(session, wish, _mirrors(session, flow), say)
     text = verify_json(found) if form is Format.JSON else verify_text(found, style())
     if out is not None:
         write_text(out, verify_json(found) if out.suffix == ".json" else text)

@@ -6,12 +6,11 @@ Border: no arguments, no exit codes, no printing; those are ``cli``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from reconciler.access import access_clusters
 from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
@@ -28,13 +27,11 @@ from reconciler.edges.run_folders import state_folder
 from reconciler.edges.secrets import require_secrets
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
-from reconciler.edges.verify_job import VerifyRun, run_verify_job
 from reconciler.enrolling import user_clusters
 from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
 from reconciler.guarding import applied_now, clusters_of, guarded, released, unmet
 from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
-from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
 from reconciler.live import LiveCluster, LiveMirror, LiveState
 from reconciler.loading import NO_HEAD, Head, load, no_collection
@@ -44,9 +41,7 @@ from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Plan
 from reconciler.rereading import Narrow, ground, unreadable
-from reconciler.topology import Cluster, Mirror, Principal, TopicRef, Topology
-from reconciler.verification import Verification, VerifyWish
-from reconciler.verifying import answered, request
+from reconciler.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.weighing import described, questions, together, weighed
 
 NOTHING_AGREED = Consent()
@@ -227,28 +222,6 @@ class Session:
             for change in (one.change for one in planned.changes)
             if isinstance(change, AlterUser)
         )
-
-    def verify(self, wish: VerifyWish, mirrors: Sequence[str], progress: Callable[[str], None]) -> Verification:
-        """Both sides of the wished flows compared by Spark, one application a mirror. Raises ReconcilerError."""
-        began = time.monotonic()
-        told = handovers(self.topology)
-        answers = [self._verify(wish, self.topology.mirrors[name], told[name], progress) for name in mirrors]
-        return Verification(
-            self.topology.environment,
-            wish,
-            tuple(partition for answer in answers for partition in answered(answer)),
-            tuple(str(answer["application_id"]) for answer in answers),
-            time.monotonic() - began,
-        )
-
-    def _verify(
-        self, wish: VerifyWish, mirror: Mirror, handover: str, progress: Callable[[str], None]
-    ) -> Mapping[str, Any]:
-        flows = [flow for flow in self.topology.flows_of(mirror) if wish.flow in (None, flow.name)]
-        sides = {side for flow in flows for side in (flow.source, flow.target)}
-        live = {name: self.clusters[name].read() for name in sorted(sides)}
-        asked = request(wish, (flow.name for flow in flows), live)
-        return run_verify_job(VerifyRun(mirror, self.state, handover, asked, wish.master), progress)
 
     def _previous(self) -> dict[str, Mapping[str, object]]:
         return {name: self.runner.folder(name).read("handover.json") for name in self.topology.mirrors}
