@@ -16,32 +16,18 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wire.buffers import Buffer, BufferPool
+from wire.buffers import BufferPool
 from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
+from wire.frames import SIZE, Frame, Frames
 from wire.settings import ConnectionSettings
 
 Chunk = bytes | bytearray | memoryview
-LARGEST_FRAME = 256 << 20
-POOLED_FROM = 1 << 15
 WATCH_EVERY = 1.0
 READ_AT_ONCE = 8 << 20
-READ_AHEAD = 16 << 10
 VECTORS = 512
-_SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">ihhih")
-
-
-@dataclass(slots=True)
-class Frame:
-    """A response: ``body`` begins with the correlation id. ``buffer`` is set when the body lies in pooled memory; the
-    receiver then owns one hold on it. ``seconds``: from its first bytes to its last."""
-
-    body: memoryview
-    buffer: Buffer | None
-    seconds: float = 0.0
 
 
 class _Asked(NamedTuple):
@@ -68,7 +54,6 @@ class Connection:
         self.expires_at = float("inf")
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._pool = pool
         self._client_id = settings.client_id.encode()
         self._correlation = itertools.count(1)
         self.round_trip = 0.0
@@ -76,12 +61,8 @@ class Connection:
         self._unsent: deque[memoryview] = deque()
         self._enqueued = self._sent = 0
         self._moved = 0.0
-        self._began = 0.0
         self._writing = False
-        self._ahead = memoryview(bytearray(READ_AHEAD))
-        self._filled = 0
-        self._target: memoryview | None = None
-        self._frame: Frame | None = None
+        self._frames = Frames(pool, where)
         self._watch: asyncio.TimerHandle | None = None
 
     @property
@@ -122,8 +103,7 @@ class Connection:
         try:
             answer = protocol.decode(request, frame.body)
         finally:
-            if frame.buffer is not None:
-                frame.buffer.release()
+            frame.drop()
         self.throttle(getattr(answer, "throttle_time_ms", 0) or 0)
         return answer
 
@@ -158,9 +138,7 @@ class Connection:
             self._watch.cancel()
         self._sock.close()
         self._unsent.clear()
-        if self._frame is not None and self._frame.buffer is not None:
-            self._frame.buffer.release()
-        self._frame = None
+        self._frames.close()
         waiting, self._waiting = self._waiting, deque()
         for asked in waiting:
             if not asked.answer.done():
@@ -230,26 +208,21 @@ class Connection:
 
     def _readable(self) -> None:
         """Short answers are read several at a time; the rest of a long one goes straight to where it shall lie."""
-        budget = READ_AT_ONCE
+        budget, frames = READ_AT_ONCE, self._frames
         secure = isinstance(self._sock, ssl.SSLSocket)
         try:
             while budget > 0 and self.closed is None:
-                into = self._target if self._target is not None else self._ahead[self._filled :]
-                got = self._sock.recv_into(into)
+                room = frames.room()
+                got = self._sock.recv_into(room)
                 if got == 0:
                     raise ConnectionLostError(f"connection to {self.where} closed by the broker")
                 budget -= got
-                self._moved = time.monotonic()
-                if self._target is None:
-                    self._filled += got
-                    self._split()
-                    if got < len(into) and self._target is None and not secure:
-                        return  # nothing more is there; the selector tells when
-                elif got < len(into):
-                    self._target = into[got:]
-                else:
-                    self._target = None
-                    self._complete()
+                self._moved = now = time.monotonic()
+                short = not frames.within
+                for frame in frames.received(got, now):
+                    self._answered(frame)
+                if short and got < len(room) and not frames.within and not secure:
+                    return  # nothing more is there; the selector tells when
             if self.closed is None and isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
                 self._loop.call_soon(self._again)  # decrypted bytes do not wake the selector
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -263,47 +236,19 @@ class Connection:
         if self.closed is None:
             self._readable()
 
-    def _split(self) -> None:
-        """Takes whole answers out of what was read ahead; of one that is longer, its beginning."""
-        ahead, at, end = self._ahead, 0, self._filled
-        while end - at >= 4 and self.closed is None:
-            (size,) = _SIZE.unpack_from(ahead, at)
-            if not 4 <= size <= LARGEST_FRAME:
-                raise MalformedResponseError(f"broker {self.where} announced a response of {size} bytes")
-            at += 4
-            buffer = self._pool.take(size) if size >= POOLED_FROM else None
-            body = memoryview(buffer.data)[:size] if buffer is not None else memoryview(bytearray(size))
-            self._frame = Frame(body, buffer)
-            self._began = self._moved
-            there = min(size, end - at)
-            body[:there] = ahead[at : at + there]
-            at += there
-            if there < size:
-                self._target = body[there:]
-            else:
-                self._complete()
-        ahead[: end - at] = bytes(ahead[at:end])
-        self._filled = end - at
-
-    def _complete(self) -> None:
-        """The body of ``_frame`` is there."""
-        frame, self._frame = self._frame, None
-        if frame is None:
-            return
-        (correlation,) = _SIZE.unpack_from(frame.body)
+    def _answered(self, frame: Frame) -> None:
+        (correlation,) = SIZE.unpack_from(frame.body)
         if not self._waiting or self._waiting[0].correlation != correlation:
-            if frame.buffer is not None:
-                frame.buffer.release()
+            frame.drop()
             raise MalformedResponseError(
                 f"broker {self.where} answered request {correlation}, which is not the next one"
             )
         asked = self._waiting.popleft()
-        frame.seconds = self._moved - self._began
-        self.round_trip = min(self._began - asked.at, self.round_trip or math.inf)
+        self.round_trip = min(frame.began - asked.at, self.round_trip or math.inf)
         if not asked.answer.done():
             asked.answer.set_result(frame)
-        elif frame.buffer is not None:
-            frame.buffer.release()
+        else:
+            frame.drop()
 
     def _check_timeout(self) -> None:
         """Only while an answer is awaited: a quiet connection wakes nobody."""

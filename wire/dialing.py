@@ -114,8 +114,7 @@ async def _negotiate(connection: Connection) -> None:
     try:
         answer = unpack_api_versions(frame.body)
     finally:
-        if frame.buffer is not None:
-            frame.buffer.release()
+        frame.drop()
     connection.throttle(answer.throttle)
     if answer.error == _UNSUPPORTED_VERSION:
         raise UnsupportedBrokerError(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")

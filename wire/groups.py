@@ -97,8 +97,7 @@ class Groups:
                 try:
                     throttle, found[name] = group_offsets.unpack_commit(frame.body)
                 finally:
-                    if frame.buffer is not None:
-                        frame.buffer.release()
+                    frame.drop()
                 connection.throttle(throttle)
             return {name: next((e for e in found[name].values() if e in _AGAIN), 0) for name in names}
 
@@ -171,8 +170,7 @@ async def _call(connection: Connection, api: Api, body: bytes) -> memoryview:
     try:
         return memoryview(bytes(frame.body))
     finally:
-        if frame.buffer is not None:
-            frame.buffer.release()
+        frame.drop()
 
 
 async def _describe(connection: Connection, kind: Kind, names: Sequence[str]) -> list[DescribedGroup]:

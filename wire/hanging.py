@@ -105,7 +105,6 @@ async def _ask(
     try:
         throttle, found = active_producers.unpack(frame.body)
     finally:
-        if frame.buffer is not None:
-            frame.buffer.release()
+        frame.drop()
     connection.throttle(throttle)
     return found

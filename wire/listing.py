@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from wire import topics
 from wire.cluster import Cluster
 from wire.compact import Reader
-from wire.connection import Connection, Frame
+from wire.connection import Connection
 from wire.errors import ConnectionLostError
+from wire.frames import Frame
 from wire.topics import TopicOf
 
 PATIENCE = 15.0
@@ -49,8 +50,7 @@ class TopicListing:
         try:
             reader, head = topics.open_metadata(frame.body)
         finally:
-            if frame.buffer is not None:
-                frame.buffer.release()
+            frame.drop()
         connection.throttle(head.throttle)
         for broker in head.brokers:
             self._cluster.learn(broker.number, broker.host, broker.port)

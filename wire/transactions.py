@@ -240,8 +240,7 @@ class Identity:
         try:
             told = transaction_state.unpack(frame.body)
         finally:
-            if frame.buffer is not None:
-                frame.buffer.release()
+            frame.drop()
         connection.throttle(told.throttle_ms)
         if told.error in _AGAIN:
             raise BrokerError(told.error, f"state of {self.transactional_id}")

@@ -19,7 +19,7 @@ from mirror.batch_outcomes import LOST, acknowledged, failed
 from mirror.batch_partition import Partition, Piece
 from wire import producing, protocol
 from wire.batches import CorruptBatchError, next_sequence, seal, verify
-from wire.connection import Connection, Frame
+from wire.connection import Connection
 from wire.errors import (
     DUPLICATE_SEQUENCE,
     FENCED,
@@ -28,6 +28,7 @@ from wire.errors import (
     MalformedResponseError,
     WireError,
 )
+from wire.frames import Frame
 from wire.hanging import look
 from wire.producing import Produced
 
@@ -288,8 +289,7 @@ class Sender:
             connection.close(error)
             raise
         finally:
-            if frame.buffer is not None:
-                frame.buffer.release()
+            frame.drop()
         connection.throttle(throttle)
         return answers
 

@@ -19,8 +19,8 @@ from tests.unit.test_mirror_settings import handover
 from tests.unit.test_wire_topics import metadata
 from wire import topics
 from wire.cluster import Cluster
-from wire.connection import Frame
 from wire.errors import ConnectionLostError
+from wire.frames import Frame
 from wire.listing import TopicListing
 from wire.topics import PartitionOf, TopicOf
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.buffers import BufferPool, Spares
-from wire.connection import POOLED_FROM, Connection
+from wire.connection import Connection
 from wire.dialing import connect
 from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
+from wire.frames import POOLED_FROM
 from wire.protocol import ApiVersionsRequest
 from wire.settings import ConnectionSettings, SaslSettings
 

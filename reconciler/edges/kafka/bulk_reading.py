@@ -31,9 +31,9 @@ from reconciler.topology import Cluster, Principal
 from wire import topics as wire_topics
 from wire.buffers import BufferPool
 from wire.connection import Connection as WireConnection
-from wire.connection import Frame
 from wire.dialing import connect
 from wire.errors import BrokerError, ConnectionLostError, WireError
+from wire.frames import Frame
 from wire.settings import connection_settings
 
 FROM_TOPICS = 250
