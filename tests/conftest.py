@@ -6,6 +6,7 @@ Tests share the clusters, so each takes its names from ``unique``. Order: no clu
 from __future__ import annotations
 
 import itertools
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,12 @@ _RUN = uuid.uuid4().hex[:4]
 _counter = itertools.count(1)
 
 CreateTopic = Callable[..., str]
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in the background has them ignore SIGINT, and with them what they interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
