@@ -84,6 +84,9 @@ def apply(
         said = _Said(chosen.plan)
         outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, said))
         code = code_of(applying.exit_code(outcomes, made), Ended(made, outcomes, until, execute.halted))
+        if execute.unrecorded:
+            say(execute.unrecorded)
+            code = ExitCode.PARTIAL if code is ExitCode.DONE and made.changes else code
         if code is ExitCode.DONE and made.changes:
             _verify(session)
     if execute.unremembered:

@@ -6,7 +6,6 @@ Border: no arguments and no exit codes; those are ``cli``.
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
 from reconciler.rollout.conducting import Manner
 from reconciler.running import Pace, Round
-from reconciler.terminal import seconds
+from reconciler.terminal import say, seconds
 from reconciler.topology import Principal, Topology
 from reconciler.wiring import Session, read_topology
 
@@ -55,7 +54,7 @@ def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, stea
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
     """
-    log = _logger(folder.resolve().name)
+    log = logger(folder.resolve().name)
     metrics = Metrics()
     with ExitStack() as stack:
         stop = stack.enter_context(stopped_by_signals())
@@ -153,12 +152,21 @@ def stopped_by_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _logger(environment: str) -> Any:
-    """JSON lines on stderr."""
+class _Lines:
+    """What structlog writes to."""
+
+    def msg(self, line: str) -> None:
+        say(line)
+
+    info = warning = error = msg
+
+
+def logger(environment: str) -> Any:
+    """JSON lines where all progress goes; that nobody can read them ends nothing."""
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.JSONRenderer(ensure_ascii=False),
     ]
-    logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr), processors=processors)
+    logger = structlog.wrap_logger(_Lines(), processors=processors)
     return logger.bind(environment=environment)

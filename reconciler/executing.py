@@ -79,10 +79,12 @@ class Execution:
         """Why the rollout of the last plan is not over, or empty."""
         self.unremembered = ""
         """Why the record of the apply could not be written, or empty."""
+        self.unrecorded = ""
+        """Why the audit record of the last plan is not complete, or empty."""
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
-        """``stop`` may end it between two steps, as a lost lock does. Raises what ``applying.apply`` raises, and
-        BlockedError while gates of a rollout do not hold."""
+        """``stop`` may end it between two steps, as a lost lock and an audit record that takes no more do. Raises what
+        ``applying.apply`` raises, and BlockedError while gates of a rollout do not hold."""
         self.session.runner.require_startable(
             planned.change.mirror for planned in plan.changes if isinstance(planned.change, StartMirror | RestartMirror)
         )
@@ -92,14 +94,14 @@ class Execution:
         promotion = self._promotion(plan, progress, stop)
         self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
         recorder = _Recorder(self, run, plan, progress)
+        caution = self._caution(lambda: stop() or recorder.stopped(), promotion)
         outcomes: tuple[Outcome, ...] = ()
         try:
-            outcomes = applying.apply(
-                plan, self.session.clusters, self.session.runner, told, recorder, self._caution(stop, promotion)
-            )
+            outcomes = applying.apply(plan, self.session.clusters, self.session.runner, told, recorder, caution)
         finally:
             self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
-            self.audit.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
+            recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
+            self.unrecorded = recorder.unwritten
             if left := self.audit.left():
                 progress.note("audit", left)
         self._remember(plan)
@@ -197,17 +199,28 @@ class _Recorder:
         self.planned: dict[str, Planned] = {planned.id: planned for planned in plan.changes}
         self.progress = progress
         self.outcomes: list[Outcome] = []
+        self.unwritten = ""
+        """Why a line could not be written. What was done is told all the same; no further step begins."""
+
+    def stopped(self) -> str:
+        return self.unwritten.partition("\n")[0]
+
+    def write(self, line: Line) -> None:
+        try:
+            self.execution.audit.write(line)
+        except ReconcilerError as error:
+            self.unwritten = self.unwritten or str(error)
 
     def outcome(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self.execution.audit.write(changed(self.run, time.time(), outcome, self.planned.get(outcome.id)))
+        self.write(changed(self.run, time.time(), outcome, self.planned.get(outcome.id)))
         self.progress.outcome(outcome)
 
     def note(self, change_id: str, text: str) -> None:
         self.progress.note(change_id, text)
 
     def probed(self, probe: Probe) -> None:
-        self.execution.audit.write(probe_line(self.run, time.time(), probe))
+        self.write(probe_line(self.run, time.time(), probe))
         self.progress.probed(probe)
 
 

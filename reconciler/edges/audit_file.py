@@ -22,16 +22,32 @@ class AuditFile:
         self.path = state / NAME
         try:
             state.mkdir(parents=True, exist_ok=True)
-            self._handle = self.path.open("ab", buffering=0)
+            self._handle = self.path.open("a+b", buffering=0)
+            self._end_cut_line()
         except OSError as error:
             raise self._unwritable(error) from None
 
     def write(self, line: Mapping[str, Any]) -> None:
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         try:
-            self._handle.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-            os.fsync(self._handle.fileno())
+            before = self._handle.seek(0, os.SEEK_END)
+            try:
+                while data:  # a disk that is nearly full takes a part, and refuses the rest
+                    data = data[self._handle.write(data) :]
+                os.fsync(self._handle.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._handle.truncate(before)
+                raise
         except OSError as error:
             raise self._unwritable(error) from None
+
+    def _end_cut_line(self) -> None:
+        """What a killed writer left of its last line must not swallow the next one."""
+        if self._handle.seek(0, os.SEEK_END):
+            self._handle.seek(-1, os.SEEK_END)
+            if self._handle.read(1) != b"\n":
+                self._handle.write(b"\n")
 
     def close(self) -> None:
         self._handle.close()
@@ -47,7 +63,7 @@ class AuditFile:
     def _unwritable(self, error: OSError) -> ReconcilerError:
         return ReconcilerError(
             f"the audit record {self.path} cannot be written: {error.strerror or error}",
-            "Nothing is changed without a record of who did what.",
+            "What leaves no record of who did it is not begun.",
             "Check the folder's permissions and the space left.",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from reconciler.edges.audit_file import read_lines
 from reconciler.edges.kafka.admin import KafkaCluster
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.cli.conftest import Ended, two_clusters
@@ -169,6 +171,38 @@ def test_nothing_is_begun_without_a_record(cli: Cli, env_of: Callable[..., Path]
     assert ended.code == 1
     assert "audit" in ended.words
     assert f"{unique}-a" not in topics(plain["east"])
+
+
+def test_a_record_that_takes_no_more_ends_an_apply_in_order(
+    cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    """A disk that fills between two changes: what was done is told, and nothing further begins."""
+    env = env_of("full", declared(plain, f"{unique}-first"))
+    assert cli("apply", env, "--yes").code == 0
+    record = env.parent / ".reconciler" / env.name / "audit.jsonl"
+    begin = record.read_bytes().splitlines(keepends=True)[0]
+    limit = 1 << 17
+    record.write_bytes(b'{"padding": "' + b"x" * (limit - len(begin) - 200) + b'"}\n')
+    west = f"  {unique}-west: {{clusters: [west], partitions: 1, replication_factor: 1}}\n"
+    (env / "topology.yaml").write_text(declared(plain, f"{unique}-first", f"{unique}-east") + west, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "reconciler", "apply", str(env), "--yes"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    assert f"done: create:east/{unique}-east" in ended.stdout
+    assert f"skipped: create:west/{unique}-west" in ended.stdout
+    assert "cannot be written" in ended.stderr
+    assert f"{unique}-east" in topics(plain["east"])
+    assert f"{unique}-west" not in topics(plain["west"])
+    last = json.loads(record.read_bytes().splitlines()[-1])
+    assert last["kind"] in ("begin", "end"), "a line that only fits in part is taken out again"
+    record.write_bytes(record.read_bytes() + b'{"kind": "cha')
+    assert cli("apply", env, "--yes").code == 0
+    assert [line["kind"] for line in read_lines(record.parent)][-3:] == ["begin", "change", "end"]
 
 
 def test_killed_again_and_again_an_apply_continues(

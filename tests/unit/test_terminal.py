@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import TextIO
 import pytest
 import typer
 
+from reconciler.controller import logger
 from reconciler.terminal import run_app, say, show, show_last
 
 
@@ -44,6 +46,20 @@ def test_progress_without_a_place_to_go_is_not_put_into_the_output(
         monkeypatch.setattr(sys, "stderr", full)
         say("two")
         say("three")
+
+
+def test_the_log_of_a_loop_that_nobody_reads_ends_nothing(
+    nobody: TextIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logger("env")
+    log.info("round", number=1)
+    assert json.loads(capsys.readouterr().err)["number"] == 1
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        for stream in (None, full, nobody):
+            monkeypatch.setattr(sys, "stderr", stream)
+            for level in ("info", "warning", "error"):
+                getattr(log, level)("round", number=2)
+    assert capsys.readouterr().out == ""
 
 
 def test_the_exit_code_of_finished_work_does_not_hang_on_a_reader(
