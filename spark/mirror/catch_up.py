@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from mirror import clients, starts
 from mirror.board import Board
+from mirror.lanes import Condition
 from mirror.settings import FlowSettings, Settings
 from mirror.views import FlowView, PartitionView
 
@@ -74,8 +75,11 @@ class CatchUp:
         return not self.goal.flows or flow.name in self.goal.flows
 
     def _begun(self, view: FlowView) -> bool:
-        """Asks once where the source ends, for all partitions of the flow. False: its source does not answer yet."""
+        """Asks once where the source ends, for all partitions of the flow. False: its source does not answer yet, or
+        topics of it cannot be copied: the ends without theirs would pass for all there is."""
         flow = view.settings
+        if self._without_lane(flow.name):
+            return False
         if flow.name not in self._ends:
             specs = self.board.discovered_now(flow.name).specs
             try:
@@ -85,6 +89,10 @@ class CatchUp:
             self._ends[flow.name] = {(spec.topic, spec.partition): end for spec, end in found.items()}
             self.board.set_goal(flow.name, self._ends[flow.name])
         return True
+
+    def _without_lane(self, flow: str) -> list[Condition]:
+        """Why topics that the flow mirrors have no lane: they are in no lag and in no list of partitions."""
+        return [told for told in self.board.discovered_now(flow).conditions if told.stops]
 
     def _reached(self, view: FlowView) -> bool:
         goal = self.board.goal_view(view.settings.name)
@@ -99,7 +107,7 @@ class CatchUp:
 
     def _hopeless(self, view: FlowView) -> str | None:
         now = time.time() * 1000
-        left = self._left(view)
+        left, laneless = self._left(view), self._without_lane(view.settings.name)
         for pause in view.pauses:
             if any(pause.scope.covers(one.topic, one.partition) for one in left):
                 return f"{pause.scope} is paused. Resume it with reconciler mirror resume, then start again"
@@ -109,7 +117,7 @@ class CatchUp:
             concerns = condition.topic is None or any(
                 one.topic == condition.topic and condition.partition in (None, one.partition) for one in left
             )
-            missing = condition.code.startswith(("target_topic", "start_"))  # of what no lane has yet
+            missing = condition in laneless or condition.code.startswith(("target_topic", "start_"))
             if held and (condition.stops or waits) and (concerns or missing):
                 return f"{condition.code}: {condition.text}. {condition.todo}"
         return None

@@ -122,6 +122,28 @@ def test_what_is_paused_can_never_be_caught_up_with(settings: Settings) -> None:
     assert "is paused" in verdict.detail
 
 
+@pytest.mark.parametrize("calm_s", [0.0, 5.0])
+@pytest.mark.parametrize("code", ["target_topic_missing", "target_topic_smaller", "permission_denied"])
+def test_topics_that_have_no_lane_are_not_caught_up_with(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, code: str, calm_s: float
+) -> None:
+    """Nothing of them is behind, since nothing of them is known; that is not the same as copied."""
+    world = World(settings, Goal(calm_s=calm_s))
+    told = Condition(code, "audit is not copied", "todo", "audit", stops=True)
+    specs = world.board.discovered_now(world.flow.name).specs
+    world.board.discovered(world.flow.name, Discovered(specs, (told,), 2, complete=True))
+    world.at(100, 100)
+    clock = [1000.0]
+    monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: clock[0])
+    assert world.mode.look() is None
+    clock[0] += 6
+    assert world.later(monkeypatch, GRACE_S - 1) is None
+    verdict = world.later(monkeypatch, 3)
+    assert verdict is not None
+    assert not verdict.reached
+    assert f"{code}: audit is not copied. todo" in verdict.detail
+
+
 def test_the_goal_is_read_from_the_run_directory_and_absent_by_default(tmp_path: Path) -> None:
     assert goal_of(tmp_path) is None
     (tmp_path / "goal.json").write_text('{"flows": ["f"], "calm_s": 2}')
