@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
@@ -174,3 +175,21 @@ def test_every_message_of_a_connection_is_clean(monkeypatch: pytest.MonkeyPatch)
     connection = Connection(Cluster("east", ("h:1",), client={"sasl.password": "${env:TEST_PASSWORD}"}), Principal.PLAN)
     for code in itertools.chain(range(-200, -100), range(130)):
         assert "hunter2" not in str(connection.error(KafkaError(code, "said hunter2 aloud"), CREATE))
+
+
+@pytest.mark.parametrize("setting", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
+@pytest.mark.parametrize("written", ["", "${env:TLS_FILE}"])
+def test_a_file_of_the_tls_settings_that_is_not_there_is_named_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str, written: str
+) -> None:
+    """OpenSSL says neither the path nor, sometimes, the setting; what came from a reference is not shown."""
+    missing = str(tmp_path / "missing.pem")
+    monkeypatch.setenv("TLS_FILE", missing)
+    named = written or missing
+    cluster = Cluster("east", ("127.0.0.1:1",), client={"security.protocol": "SSL", setting: named})
+    with pytest.raises(ClusterError) as caught:
+        Connection(cluster, Principal.PLAN)
+    told = str(caught.value)
+    assert f"{setting} names {named}, which cannot be read: No such file or directory" in told
+    assert "Correct the path" in told
+    assert not written or missing not in told

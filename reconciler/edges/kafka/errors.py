@@ -184,11 +184,14 @@ def authentication(speaker: Speaker, reason: str) -> ClusterError:
     )
 
 
-def bad_settings(speaker: Speaker, reason: str) -> ClusterError:
+def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> ClusterError:
+    """``unreadable``: the file that a setting names and that cannot be read; the client says no path."""
     return ClusterError(
         speaker.cluster,
         "invalid",
         f"the client settings of cluster {speaker.cluster} (principal {speaker.principal}) cannot be used",
-        reason,
-        "Use librdkafka's setting names and values under client and principals.",
+        unreadable or reason,
+        "Correct the path under client and principals, or put the file there."
+        if unreadable
+        else "Use librdkafka's setting names and values under client and principals.",
     )

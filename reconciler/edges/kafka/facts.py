@@ -28,6 +28,7 @@ from reconciler.edges.kafka.connection import (
     Connection,
     client_settings,
     kafka_error_of,
+    unreadable_file,
 )
 from reconciler.edges.kafka.protocol import Wire
 from reconciler.edges.kafka.stakes import read_nature
@@ -130,6 +131,8 @@ def _address(cluster: Cluster, principal: Principal, server: str) -> Address:
         settings = client_settings(cluster, principal)
     except ReconcilerError as error:
         return Address(server, error.what)
+    if unreadable := unreadable_file(cluster.client_for(principal), settings):
+        return Address(server, unreadable)
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     try:
