@@ -196,7 +196,10 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LiveMirror:
-    """A mirror job as seen from outside: what the runner knows of the process, and its last status record."""
+    """A mirror job as seen from outside: what the runner knows of the process, and its last status record.
+
+    ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
+    """
 
     name: str
     state: JobState
@@ -207,6 +210,7 @@ class LiveMirror:
     pid: int | None = None
     detail: str = ""
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
+    late_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from replication.pauses import Pause, Scope, loads, scope_of
 
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
+LATE_INTERVALS = 2
 
 _STATES = {
     "starting": JobState.STARTING,
@@ -64,6 +65,7 @@ def mirror_from_record(value: bytes, now_ms: int) -> LiveMirror:
         fingerprint=record["fingerprint"],
         started_at_ms=record["started_at_ms"],
         updated_at_ms=record["updated_at_ms"],
+        late_ms=max(0, silent_ms - LATE_INTERVALS * record["status_interval_ms"]) if state in _ALIVE else 0,
         pid=record["pid"],
         detail="; ".join(word for word in words if word),
         flows=MappingProxyType({name: _flow(name, flow) for name, flow in record["flows"].items()}),

@@ -113,7 +113,7 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
             assert_never(gates.mirrors)
     if gates.lag_ms is not None and runs:
         for flow in flows:
-            yield from _behind(gates.lag_ms, flow, mirror.flows.get(flow))
+            yield from _behind(gates.lag_ms, flow, mirror.flows.get(flow), mirror.late_ms)
 
 
 def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
@@ -126,13 +126,16 @@ def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
             yield Fault("mirrors", f"flow {name}", text)
 
 
-def _behind(most_ms: int, name: str, flow: FlowStatus | None) -> Iterator[Fault]:
+def _behind(most_ms: int, name: str, flow: FlowStatus | None, late_ms: int) -> Iterator[Fault]:
     if flow is not None and flow.pauses:
         return  # somebody holds it still on purpose
     seconds = flow.seconds_lag if flow is not None else None
     allowed = f"at most {time_words(most_ms / 1000)} allowed"
     if seconds is None:
         yield Fault("lag", f"flow {name}", f"its lag is not known yet, {allowed}")
+    elif late_ms > most_ms:  # a job that hangs would keep its last good figure
+        late = time_words(late_ms / 1000)
+        yield Fault("lag", f"flow {name}", f"its lag is not known: the report of its job is {late} late, {allowed}")
     elif seconds * 1000 > most_ms:
         records = f" ({flow.records_lag:,} records)" if flow is not None and flow.records_lag else ""
         yield Fault("lag", f"flow {name}", f"{time_words(seconds)} behind{records}, {allowed}")

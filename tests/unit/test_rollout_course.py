@@ -438,6 +438,15 @@ def test_what_gates_ask(sight: Sight, words: str | None) -> None:
     assert words is None or words in found[0]
 
 
+def test_a_job_that_hangs_is_not_taken_at_its_last_word() -> None:
+    hung = replace(mirror(), late_ms=61_000)
+    assert told(Gates(), Sight({"east": WELL}, {"west": replace(hung, late_ms=60_000)})) == []
+    (fault,) = told(Gates(), Sight({"east": WELL}, {"west": hung}))
+    assert "the report of its job is 61 s late, at most 60 s allowed" in fault
+    paused = replace(mirror(pauses=({"scope": "flow"},)), late_ms=61_000)
+    assert told(Gates(), Sight({"east": WELL}, {"west": paused})) == []
+
+
 def test_gates_may_be_wider_or_left_out() -> None:
     ill = Sight({"east": replace(WELL, offline=("a-0",))}, {"west": mirror(state=JobState.ABSENT, seconds_lag=99.0)})
     wide = Gates(offline_partitions=1, lag_ms=None, mirrors=MirrorGate.IGNORED)

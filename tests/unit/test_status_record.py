@@ -110,6 +110,14 @@ def test_a_job_that_is_silent_too_long_is_stale(told: str, interval_ms: int, sil
     assert mirror_from_record(value, NOW).state is state
 
 
+def test_a_report_is_late_after_two_intervals() -> None:
+    assert mirror_from_record(record(), NOW + 4_000).late_ms == 0
+    assert mirror_from_record(record(), NOW + 11_000).late_ms == 7_000
+    assert mirror_from_record(record(status_interval_ms=30_000), NOW + 61_000).late_ms == 1_000
+    assert mirror_from_record(record(state="stopped"), NOW + 99_000).late_ms == 0
+    assert mirror_from_record(record(), NOW - 99_000).late_ms == 0, "a clock that is behind"
+
+
 def test_lag_that_is_not_known_stays_unknown() -> None:
     flow = FLOW | {"records_lag": None, "seconds_lag": None}
     status = mirror_from_record(record(flows={"f": flow}), NOW).flows["f"]
