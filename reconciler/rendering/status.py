@@ -140,6 +140,8 @@ def verdict(live: LiveState) -> str:
     known = [lag for lag in lags if lag is not None]
     all_known = len(known) == len(lags) and len(mirrors) == len(live.mirrors)
     lag = f"{sum(known):,} records behind" if all_known else "lag not fully known"
+    if all_known and known and any(mirror.flows and mirror.state.value != "running" for mirror in mirrors):
+        lag += " when last told"  # the source may have grown since: nobody looks
     words = [f"{running} of {_counted(len(live.mirrors), 'mirror')} running", lag, _counted(conditions, "condition")]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import resources
 from types import MappingProxyType
 
@@ -74,6 +75,15 @@ def test_a_flow_is_one_row_of_figures() -> None:
 @pytest.mark.parametrize("state", [JobState.STALE, JobState.FAILED, JobState.STOPPED])
 def test_a_job_that_does_not_run_has_no_rate(state: JobState) -> None:
     assert row(live(state, BUSY), "orders")[1:4] == [state.value, "0", "0.0"]
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_the_lag_of_a_job_that_does_not_run_is_what_it_told_last(state: JobState) -> None:
+    """Its source may have grown since, and nobody looked."""
+    flow = replace(BUSY, records_lag=0)
+    first = status_text(topology(), live(state, flow), 0).splitlines()[0]
+    assert ("; 0 records behind when last told; " in first) is (state != JobState.RUNNING)
+    assert "0 records behind" in first
 
 
 def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
