@@ -29,9 +29,11 @@ CreateTopic = Callable[..., str]
 
 
 def pytest_configure() -> None:
-    """A shell that starts the tests in the background has them ignore SIGINT, and with them what they interrupt."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell that starts the tests in the background, and nohup, have them ignore signals, and with them the processes
+    that tests interrupt. What has a handler here is not ignored there."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from wire.records import encode
 from wire.transactions import Identity
 
 CreateTopic = Callable[..., str]
+INVALID_TXN_STATE = 48
 
 
 def _holder(who: str) -> Holder:
@@ -62,8 +63,13 @@ async def _hang(handle: ClusterHandle, environment: str, announced: str, *, comm
         assert leader is not None
         connection = await cluster.connection(leader.node, "produce")
         body = producing.pack(producing.CLASSIC, identity.transactional_id, {(LOCK_TOPIC, 0): raw}, 10_000)
-        frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body)
-        (answer,) = producing.unpack(producing.CLASSIC, frame.body)[1]
+        until = time.monotonic() + 20
+        while True:  # a broker follows a change of its own settings a moment after the cluster took it
+            frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body)
+            (answer,) = producing.unpack(producing.CLASSIC, frame.body)[1]
+            if answer.error != INVALID_TXN_STATE or time.monotonic() > until:
+                break
+            await asyncio.sleep(0.1)
         assert answer.error == 0, answer
         await identity.end(committed=committed)
         if fenced:
