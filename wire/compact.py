@@ -12,14 +12,11 @@ _I16, _I32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 
 def uvarint(number: int) -> bytes:
-    if number < 0x80:
+    if number < 1 << 7:
         return bytes((number,))
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    if number < 1 << 14:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + uvarint(number >> 14)
 
 
 def count(entries: int) -> bytes:

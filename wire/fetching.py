@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
+from wire.compact import count, uvarint
 from wire.fetch_answers import NAMES, Fetched
 
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
@@ -110,7 +111,7 @@ def pack(version: int, session: FetchSession, limits: FetchLimits) -> bytes:
         rack = limits.rack.encode()
         return b"".join((head, _topics_11(changed), _forgotten_11(forgotten), struct.pack(">h", len(rack)), rack))
     rack = limits.rack.encode()
-    return b"".join((head, _topics_13(changed), _forgotten_13(forgotten), _uvarint(len(rack) + 1), rack, b"\0"))
+    return b"".join((head, _topics_13(changed), _forgotten_13(forgotten), uvarint(len(rack) + 1), rack, b"\0"))
 
 
 def _by_topic(wants: Iterable[Want]) -> dict[Topic, list[Want]]:
@@ -132,9 +133,9 @@ def _topics_11(wants: Iterable[Want]) -> bytes:
 
 def _topics_13(wants: Iterable[Want]) -> bytes:
     grouped = _by_topic(wants)
-    out = [_uvarint(len(grouped) + 1)]
+    out = [count(len(grouped))]
     for (_, topic_id), members in grouped.items():
-        out.append(topic_id.bytes + _uvarint(len(members) + 1))
+        out.append(topic_id.bytes + count(len(members)))
         out.extend(_PARTITION_13.pack(w.partition, w.epoch, w.offset, -1, -1, w.max_bytes, 0) for w in members)
         out.append(b"\0")
     return b"".join(out)
@@ -152,18 +153,9 @@ def _forgotten_11(wants: Iterable[Want]) -> bytes:
 
 def _forgotten_13(wants: Iterable[Want]) -> bytes:
     grouped = _by_topic(wants)
-    out = [_uvarint(len(grouped) + 1)]
+    out = [count(len(grouped))]
     for (_, topic_id), members in grouped.items():
-        out.append(topic_id.bytes + _uvarint(len(members) + 1))
+        out.append(topic_id.bytes + count(len(members)))
         out.extend(_I.pack(w.partition) for w in members)
         out.append(b"\0")
     return b"".join(out)
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

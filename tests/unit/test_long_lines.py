@@ -25,6 +25,7 @@ from mirror.lanes import Claim, Endpoint, LaneSpec, PartitionSpec
 from tests.unit.test_wire_connection import framed, versions_answer
 from wire.buffers import BufferPool
 from wire.cluster import Cluster, Leader, TopicMetadata
+from wire.compact import uvarint
 from wire.connection import Connection
 from wire.dialing import connect
 from wire.errors import ConnectionLostError
@@ -143,17 +144,9 @@ def fetched(correlation: int, session: int, found: list[tuple[int, int]], *, tri
         records = batch(offset) if offset < 20 * BATCHES else b""
         end = offset + 20 if trickle and records else 20 * BATCHES
         parts += struct.pack(">ihqqq", partition, 0, end, end, 0) + b"\0" + struct.pack(">i", -1)
-        parts += varint_unsigned(len(records) + 1) + records + b"\0"
+        parts += uvarint(len(records) + 1) + records + b"\0"
     topics = b"\1" if not found else b"\2" + TOPIC_ID.bytes + bytes([len(found) + 1]) + parts + b"\0"
     return framed(struct.pack(">i", correlation) + b"\0" + struct.pack(">ihi", 0, 0, session) + topics + b"\0")
-
-
-def varint_unsigned(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 class FarBroker:
