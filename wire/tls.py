@@ -10,7 +10,9 @@ from pathlib import Path
 
 from wire.errors import SettingError
 
-_FILES = ("ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location")
+FILES = (
+    "ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location",
+)  # fmt: skip
 _OPENSSL_NAMES = {"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1"}
 
 
@@ -36,7 +38,7 @@ class Renewed:
 
 
 def _stamps(client: Mapping[str, str]) -> tuple[tuple[int, int, int] | None, ...]:
-    return tuple(_stamp(client.get(name, "")) for name in _FILES)
+    return tuple(_stamp(client.get(name, "")) for name in FILES)
 
 
 def _stamp(place: str) -> tuple[int, int, int] | None:
@@ -51,7 +53,8 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
     """``client``: settings that ``security`` has nothing against. Raises SettingError; no secret is in its text."""
     verify = client.get("enable.ssl.certificate.verification", "true").lower() == "true"
     identify = client.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
-    _look_for_files(client)
+    if unreadable := unreadable_file(client, client):
+        raise SettingError(unreadable)
     try:
         context = trusting(client, "ssl.ca")
         context.check_hostname = verify and identify
@@ -70,16 +73,18 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _look_for_files(client: Mapping[str, str]) -> None:
-    """OpenSSL's errors name neither the file nor the setting."""
-    for setting in _FILES:
+def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> str:
+    """The first setting whose file cannot be read, with the path as it was ``written``, before references were
+    resolved; nothing when all can be. OpenSSL's errors name neither the file nor the setting."""
+    for setting in FILES:
         place = client.get(setting, "")
         if place in ("", "probe") or Path(place).is_dir():
             continue
         try:
             Path(place).read_bytes()
         except OSError as error:
-            raise SettingError(f"{setting} names {place}, which cannot be read: {error.strerror}") from None
+            return f"{setting} names {written.get(setting, place)}, which cannot be read: {error.strerror}"
+    return ""
 
 
 def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.applied import Applied, applied_key, loads
-from reconciler.edges.kafka.lock_log import LockLog
+from reconciler.edges.kafka.lock_log import read_newest
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC
 from reconciler.topology import Cluster, Principal
@@ -11,9 +11,8 @@ from reconciler.topology import Cluster, Principal
 
 def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Applied | None:
     """None when nothing was applied yet. Opens and closes a connection of its own. Raises ClusterError."""
-    log = LockLog(cluster, LOCK_TOPIC, applied_key(environment), "", principal)
+    value = read_newest(cluster, LOCK_TOPIC, applied_key(environment), principal)
     try:
-        value = log.read() if log.exists() else None
         return loads(value) if value is not None else None
     except ValueError as error:
         raise ClusterError(
@@ -23,5 +22,3 @@ def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Ap
             "Another version of this program wrote it, so a wish that shrank and a first contact cannot be told",
             "Use that version, or agree with apply --allow-shrink --first-contact.",
         ) from None
-    finally:
-        log.close()

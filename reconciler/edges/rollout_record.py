@@ -5,7 +5,7 @@ Writing takes the lock.
 
 from __future__ import annotations
 
-from reconciler.edges.kafka.lock_log import LockLog
+from reconciler.edges.kafka.lock_log import read_newest
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC, LockRecord, lock_key
 from reconciler.locks import loads as lock_loads
@@ -15,7 +15,7 @@ from reconciler.topology import Cluster, Principal
 
 def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> Promotion | None:
     """None when nothing was rolled out yet. Raises ClusterError."""
-    value = _newest(cluster, promotion_key(environment), principal)
+    value = read_newest(cluster, LOCK_TOPIC, promotion_key(environment), principal)
     try:
         return loads(value) if value is not None else None
     except ValueError as error:
@@ -30,16 +30,8 @@ def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:
     """None when nobody ever held it, or another version of this program does. Raises ClusterError."""
-    value = _newest(cluster, lock_key(environment), principal)
+    value = read_newest(cluster, LOCK_TOPIC, lock_key(environment), principal)
     try:
         return lock_loads(value) if value is not None else None
     except ValueError:
         return None
-
-
-def _newest(cluster: Cluster, key: str, principal: Principal) -> bytes | None:
-    log = LockLog(cluster, LOCK_TOPIC, key, "", principal)
-    try:
-        return log.read() if log.exists() else None
-    finally:
-        log.close()

@@ -13,18 +13,11 @@ from jsonschema import Draft202012Validator
 from typer.main import get_command
 
 from reconciler.cli import app, main
+from tests.program import commands_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/formats.md").read_text("utf-8")
 SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in (ROOT / "schemas").glob("*.json")}
-
-
-def _commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    for word, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{name}{word} ")
-        else:
-            yield f"{name}{word}", command
 
 
 def _prints_json(command: Any) -> bool:
@@ -43,7 +36,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_command_that_prints_json_is_on_the_page() -> None:
-    printing = {name for name, command in _commands(get_command(app)) if _prints_json(command)}
+    printing = {name for name, command in commands_of(get_command(app)) if _prints_json(command)}
     assert len(printing) > 8
     named = {words.strip() for commands, _, _ in _rows() for words in re.findall(r"`([a-z ]+)[^`]*`", commands)}
     assert printing == named

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,20 +15,13 @@ from typer.main import get_command
 from reconciler.cli import app, main
 from reconciler.cli_help import ENDINGS
 from reconciler.plans import ExitCode
+from tests.program import commands_of
 
 PROGRAM: Any = get_command(app)
 INTERRUPTED = 130
 
 
-def _commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    for word, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{name}{word} ")
-        else:
-            yield f"{name}{word}", command
-
-
-COMMANDS = dict(_commands(PROGRAM))
+COMMANDS = dict(commands_of(PROGRAM))
 
 
 def test_every_command_has_its_own_ending() -> None:

@@ -22,6 +22,7 @@ from reconciler.edges.kafka.errors import Asked, Speaker, authentication, bad_se
 from reconciler.errors import ClusterError, SecretError
 from reconciler.topology import Cluster, Principal
 from replication.references import REFERENCE, MissingReference, resolve
+from wire.tls import unreadable_file
 
 CONNECT_SECONDS = 10.0
 GRACE_SECONDS = 0.5
@@ -32,7 +33,6 @@ LOOK_AROUND_SECONDS = 1.5
 
 _log = logging.getLogger("reconciler.kafka")
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
-_FILE_KEYS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 _AFTER = re.compile(r" \(after \d+ms in state \w+\)")
 _AUTHENTICATION_CODES = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
@@ -63,19 +63,6 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
                 "Set the variable or the file for this process, or correct the reference in the topology.",
             ) from None
     return resolved
-
-
-def unreadable_file(raw: Mapping[str, str], resolved: Mapping[str, str]) -> str:
-    """The first setting whose file cannot be read, with the path as it was written; nothing when all can be."""
-    for key in _FILE_KEYS:
-        place = resolved.get(key, "")
-        if place in ("", "probe") or Path(place).is_dir():
-            continue
-        try:
-            Path(place).read_bytes()
-        except OSError as error:
-            return f"{key} names {raw.get(key, place)}, which cannot be read: {error.strerror}"
-    return ""
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
@@ -148,7 +135,7 @@ class Connection:
             callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
             self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
-            unreadable = unreadable_file(cluster.client_for(principal), settings)
+            unreadable = unreadable_file(settings, cluster.client_for(principal))
             raise bad_settings(self.speaker, self.clean(_words(error)), unreadable) from None
 
     @property

@@ -28,12 +28,12 @@ from reconciler.edges.kafka.connection import (
     Connection,
     client_settings,
     kafka_error_of,
-    unreadable_file,
 )
 from reconciler.edges.kafka.protocol import Wire
 from reconciler.edges.kafka.stakes import read_nature
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.topology import Cluster, Principal
+from wire.tls import unreadable_file
 
 DIAL_SECONDS = 5.0
 SECURITY_DISABLED = 54
@@ -131,7 +131,7 @@ def _address(cluster: Cluster, principal: Principal, server: str) -> Address:
         settings = client_settings(cluster, principal)
     except ReconcilerError as error:
         return Address(server, error.what)
-    if unreadable := unreadable_file(cluster.client_for(principal), settings):
+    if unreadable := unreadable_file(settings, cluster.client_for(principal)):
         return Address(server, unreadable)
     host, _, port = server.rpartition(":")
     host = host.strip("[]")

@@ -225,3 +225,12 @@ class LockLog:
 
     def _error(self, error: KafkaException, asked: errors.Asked) -> ClusterError:
         return self._connected().error(error.args[0], asked)
+
+
+def read_newest(cluster: Cluster, topic: str, key: str, principal: Principal) -> bytes | None:
+    """The newest value of ``key``, over a connection of its own; None where there is none. Raises ClusterError."""
+    log = LockLog(cluster, topic, key, "", principal)
+    try:
+        return log.read() if log.exists() else None
+    finally:
+        log.close()
