@@ -6,6 +6,7 @@ result is loaded again and must differ from before in exactly the accepted field
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +93,8 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
         elif told or field:
             refused.append(told or f"{one} does not differ")
     if not accepted and not refused:
-        refused.append("none of its declared fields differs")
+        what = "none of the fields declared on the topic itself differs"
+        refused.append(f"{what}; values of classes and defaults are edited where they stand")
     return accepted, refused
 
 
@@ -182,8 +184,18 @@ def _spliced(text: str, where: Where, one: Accepted) -> str | None:
     end = quoted.end() if quoted else start + len(node.text)
     if not quoted and line[start:end] != node.text:
         return None
-    lines[node.line - 1] = line[:start] + yaml_value(one.text) + line[end:]
+    lines[node.line - 1] = line[:start] + _as_before(line[start:end], one.text) + line[end:]
     return "".join(lines)
+
+
+def _as_before(old: str, new: str) -> str:
+    """``new`` quoted as ``old`` was: a file that is also JSON stays that, and a plain ``false`` becomes ``true``."""
+    match old[0]:
+        case '"':
+            return json.dumps(new, ensure_ascii=False)
+        case "'":
+            return "'" + new.replace("'", "''") + "'"
+    return new if {old, new} <= {"true", "false"} else yaml_value(new)
 
 
 def _node(root: Node | None, one: Accepted) -> Node | None:

@@ -73,7 +73,7 @@ def apply(
             _require_reviewed(made, reviewed)
         require_wave(made, until)
         if form is Page.TEXT:
-            show(plan_text(made, style()))
+            show(plan_text(made, style(), ignore))
         if not part:
             applying.refuse_if_blocked(made)
         chosen = ending(known_part(made) if part else Narrowed(made), until)
@@ -91,7 +91,7 @@ def apply(
             _verify(session)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    rolled = Rolled(code, execute.halted) if made.rollout else None
+    rolled = Rolled(code, execute.halted, ignore) if made.rollout else None
     show_last(outcomes_in(made, outcomes, form, style(), said.probes, rolled))
     execute.require_kept()
     raise typer.Exit(code)

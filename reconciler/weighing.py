@@ -24,14 +24,15 @@ Dangerous = DeleteTopic | AddPartitions | AlterConfigs
 
 
 def questions(plan: Plan, live: LiveState) -> dict[str, tuple[Question, ...]]:
-    """Cluster -> what to ask there, of topics that are there."""
-    found: dict[str, list[Question]] = {}
+    """Cluster -> what to ask there, of topics that are there. One question a topic, whatever happens to it."""
+    found: dict[str, dict[str, Question]] = {}
     for change in _dangerous(plan)[:MOST]:
         cluster = live.known(change.ref.cluster)
         if cluster is not None and (topic := cluster.topics.get(change.ref.name)):
-            question = Question(topic.name, len(topic.partitions), _kept(change))
-            found.setdefault(cluster.name, []).append(question)
-    return {cluster: tuple(dict.fromkeys(some)) for cluster, some in found.items()}
+            some = found.setdefault(cluster.name, {})
+            if topic.name not in some or _kept(change) is not None:
+                some[topic.name] = Question(topic.name, len(topic.partitions), _kept(change))
+    return {cluster: tuple(some.values()) for cluster, some in found.items()}
 
 
 def together(*several: Mapping[str, tuple[Question, ...]]) -> dict[str, tuple[Question, ...]]:
@@ -102,6 +103,8 @@ def _with_stakes(planned: Planned, topology: Topology, told: Mapping[TopicRef, S
         if flow.source == change.ref.cluster and selector_of(flow).why_not(change.ref.name) is None
     )
     found = replace(told.get(change.ref, Stakes()), flows=flows)
+    if _kept(change) is None:  # it was asked for another change of the same topic
+        found = replace(found, expiring=None)
     active = [one for one in found.readers or () if one.members]
     why = planned.risk_why
     if isinstance(change, DeleteTopic):

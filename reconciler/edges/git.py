@@ -19,6 +19,8 @@ from reconciler.edges.files import read_environment
 from reconciler.errors import ReconcilerError
 
 _LINK = 0o120000
+_MOST_LINKS = 40
+"""In one path, as Linux has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,21 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; none when it was not there."""
+    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; none when it was not there.
+
+    ``folder``: its path below the root of the repository.
+    """
 
     ref: str
     commit: str
     texts: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
     @property
     def named(self) -> dict[str, str]:
-        """Texts by the name that problems are to print."""
-        return {f"{self.ref}:{path}": text for path, text in self.texts.items()}
+        """Texts by the name that problems are to print, which ``git show`` understands."""
+        at = self.commit[:12] if self.ref.endswith("...") else self.ref
+        return {f"{at}:{PurePosixPath(self.folder) / path}": text for path, text in self.texts.items()}
 
 
 def revision(folder: Path) -> Revision:
@@ -48,7 +55,9 @@ def revision(folder: Path) -> Revision:
         with git.Repo(folder, search_parent_directories=True) as repo:
             if not repo.head.is_valid():
                 return Revision()
-            return Revision(repo.head.commit.hexsha, repo.is_dirty(untracked_files=True, path=str(folder.resolve())))
+            places = (folder.resolve(), *_linked(folder, _root(repo)))
+            dirty = any(repo.is_dirty(untracked_files=True, path=str(place)) for place in places)
+            return Revision(repo.head.commit.hexsha, dirty)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError):
         return Revision()
 
@@ -65,7 +74,8 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
     try:
         with git.Repo(folder, search_parent_directories=True) as repo:
             commit = _commit(repo, ref)
-            return Snapshot(ref, commit.hexsha, dict(_texts(repo, commit, folder)))
+            below = PurePosixPath(folder.resolve().relative_to(_root(repo)).as_posix())
+            return Snapshot(ref, commit.hexsha, dict(_texts(commit, below)), str(below))
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise ReconcilerError(
             f"{folder} is in no git repository, so there is no {ref} to compare it with",
@@ -81,6 +91,11 @@ def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
         root = str(folder)
         now = {str(Path(path).relative_to(root)): text for path, text in read_environment(folder).items()}
     return tuple(sorted(path for path in now.keys() | at.texts.keys() if now.get(path) != at.texts.get(path)))
+
+
+def _root(repo: git.Repo) -> Path:
+    assert repo.working_tree_dir is not None
+    return Path(repo.working_tree_dir).resolve()
 
 
 def _commit(repo: git.Repo, ref: str) -> git.Commit:
@@ -136,9 +151,15 @@ def _whole(commit: git.Commit) -> git.Commit:
     return commit
 
 
-def _texts(repo: git.Repo, commit: git.Commit, folder: Path) -> Iterator[tuple[str, str]]:
-    assert repo.working_tree_dir is not None
-    below = PurePosixPath(folder.resolve().relative_to(Path(repo.working_tree_dir).resolve()).as_posix())
+def _linked(folder: Path, root: Path) -> Iterator[Path]:
+    """Files elsewhere below ``root`` that files of ``folder`` are links to."""
+    here = folder.resolve()
+    for path in folder.rglob("*.yaml"):
+        if path.is_symlink() and (target := path.resolve()).is_relative_to(root) and not target.is_relative_to(here):
+            yield target
+
+
+def _texts(commit: git.Commit, below: PurePosixPath) -> Iterator[tuple[str, str]]:
     tree: git.Tree = commit.tree
     try:
         for part in below.parts:
@@ -151,14 +172,55 @@ def _texts(repo: git.Repo, commit: git.Commit, folder: Path) -> Iterator[tuple[s
         assert isinstance(item, (git.Blob, git.Tree, git.Submodule))
         path = PurePosixPath(str(item.path)).relative_to(below)
         if item.type == "blob" and path.suffix == ".yaml" and not any(part.startswith(".") for part in path.parts):
-            yield str(path), _text(item, f"{commit.hexsha[:12]}:{item.path}")
+            yield str(path), _text(_followed(commit, item), f"{commit.hexsha[:12]}:{item.path}")
+
+
+def _followed(commit: git.Commit, item: git.IndexObject) -> git.IndexObject:
+    """What a link leads to at the same commit: environments may share a file by links. Raises ReconcilerError."""
+    if item.mode != _LINK:
+        return item
+    try:
+        found = _walked(commit, PurePosixPath(str(item.path)))
+    except KeyError:
+        found = None
+    if found is not None and found.type == "blob":
+        return found
+    raise ReconcilerError(
+        f"{commit.hexsha[:12]}:{item.path} is a symbolic link to {_target(item)}, and that is no file of this commit",
+        "At another commit only what the repository itself holds can be read.",
+        "Link to a file of the repository, by a relative path; or put the file there.",
+    )
+
+
+def _walked(commit: git.Commit, path: PurePosixPath) -> git.IndexObject | None:
+    """As the file system would resolve ``path``. None where that leaves the repository or does not end."""
+    found: git.IndexObject = commit.tree
+    todo, done, links = list(path.parts), PurePosixPath(), 0
+    while todo:
+        match todo.pop(0):
+            case "/":
+                return None
+            case ".." if not done.parts:
+                return None
+            case "..":
+                done = done.parent
+                continue
+            case part:
+                found = commit.tree / str(done / part)
+        if found.mode != _LINK:
+            done /= part
+        elif (links := links + 1) > _MOST_LINKS:
+            return None
+        else:
+            todo = [*PurePosixPath(_target(found)).parts, *todo]
+    return found
+
+
+def _target(link: git.IndexObject) -> str:
+    return os.fsdecode(bytes(link.data_stream.read()))
 
 
 def _text(blob: git.IndexObject, name: str) -> str:
-    if blob.mode == _LINK:
-        raise ReconcilerError(
-            f"{name} is a symbolic link", "Links are not followed in git's store.", "Put the file there."
-        )
     try:
         return bytes(blob.data_stream.read()).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -161,7 +161,7 @@ def _many(entry: Entry) -> str:
     if len(entry.names) == 1:
         return ""
     names = ", ".join(f"<code>{safe(name)}</code>" for name in entry.names)
-    return f'<p class="what">why: {safe(entry.why)}</p>{_folded(f"{len(entry.names)} topics", names)}'
+    return f'<p class="what">why: {safe(entry.why)}</p>{_folded(counted(len(entry.names), entry.noun), names)}'
 
 
 def _folded(summary: str, inner: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from reconciler.plans import Plan
-from reconciler.rendering.sections import UNMANAGED_ACCESS, left_sections, refusals, unmanaged_rules
+from reconciler.rendering.sections import UNMANAGED_ACCESS, alike, left_sections, refusals, unmanaged_rules
 from reconciler.rendering.style import SHOWN, Style
 
 
@@ -53,7 +53,7 @@ def _access(plan: Plan, style: Style) -> Iterator[str]:
 def _ignored(plan: Plan, style: Style) -> Iterator[str]:
     for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
         yield f"  {rule}"
-        yield from cut([f"    {one.subject}: {one.text}" for one in found], style)
+        yield from cut([f"    {style.listed(whom)}: {text}" for text, whom in alike(found).items()], style)
 
 
 def cut(lines: list[str], style: Style) -> Iterator[str]:

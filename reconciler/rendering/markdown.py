@@ -154,7 +154,8 @@ def _dangers(steps: Sequence[Step], detail: Detail) -> Iterator[str]:
     shown = high if detail is Detail.ALL else high[:_NAMES]
     for cluster, one in shown:
         where = f"{code(cluster)} " if cluster else ""
-        yield f"- {where}{_titled(one)}: {markdown(cut(one.risk_text))} ({markdown(one.reversibility)})"
+        which = f" ({listed(one.names, SHOWN)})" if len(one.names) > 1 else ""
+        yield f"- {where}{_titled(one)}{which}: {markdown(cut(one.risk_text))} ({markdown(one.reversibility)})"
     if len(shown) < len(high):
         yield f"- and {len(high) - len(shown)} more"
     yield ""

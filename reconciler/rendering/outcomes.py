@@ -27,10 +27,12 @@ _OF_A_WAVE = (Result.UNDONE, Result.UNPROVEN)
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """How a run of a rollout ended. ``halted``: why it is not over, or empty."""
+    """How a run of a rollout ended. ``halted``: why it is not over, or empty. ``ignoring``: why its gates were left
+    out, or empty."""
 
     exit_code: ExitCode
     halted: str = ""
+    ignoring: str = ""
 
     @property
     def words(self) -> str:
@@ -53,6 +55,8 @@ def outcomes_text(
     """Failures with their errors; what was done by name."""
     chosen = style or Style()
     lines = [chosen.paint("bold", applied_verdict(plan, outcomes))]
+    if rolled and rolled.ignoring:
+        lines.append(_left_out(rolled))
     if rolled and rolled.words:
         lines += [chosen.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
     for result in _MARKS:
@@ -88,7 +92,8 @@ def outcomes_json(
         ],
     }
     if rolled:
-        document["rollout"] = {"halted": rolled.halted}
+        left_out = {"ignoring_gates": rolled.ignoring} if rolled.ignoring else {}
+        document["rollout"] = {"halted": rolled.halted, **left_out}
     if probes:
         document["probes"] = [probe_document(one) for one in probes]
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -100,9 +105,10 @@ def outcome_sections(
     """What a page tells, worst first."""
     titles = {**{result: word[0].upper() + word[1:] for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
     sections = []
-    if rolled and rolled.words:
-        items = (Item(rolled.words, (rolled.todo,)),)
-        sections.append(Section("Rollout", "", items, urgent=bool(rolled.halted)))
+    if rolled and (rolled.words or rolled.ignoring):
+        told_of = [Item(rolled.words, (rolled.todo,))] if rolled.words else []
+        told_of += [Item(_left_out(rolled))] if rolled.ignoring else []
+        sections.append(Section("Rollout", "", tuple(told_of), urgent=bool(rolled.halted)))
     for result, title in titles.items():
         some = tuple(Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result)
         if some:
@@ -111,6 +117,10 @@ def outcome_sections(
         urgent = any(one.verdict is not Verdict.PASSED for one in probes)
         sections.append(Section("Probes", "what each wave of access changes came to, asked afterwards", told, urgent))
     return sections
+
+
+def _left_out(rolled: Rolled) -> str:
+    return f"Gates and soaks were left out: {rolled.ignoring}"
 
 
 def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[Item]:

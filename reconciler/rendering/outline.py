@@ -128,7 +128,8 @@ class Step:
         return tuple(entry for place in self.places for entry in place.entries)
 
 
-def outline(plan: Plan) -> tuple[Step, ...]:
+def outline(plan: Plan, heedless: bool = False) -> tuple[Step, ...]:
+    """``heedless``: gates and soaks of its waves are left out."""
     found: list[Step] = []
     waves: set[str] = {""}
     for number, ((wave, stage), planned) in enumerate(groupby(plan.changes, key=_wave_and_stage), start=1):
@@ -137,7 +138,7 @@ def outline(plan: Plan) -> tuple[Step, ...]:
         why = STAGE_WHY[Stage(stage)]
         if any(isinstance(one.change, AclChange) for one in together):
             why = f"{why}; {PROBED}"
-        opens = "" if wave in waves else wave_heading(plan, wave)
+        opens = "" if wave in waves else wave_heading(plan, wave, heedless)
         waves.add(wave)
         found.append(Step(number, stage, why, len(together), places, opens))
     return tuple(found)

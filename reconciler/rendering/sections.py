@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from reconciler.changes import Ignored
 from reconciler.plans import Plan
 from reconciler.rendering.replicas import LOADS_WHY, load_lines
 from reconciler.rendering.style import SHOWN
@@ -104,8 +105,16 @@ def _unmanaged_access(plan: Plan) -> Section:
 def _ignored(plan: Plan) -> Section:
     items = []
     for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
-        items.append(Item(rule, tuple(f"{one.subject}: {one.text}" for one in found)))
+        items.append(Item(rule, tuple(f"{', '.join(whom)}: {text}" for text, whom in alike(found).items())))
     return Section("Ignored", "left as it is, by rule", tuple(items), count=len(plan.ignored))
+
+
+def alike(ignored: Iterable[Ignored]) -> dict[str, list[str]]:
+    """Text -> the subjects it is said of."""
+    found: dict[str, list[str]] = {}
+    for one in ignored:
+        found.setdefault(one.text, []).append(one.subject)
+    return found
 
 
 def _notes(plan: Plan) -> Section:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from reconciler.stakes import Reader, Stakes
 from reconciler.summary import counted
@@ -30,18 +31,19 @@ def _lines(told: Sequence[Stakes]) -> Iterator[str]:
     records = _sum([one.records for one in told])
     taken = _sum([one.bytes for one in told])
     if records is not None:
-        held.append(f"{records:,} record{'s' if records != 1 else ''}")
+        # Offsets are counted: those of transaction markers and of compacted records hold none.
+        held.append(f"at most {records:,} record{'s' if records != 1 else ''}" if records else "no record")
     if taken is not None:
         held.append(f"{size(taken)} on disk, all replicas")
     if held:
         yield f"holds {', '.join(held)}"
     expiring = _sum([one.expiring for one in told])
-    if expiring == 0 and records != 0:
+    if expiring == 0 and records:
         yield "none of them is older than that by now"
-    elif expiring is not None and records is not None:
-        share = f", about {size(taken * expiring / records)}" if taken is not None and records else ""
-        yield f"of these {expiring:,} are older than that and go at once{share}"
-    readers = [reader for one in told for reader in one.readers or ()]
+    elif expiring and records:
+        share = f", about {size(taken * expiring / records)}" if taken is not None else ""
+        yield f"of these at most {expiring:,} are older than that and go at once{share}"
+    readers = _by_group(reader for one in told for reader in one.readers or ())
     if readers:
         words = [_reader(one) for one in sorted(readers, key=lambda one: (-one.members, one.group))]
         shown = ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
@@ -57,6 +59,16 @@ def _lines(told: Sequence[Stakes]) -> Iterator[str]:
 def _sum(counts: Sequence[int | None]) -> int | None:
     known = [one for one in counts if one is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def _by_group(readers: Iterable[Reader]) -> list[Reader]:
+    """Each group once, with its lag on all topics that it is known on."""
+    found: dict[str, Reader] = {}
+    for one in readers:
+        before = found.get(one.group, replace(one, lag=None))
+        lags = [lag for lag in (before.lag, one.lag) if lag is not None]
+        found[one.group] = replace(before, lag=sum(lags) if lags else None)
+    return list(found.values())
 
 
 def _reader(one: Reader) -> str:

@@ -12,16 +12,18 @@ from reconciler.rendering.outline import Entry, ground, outline, risk_words, see
 from reconciler.rendering.sections import load_sections
 from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import Style
-from reconciler.rendering.waves import gates_words
+from reconciler.rendering.waves import gates_words, ignored_words
 from reconciler.summary import verdict
 
 
-def plan_text(plan: Plan, style: Style | None = None) -> str:
+def plan_text(plan: Plan, style: Style | None = None, ignoring: str = "") -> str:
+    """``ignoring``: why gates are left out when it is carried out, or empty."""
     chosen = style or Style()
     lines = [chosen.paint("bold", verdict(plan)), ground(plan.basis)]
     lines += [f"  {one.name}: {seen(one)}" for one in plan.basis.clusters]
-    lines += [gates_words(plan.rollout.gates)] if plan.rollout and plan.changes else []
-    for step in outline(plan):
+    if plan.rollout and plan.changes:
+        lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
+    for step in outline(plan, bool(ignoring)):
         lines += ["", chosen.paint("bold", step.opens)] if step.opens else []
         lines += ["", f"{step.number}. {step.title}, {step.why}"]
         for place in step.places:

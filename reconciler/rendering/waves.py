@@ -15,14 +15,15 @@ def duration(milliseconds: int) -> str:
     return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
 
 
-def wave_heading(plan: Plan, name: str) -> str:
-    """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``."""
+def wave_heading(plan: Plan, name: str, heedless: bool = False) -> str:
+    """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``. ``heedless``: without that."""
     assert plan.rollout is not None
     wave, index = plan.rollout.wave(name), plan.rollout.index(name)
     count = sum(one.wave == name for one in plan.changes)
     soak = f" and {duration(wave.soak_ms)} of soak" if wave.soak_ms else ""
+    then = "" if heedless else f"; then its gates{soak}"
     place = f"{index + 1} of {len(plan.rollout.waves)}"
-    return f"wave {name} ({place}): {', '.join(wave.clusters)}; {counted(count, 'change')}; then its gates{soak}"
+    return f"wave {name} ({place}): {', '.join(wave.clusters)}; {counted(count, 'change')}{then}"
 
 
 def gates_words(gates: Gates) -> str:
@@ -36,6 +37,10 @@ def gates_words(gates: Gates) -> str:
         parts.append(f"flows at most {duration(gates.lag_ms)} behind")
     wait = f"after a wave they have {duration(gates.wait_ms)} to hold"
     return f"gates before the first wave, after each and through its soak: {', '.join(parts)}; {wait}"
+
+
+def ignored_words(reason: str) -> str:
+    return f"gates and soaks are left out: {reason}"
 
 
 def later_words(members: Sequence[Planned]) -> str:

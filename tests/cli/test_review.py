@@ -164,7 +164,7 @@ def test_a_broken_base_names_its_lines(cli: Cli, repo: git.Repo) -> None:
     edit(repo, "prod", TEXT)
     ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
     assert ended.code == 1
-    assert re.search(r"HEAD:topology\.yaml:5:.*many", ended.words)
+    assert re.search(r"HEAD:environments/prod/topology\.yaml:5:.*many", ended.words)
 
 
 def test_three_dots_are_where_the_branch_began(cli: Cli, repo: git.Repo) -> None:
@@ -278,10 +278,43 @@ def test_touched_sees_new_removed_and_edited_files(repo: git.Repo) -> None:
     assert touched(env, at) == ("new.yaml", "topology.yaml")
 
 
-def test_a_link_in_the_store_is_not_followed(repo: git.Repo) -> None:
-    (folder(repo) / "link.yaml").symlink_to("topology.yaml")
+SHARED = "classes: {hot: {configs: {retention.ms: 1h}}}\n"
+
+
+def share(repo: git.Repo) -> Path:
+    """A file that both environments link to, one of them through a second link."""
+    shared = Path(repo.working_dir) / "shared"
+    shared.mkdir()
+    (shared / "classes.yaml").write_text(SHARED, encoding="utf-8")
+    (shared / "latest").symlink_to(".")
+    (folder(repo) / "classes.yaml").symlink_to("../../shared/classes.yaml")
+    (folder(repo, "test") / "classes.yaml").symlink_to("../../shared/latest/classes.yaml")
     commit(repo)
-    with pytest.raises(ReconcilerError, match="symbolic link"):
+    return shared / "classes.yaml"
+
+
+def test_environments_that_share_a_file_by_links_are_all_touched_by_its_edit(cli: Cli, repo: git.Repo) -> None:
+    shared = share(repo)
+    both = (folder(repo), folder(repo, "test"))
+    untouched = cli("plan", *both, "--changed-since", "HEAD")
+    assert (untouched.code, untouched.out.count("nothing to plan")) == (0, 2)
+    shared.write_text(SHARED.replace("1h", "2h"), encoding="utf-8")
+    ended = cli("plan", *both, "--changed-since", "HEAD", "--base", "HEAD", "--offline")
+    assert ended.code == 2, ended.words
+    assert ended.out.count("with uncommitted changes") == 2, "the edit is in no file of the folders themselves"
+    assert ended.out.count("retention.ms: 1h -> 2h") == 2
+    commit(repo)
+    assert "with uncommitted" not in cli("plan", *both, "--base", "HEAD~1", "--offline").out
+    back = cli("plan", folder(repo), "--base", "HEAD~1", "--revert", "--offline")
+    assert "retention.ms: 2h -> 1h" in back.out
+    assert "HEAD~1:environments/prod/classes.yaml:1" in back.out
+
+
+@pytest.mark.parametrize("target", ["../../../out.yaml", "/etc/hostname", "gone.yaml", "link.yaml", "../prod"])
+def test_a_link_to_what_a_commit_does_not_hold_is_told(repo: git.Repo, target: str) -> None:
+    (folder(repo) / "link.yaml").symlink_to(target)
+    commit(repo)
+    with pytest.raises(ReconcilerError, match=f"link.yaml is a symbolic link to {re.escape(target)}, and that is no"):
         snapshot(folder(repo), "HEAD")
 
 

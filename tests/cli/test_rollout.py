@@ -121,6 +121,10 @@ def test_a_cluster_that_is_lost_in_a_soak_halts(
     hurried = cli("apply", env, "--yes", "--ignore-gates", "the region burns")
     assert hurried.code == 0, hurried.words
     assert partitions(trio, unique) == {"east": 1, "hub": 1, "west": 1}
+    assert "gates and soaks are left out: the region burns" in hurried.out
+    assert "Gates and soaks were left out: the region burns" in hurried.out
+    assert "gates before the first wave" not in hurried.out
+    assert "then its gates" not in hurried.out
     audit = (env.parent / ".reconciler" / env.name / "audit.jsonl").read_text(encoding="utf-8")
     assert '"ignoring_gates": "the region burns"' in audit.replace('":"', '": "')
 

@@ -72,9 +72,27 @@ def test_only_the_touched_lines_change_and_only_their_values() -> None:
     east.topics["orders"] = east.put("orders", 12, retention_ms="172800001", cleanup_policy="compact,delete")
     assert accepted(worlds(east), "east/orders") == [
         ("    partitions: 8          # grown twice", "    partitions: 12          # grown twice"),
-        ('      retention.ms: "7d"   # as agreed', "      retention.ms: 172800001ms   # as agreed"),
+        ('      retention.ms: "7d"   # as agreed', '      retention.ms: "172800001ms"   # as agreed'),
         ("      cleanup.policy: delete", '      cleanup.policy: "compact,delete"'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "live", "then"),
+    [
+        ('"retention.ms":"7d"', "1", '"retention.ms":"1ms"'),
+        ("retention.ms: '7d'", "-1", "retention.ms: '-1'"),
+        ("preallocate: false", "true", "preallocate: true"),
+        ("cleanup.policy: compact", "compact,delete", 'cleanup.policy: "compact,delete"'),
+    ],
+)
+def test_a_value_is_quoted_as_it_was(written: str, live: str, then: str) -> None:
+    clusters = 'clusters: {east: {bootstrap_servers: ["a:9092"]}}'
+    text = f"{clusters}\ntopics: {{t: {{clusters: [east], configs: {{{written}}}}}}}\n"
+    east = FakeCluster("east")
+    east.put("t").overrides[written.partition(":")[0].strip('"')] = live
+    made = accept({FILE: text}, load({FILE: text}, "env"), LiveState({"east": east.read()}, {}), ["east/t"])
+    assert made.texts[FILE] == text.replace(written, then)
 
 
 def test_one_field_of_a_topic_on_one_line_for_two_clusters() -> None:
@@ -98,7 +116,7 @@ def test_clusters_that_differ_from_each_other_cannot_both_be_accepted() -> None:
     ("subject", "told"),
     [
         ("east/orders:retention.ms", "does not differ"),
-        ("east/orders", "none of its declared fields differs"),
+        ("east/orders", "none of the fields declared on the topic itself differs"),
         ("east/orders:segment.ms", "not declared on the topic itself"),
         ("west/orders", "no topic of this name is declared there"),
         ("east/nothing", "no topic of this name is declared there"),

@@ -45,6 +45,18 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     assert told["create:east/new"] is None
 
 
+def test_what_expires_is_told_of_the_retention_and_not_of_what_else_happens_to_the_topic() -> None:
+    seen = world("east")
+    seen.clusters["east"].put("both", 2, retention_ms="9000")
+    wished = topology(topic("both", partitions=4, configs={"retention.ms": "60"}))
+    made = seen.plan(wished)
+    assert questions(made, seen.look(wished)) == {"east": (Question("both", 2, 60),)}
+    told = {TopicRef("east", "both"): Stakes(1 << 20, 40, 30)}
+    found = {one.id: stakes_lines([one.stakes]) for one in weighed(made, wished, told).changes}
+    assert any("30 are older than that" in line for line in found["configs:east/both"])
+    assert not any("older than that" in line for line in found["partitions:east/both"])
+
+
 def test_a_plan_without_danger_asks_nothing() -> None:
     seen, wished = world("east"), topology(topic("new", partitions=1))
     assert questions(seen.plan(wished), seen.look(wished)) == {}
@@ -96,9 +108,10 @@ def test_what_is_not_known_is_told_and_blocks_nothing() -> None:
 def test_equal_changes_are_added_up_and_one_unknown_makes_no_sum() -> None:
     one = Stakes(1 << 30, 10, 5, (Reader("g", "Stable", 2, 7),))
     assert stakes_lines([one, one])[:2] == (
-        "holds 20 records, 2.0 GiB on disk, all replicas",
-        "of these 10 are older than that and go at once, about 1.0 GiB",
+        "holds at most 20 records, 2.0 GiB on disk, all replicas",
+        "of these at most 10 are older than that and go at once, about 1.0 GiB",
     )
+    assert stakes_lines([one, one, replace(one, readers=())])[2] == "read by g (2 members, 14 behind)"
     assert stakes_lines([one, Stakes()]) == ("read by g (2 members, 7 behind)",)
     assert stakes_lines([None]) == ()
 
