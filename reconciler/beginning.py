@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.edges.files import read_environment
 from reconciler.edges.kafka.read_ahead import ReadAhead
-from reconciler.loading import Head, read_head
+from reconciler.heading import Head, read_head
 from reconciler.topology import Principal
 
 

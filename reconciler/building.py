@@ -12,15 +12,12 @@ from types import MappingProxyType
 
 from reconciler.copying import read_on_condition, read_rate_limit, read_start
 from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
-from reconciler.places import locate
-from reconciler.reading import Reading
-from reconciler.replicas import Pace
+from reconciler.reading import Reading, sentence
 from reconciler.selecting import additions, selection
 from reconciler.settings import Wrong, client_setting, has_reference, retention_step, scalar_text, topic_config
-from reconciler.sizes import duration_ms, size_bytes
+from reconciler.sizes import duration_ms
 from reconciler.topology import (
     Carry,
-    Cluster,
     Delivery,
     Flow,
     Isolation,
@@ -29,7 +26,6 @@ from reconciler.topology import (
     Principal,
     Tombstone,
     Topic,
-    TopicDefaults,
 )
 from reconciler.yaml_nodes import Node, Scalar
 
@@ -56,47 +52,6 @@ def judge_values(reading: Reading) -> None:
     """Only notes the problems of single values: for entries whose shape is wrong elsewhere."""
     for path, each in VALUES.get(reading.section, ()):
         reading.mapping(*path, each=each)
-
-
-def build_cluster(reading: Reading) -> Cluster:
-    principals = {
-        principal: reading.mapping("principals", principal.value, each=client_setting)
-        for principal in Principal
-        if reading.node("principals", principal.value) is not None
-    }
-    return Cluster(
-        name=reading.name,
-        bootstrap_servers=reading.texts("bootstrap_servers"),
-        cluster_id=reading.value("cluster_id", default=None),
-        region=reading.value("region", default=None),
-        client=reading.mapping("client", each=client_setting),
-        principals=MappingProxyType(principals),
-        defaults=build_defaults(reading, "defaults"),
-        prune_topics=reading.texts("prune", "topics"),
-        reassignment=_pace(reading),
-        where=reading.place.where,
-    )
-
-
-def _pace(reading: Reading) -> Pace:
-    usual = Pace()
-    return Pace(
-        throttle=_size(reading, ("reassignment", "throttle_bytes_per_second"), usual.throttle),
-        bytes_in_flight=_size(reading, ("reassignment", "bytes_in_flight"), usual.bytes_in_flight),
-        partitions_in_flight=reading.value("reassignment", "partitions_in_flight", default=usual.partitions_in_flight),
-    )
-
-
-def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
-    """The layer at ``path`` of an entry; without a path the entry is the layer."""
-    at = reading.place.document.where(locate(reading.place.entry, path))
-    return TopicDefaults(
-        partitions=reading.value(*path, "partitions", default=None),
-        replication_factor=reading.value(*path, "replication_factor", default=None),
-        configs=reading.mapping(*path, "configs", each=topic_config),
-        lower_retention_by=reading.mapping(*path, "lower_retention_by", each=retention_step),
-        where=at,
-    )
 
 
 def build_topic(reading: Reading) -> Topic:
@@ -234,26 +189,9 @@ def _interval(reading: Reading, path: tuple[str, ...], default: int) -> int:
     try:
         found = duration_ms(text)
     except ValueError as error:
-        reading.wrong(path, Wrong("bad-duration", f'{name} is "{text}"', "It is not a time", _sentence(error)))
+        reading.wrong(path, Wrong("bad-duration", f'{name} is "{text}"', "It is not a time", sentence(error)))
         return default
     if found < MIN_INTERVAL_MS:
         why = "Shorter intervals cost more than they tell"
         reading.wrong(path, Wrong("out-of-range", f"{name} is {text}", why, "Write 100ms or more"))
     return found
-
-
-def _size(reading: Reading, path: tuple[str, ...], default: int) -> int:
-    text = reading.value(*path, default=None)
-    if text is None:
-        return default
-    try:
-        return size_bytes(str(text))
-    except ValueError as error:
-        what = f'{".".join(path)} is "{text}"'
-        reading.wrong(path, Wrong("bad-size", what, "It is not a size", _sentence(error)))
-    return default
-
-
-def _sentence(error: ValueError) -> str:
-    text = str(error)
-    return text[0].upper() + text[1:]

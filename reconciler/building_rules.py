@@ -5,7 +5,7 @@ Border: as ``building``: one entry at a time, with its shape already seen to.
 
 from __future__ import annotations
 
-from reconciler.building import build_defaults
+from reconciler.building_clusters import build_defaults
 from reconciler.reading import Reading
 from reconciler.topology import AuditTopic, Protection, ShrinkLimit, TopicDefaults
 

@@ -15,10 +15,11 @@ from reconciler import applying, planfile
 from reconciler.applied import Consent
 from reconciler.errors import BlockedError, Moved, ReconcilerError, StalePlan
 from reconciler.executing import Execution, execution, interrupted_by_sigterm
+from reconciler.exit_codes import ExitCode
 from reconciler.guarding import is_prune
 from reconciler.guarding.pruning import PRUNE
 from reconciler.narrowing import Narrowed, known_part, retention_steps_only, with_held
-from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.probing import PATIENCE_SECONDS
 from reconciler.rendering.outcomes import Rolled

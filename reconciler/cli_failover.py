@@ -12,10 +12,10 @@ import typer
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
 from reconciler.executing import execution, interrupted_by_sigterm
+from reconciler.exit_codes import ExitCode
 from reconciler.failing import FailoverWish, move_of
 from reconciler.failovers import Report, StepResult, Way
 from reconciler.locks import lock_cluster
-from reconciler.plans import ExitCode
 from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
 from reconciler.switching import Switch
 from reconciler.terminal import Env, OutOption, StealOption, say, seconds, show, style

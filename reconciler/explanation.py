@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown
-from reconciler.plans import ExitCode
+from reconciler.exit_codes import ExitCode
 from reconciler.topology import TopicRef
 
 

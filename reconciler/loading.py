@@ -6,10 +6,9 @@ Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.file
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
@@ -17,14 +16,13 @@ from typing import TypeVar
 from reconciler.access.building import build_access
 from reconciler.access.checking import check_access
 from reconciler.building import (
-    build_cluster,
-    build_defaults,
     build_flow,
     build_mirror,
     build_tombstone,
     build_topic,
     judge_values,
 )
+from reconciler.building_clusters import build_cluster, build_defaults
 from reconciler.building_rules import build_audit, build_class, build_protection, build_shrink_limit
 from reconciler.checking import check
 from reconciler.checking_rules import check_rules
@@ -32,6 +30,7 @@ from reconciler.collecting import collect
 from reconciler.enrolling.building import build_user
 from reconciler.enrolling.checking import check_users
 from reconciler.errors import Problem, TopologyError, Where
+from reconciler.heading import NO_HEAD, Head
 from reconciler.limiting.building import build_quota
 from reconciler.limiting.checking import check_quotas
 from reconciler.places import Place, Places
@@ -40,38 +39,12 @@ from reconciler.rollout.building import build_rollout, half_read_rollout
 from reconciler.rollout.checking import check_rollout
 from reconciler.shape import check_shape
 from reconciler.tombstones import check_tombstones
-from reconciler.topology import Cluster, Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
+from reconciler.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
 from reconciler.yaml_nodes import Document
 from reconciler.yaml_nodes import Mapping as YamlMapping
 from reconciler.yaml_text import read
 
 Noun = TypeVar("Noun")
-_HOLDS_CLUSTERS = re.compile("^clusters *:", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The clusters of an environment, known before the rest of it is read; none where something is wrong with them.
-    ``documents``: the files that were read for that."""
-
-    clusters: Mapping[str, Cluster]
-    documents: Mapping[str, Document]
-
-
-NO_HEAD = Head(MappingProxyType({}), MappingProxyType({}))
-
-
-def read_head(texts: Mapping[str, str]) -> Head:
-    """Of files in which clusters are seen at a glance. Whatever is wrong is left to ``load`` to tell."""
-    documents = {file: read(file, texts[file]) for file in sorted(texts) if _HOLDS_CLUSTERS.search(texts[file])}
-    places, problems = collect(documents.values())
-    builder = _Builder(places, set(), problems)
-    if any(document.problems or check_shape(document) for document in documents.values()):
-        return Head(NO_HEAD.clusters, documents)
-    clusters = by_name(builder.build("clusters", build_cluster))
-    if builder.problems or check(Topology("", clusters, {}, {}, {}), places):
-        return Head(NO_HEAD.clusters, documents)
-    return Head(clusters, documents)
 
 
 def load(texts: Mapping[str, str], environment: str, today: date | None = None, head: Head = NO_HEAD) -> Topology:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.replicas import BrokerLoad
 from reconciler.rollouts import Course
 from reconciler.sparse import SPARSE
 from reconciler.stakes import AccessShift, Stakes
 
 FORMAT_VERSION = 1
-
-
-class ExitCode(IntEnum):
-    """Documented once, never changed."""
-
-    DONE = 0
-    ERROR = 1
-    CHANGES = 2
-    BLOCKED = 3
-    STALE = 4
-    PARTIAL = 5
-    LOCKED = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from reconciler.authorizing.standing import needs_of
 from reconciler.checkups import Ask, Rights
-from reconciler.edges.kafka.connection import client_settings
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.probing import rights
 from reconciler.errors import SecretError
 from reconciler.probes import Needs

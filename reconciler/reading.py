@@ -63,3 +63,8 @@ class Reading:
                 else:
                     found[key] = value
         return MappingProxyType(found)
+
+
+def sentence(error: ValueError) -> str:
+    text = str(error)
+    return text[0].upper() + text[1:]

@@ -19,11 +19,12 @@ from reconciler.comparison import Against, Comparison
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
 from reconciler.errors import ReconcilerError
+from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.explanation import Explanation
 from reconciler.loading import load
 from reconciler.places import Places
-from reconciler.plans import ExitCode, Plan
+from reconciler.plans import Plan
 from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.review import Review
 from reconciler.topology import Principal, Topology

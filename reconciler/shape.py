@@ -9,14 +9,16 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import Problem
 from reconciler.places import Step, locate, nearest, suggestion
+from reconciler.shape_quick import Test, glance
 from reconciler.yaml_nodes import Document
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 SINGLE = ("audit", "defaults", "rollout", "shrink_limit")
@@ -38,7 +40,14 @@ def environment_schema() -> dict[str, Any]:
 
 @cache
 def _validator() -> Draft202012Validator:
+    from jsonschema import Draft202012Validator  # who writes no mistakes never waits for it
+
     return Draft202012Validator(environment_schema())
+
+
+@cache
+def _plainly_valid() -> Test:
+    return glance(environment_schema())
 
 
 def check_shape(document: Document) -> tuple[Problem, ...]:
@@ -46,7 +55,8 @@ def check_shape(document: Document) -> tuple[Problem, ...]:
     if document.root is None:
         return ()
     data = document.root.data
-    if _validator().is_valid(_each_shape_once(data)):
+    shapes = _each_shape_once(data)
+    if _plainly_valid()(shapes) or _validator().is_valid(shapes):
         return ()
     known = {problem.where for problem in document.problems}
     found: dict[tuple[str, str, str], Problem] = {}

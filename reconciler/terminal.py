@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from reconciler.errors import ReconcilerError
-from reconciler.plans import ExitCode
+from reconciler.exit_codes import ExitCode
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.style import Style
 from reconciler.sizes import duration_ms

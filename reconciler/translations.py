@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.plans import ExitCode
+from reconciler.exit_codes import ExitCode
 from replication.offset_map import Translation
 
 Key = tuple[str, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.plans import ExitCode
+from reconciler.exit_codes import ExitCode
 
 
 class Equality(StrEnum):

@@ -32,9 +32,10 @@ from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError
 from reconciler.guarding import applied_now, clusters_of, guarded, released, unmet
 from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
+from reconciler.heading import NO_HEAD, Head
 from reconciler.limiting import quota_clusters
 from reconciler.live import LiveCluster, LiveMirror, LiveState
-from reconciler.loading import NO_HEAD, Head, load, no_collection
+from reconciler.loading import load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer

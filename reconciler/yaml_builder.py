@@ -19,15 +19,20 @@ from ruamel.yaml.events import (
 )
 
 from reconciler.errors import Problem, Where
-from reconciler.yaml_nodes import CONTROL, WORDS_OF_YAML_1_1, Entry, Mapping, Node, Scalar, Sequence, ambiguous_number
+from reconciler.yaml_nodes import (
+    CONTROL,
+    WORDS_OF_YAML_1_1,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    ambiguous_number,
+    control_character,
+)
 
 MAX_DEPTH = 50
 MAX_NODES = 1_000_000  # with every alias written out
-
-
-def control_character(where: Where, char: str) -> Problem:
-    what = f"broken YAML: the character U+{ord(char):04X} may not stand in a topology"
-    return Problem("yaml-broken", where, what, "Nothing there can be named so, and no terminal shows it", "Remove it")
 
 
 class GiveUpError(Exception):

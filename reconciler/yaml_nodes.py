@@ -108,3 +108,8 @@ class Document:
 
     def where(self, node: Node | Entry | None = None) -> Where:
         return Where(self.file, node.line, node.column) if node else Where(self.file)
+
+
+def control_character(where: Where, char: str) -> Problem:
+    what = f"broken YAML: the character U+{ord(char):04X} may not stand in a topology"
+    return Problem("yaml-broken", where, what, "Nothing there can be named so, and no terminal shows it", "Remove it")

@@ -1,21 +1,13 @@
 """YAML text to a document: a tree of nodes with lines and columns, and every problem that is YAML's own.
 
-Border: knows YAML and nothing of Kafka.
+Border: knows YAML and nothing of Kafka. The whole parser is imported when the first text needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import Event
-
 from reconciler.errors import Problem, Where
-from reconciler.yaml_builder import Builder, GiveUpError, control_character
-from reconciler.yaml_nodes import CONTROL, Document, Mapping
+from reconciler.yaml_nodes import CONTROL, Document, control_character
 from reconciler.yaml_quick import quickly
-from reconciler.yaml_scanner import fast_yaml
 
 
 def read(file: str, text: str) -> Document:
@@ -26,43 +18,9 @@ def read(file: str, text: str) -> Document:
         return Document(file, None, (found,))
     if (quick := quickly(text)) is not None:
         return Document(file, quick, ())
+    from reconciler.yaml_parsing import parsed
+
     return parsed(file, text)
-
-
-def parsed(file: str, text: str) -> Document:
-    """By the whole parser."""
-    builder = Builder(file)
-    try:
-        for event in _events(text):
-            builder.take(event)
-    except MarkedYAMLError as error:
-        builder.problems.append(_broken(file, text, error))
-        return Document(file, None, tuple(builder.problems))
-    except GiveUpError:
-        return Document(file, None, tuple(builder.problems))
-    except Exception as error:  # noqa: BLE001 - the parser's own slips, such as an OverflowError for "\\UFFFFFFFF"
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        builder.problem("yaml-broken", (0, 0), f"broken YAML: {why}", "The file was not read", "Mend the text")
-        return Document(file, None, tuple(builder.problems))
-    root = builder.root
-    if root is None and not builder.problems:
-        root = Mapping({}, 0, 0, 1)
-        builder.problem(
-            "empty-file",
-            (0, 0),
-            "the file is empty",
-            "An empty part is more often a lost text than a wish",
-            "Write something such as topics: {}, or remove the file",
-        )
-    return Document(file, root, tuple(builder.problems))
-
-
-def _events(text: str) -> Iterator[Event]:
-    """Raises YAMLError; then the events before the broken place have been given."""
-    try:
-        yield from list(fast_yaml().parse(text))
-    except YAMLError:
-        yield from YAML(typ="safe", pure=True).parse(text)
 
 
 def _unreadable(file: str, text: str) -> Problem | None:
@@ -72,27 +30,3 @@ def _unreadable(file: str, text: str) -> Problem | None:
     line = text.count("\n", 0, found.start()) + 1
     column = found.start() - text.rfind("\n", 0, found.start())
     return control_character(Where(file, line, column), found.group())
-
-
-def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    lines = text.split("\n")
-    around = lines[line - 1] if 0 < line <= len(lines) else ""
-    what = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
-    if "\t" in around[: len(around) - len(around.lstrip())]:
-        return Problem(
-            "yaml-tab",
-            Where(file, line, around.index("\t") + 1),
-            "a tab in the indentation",
-            "YAML indents with spaces only, so the file was not read",
-            "Replace the tab with spaces",
-        )
-    if "${" in around:
-        todo = 'Quote the reference: inside { } a value such as "${env:NAME}" needs its quotes'
-    elif "map" in what or "indent" in what or "expected <block end>" in what:
-        todo = "Compare the indentation with the lines above, and put a space after each colon"
-    else:
-        todo = "Mend the text here or just above; quote text that holds any of : # { } [ ] , & * ! | > % @ `"
-    why = "The file was not read to its end, so nothing in it is checked"
-    return Problem("yaml-broken", Where(file, line, column), f"broken YAML: {what}", why, todo)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reconciler.errors import BlockedError, ReconcilerError
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.exit_codes import ExitCode
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.ports import Prober
 from reconciler.probes import Probe
 from reconciler.probing import PATIENCE_SECONDS, RulesAlone

@@ -10,7 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import Connection, DebugLog, client_settings
+from reconciler.edges.kafka.connection import Connection, DebugLog
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.topology import Cluster, Principal
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from reconciler.edges.kafka.connection import client_settings
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.failovers import GroupState, Key
 from reconciler.topology import Cluster as ClusterWish

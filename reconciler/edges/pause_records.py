@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.topology import Cluster, Principal
 from replication.names import STATUS_TOPIC
 

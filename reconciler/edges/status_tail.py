@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.topology import Cluster, Principal
 

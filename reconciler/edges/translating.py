@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from reconciler.edges.kafka.connection import client_settings
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.topology import Cluster as ClusterWish
 from reconciler.topology import Flow, Isolation, Principal, Topology

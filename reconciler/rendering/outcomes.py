@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.applying import exit_code
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.exit_codes import ExitCode
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.probes import Probe, Verdict, probe_document
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style

@@ -10,7 +10,8 @@ from reconciler import planfile
 from reconciler.causes import History
 from reconciler.comparison import Against, Comparison, Sign
 from reconciler.errors import ReconcilerError
-from reconciler.plans import ExitCode, Outcome, Plan
+from reconciler.exit_codes import ExitCode
+from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
 from reconciler.rendering.drift import NOTHING, drift_json, drift_text

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.errors import Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
 from reconciler.pausing import told, words
-from reconciler.plans import ExitCode
 from reconciler.rendering.standing import standing_lines, standing_value
 from reconciler.rollout.standing import Standing
 from reconciler.topology import Topology

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
+from reconciler.exit_codes import ExitCode
 from reconciler.narrowing import Narrowed
 from reconciler.places import suggestion
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.rollout.assigning import until_wave
 
 

@@ -21,11 +21,12 @@ from reconciler import planfile
 from reconciler.acls import Unsupported
 from reconciler.applied import Applied, Consent
 from reconciler.errors import RunnerError, Where
+from reconciler.exit_codes import ExitCode
 from reconciler.flow_syncs import Groups
 from reconciler.guarding import guarded
 from reconciler.loading import load
 from reconciler.planning import plan
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.quotas import entity
 from reconciler.rendering.drift import drift_json, drift_text
 from reconciler.rendering.html import outcomes_html

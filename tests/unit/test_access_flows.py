@@ -12,9 +12,9 @@ from reconciler.access.carriage import Carriage, carriage_of
 from reconciler.access.derived import derive
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.changes import CreateTopic, Stage
+from reconciler.exit_codes import ExitCode
 from reconciler.flow_syncs import AccessSync, Groups
 from reconciler.live import LiveState
-from reconciler.plans import ExitCode
 from reconciler.rendering.text import plan_text
 from reconciler.routing import find_routes
 from reconciler.topology import Flow, Naming

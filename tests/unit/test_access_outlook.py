@@ -10,12 +10,13 @@ import pytest
 from reconciler.acls import Operation, Permission, ResourceType
 from reconciler.authorizing.readers import MOST, reading_questions, with_readers
 from reconciler.changes import CreateAcl, DeleteAcl, Risk
+from reconciler.exit_codes import ExitCode
 from reconciler.live import LiveState
 from reconciler.loading import load
 from reconciler.narrowing import without
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
-from reconciler.plans import ExitCode, Plan
+from reconciler.plans import Plan
 from reconciler.rendering.markdown import plan_markdown
 from reconciler.rendering.text import plan_text
 from reconciler.stakes import Reader, Stakes

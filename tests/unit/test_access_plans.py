@@ -11,12 +11,13 @@ from reconciler.access_rules import AccessRole
 from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.changes import CreateAcl, DeleteAcl
 from reconciler.errors import ClusterError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.loading import load
 from reconciler.observations import observe_again
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, still_true
-from reconciler.plans import ExitCode, Plan, Result
+from reconciler.plans import Plan, Result
 from reconciler.rendering.explanation import explanation_text
 from reconciler.rendering.text import plan_text
 from reconciler.topology import Topology

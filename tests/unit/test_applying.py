@@ -6,9 +6,10 @@ import pytest
 
 from reconciler.applying import Silent, apply, exit_code
 from reconciler.errors import BlockedError, ReconcilerError, RunnerError
+from reconciler.exit_codes import ExitCode
 from reconciler.handover import handovers
 from reconciler.planning import basis_now, still_true
-from reconciler.plans import ExitCode, Outcome, Result
+from reconciler.plans import Outcome, Result
 from reconciler.topology import Topology
 from tests.builders import World, flow, ids, topic, topology, world
 from tests.fakes import unreachable

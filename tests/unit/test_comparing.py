@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from reconciler.changes import Risk
 from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison, Fate, FieldChange, Sign
+from reconciler.exit_codes import ExitCode
 from reconciler.flow_syncs import ConfigSync, Groups
 from reconciler.handover import mirror_handover
-from reconciler.plans import ExitCode
 from reconciler.rendering.comparison import comparison_sections, comparison_verdict
 from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.review import Review, format_of, lasting, render

@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.changes import ConfigChange, CreateTopic, ReassignReplicas
 from reconciler.errors import Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.live import ConfigValue, LiveState, Source
 from reconciler.planning import plan
-from reconciler.plans import ExitCode
 from reconciler.topology import TopicDefaults, Topology
 from tests.builders import World, altered, changed, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.fakes import unreachable

@@ -13,13 +13,14 @@ from reconciler import applied as records
 from reconciler.applied import Applied, Consent
 from reconciler.changes import DeleteTopic
 from reconciler.errors import Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.guarding import guarded, is_prune, released
 from reconciler.guarding.contact import clusters_of
 from reconciler.guarding.protecting import is_protected, protection_of
 from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import plan
-from reconciler.plans import ExitCode, Plan
+from reconciler.plans import Plan
 from reconciler.rendering.text import plan_text
 from reconciler.topology import Protection, Rules, ShrinkLimit, Topology
 from tests.builders import World, cluster, codes, flow, ids, rules, topic, topology, world

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from reconciler.cli import app, main
 from reconciler.cli_help import ENDINGS
-from reconciler.plans import ExitCode
+from reconciler.exit_codes import ExitCode
 from tests.program import commands_of
 
 PROGRAM: Any = get_command(app)

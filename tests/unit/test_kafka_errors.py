@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.connection import Connection, client_settings, secrets_in, speaker_of
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.errors import ClusterError, SecretError
 from reconciler.topology import Cluster, Principal
 
@@ -193,3 +195,11 @@ def test_a_file_of_the_tls_settings_that_is_not_there_is_named_as_it_was_written
     assert f"{setting} names {named}, which cannot be read: No such file or directory" in told
     assert "Correct the path" in told
     assert not written or missing not in told
+
+
+def test_the_clients_own_codes_are_as_they_are_written_here() -> None:
+    """They are written as numbers so that errors can be named before the client is imported."""
+    source = Path(errors.__file__).read_text()
+    written = {name: int(code) for code, name in re.findall(r'(-\d+): "\w+",  # (_\w+)', source)}
+    assert len(written) == sum(code < 0 for code in errors.KINDS_BY_CODE)
+    assert written == {name: getattr(KafkaError, name) for name in written}

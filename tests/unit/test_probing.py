@@ -19,9 +19,10 @@ from reconciler.causes import Cause, History, cause_of
 from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
 from reconciler.corrections import Corrections, corrected, looked, uncontested
 from reconciler.errors import ClusterError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.handover import handovers
 from reconciler.live import Before, LiveAccess, Made
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.probes import Check, Needs, Probe, Verdict
 from reconciler.probing.rights import MOST, ask_for, wanted
 from reconciler.probing.undoing import before_of, by_hand, carried_out, put_back

@@ -13,6 +13,7 @@ from reconciler.adoption import is_empty
 from reconciler.causes import History
 from reconciler.changes import AlterQuota, Stage
 from reconciler.errors import ClusterError, TopologyError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.limiting.adopting import adopt_quotas
 from reconciler.live import LiveState
@@ -21,7 +22,7 @@ from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.observing import Wanted, observe
 from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true
-from reconciler.plans import ExitCode, Plan, Result
+from reconciler.plans import Plan, Result
 from reconciler.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
 from reconciler.rendering.drift import drift_text
 from reconciler.rendering.explanation import explanation_text

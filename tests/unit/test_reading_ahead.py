@@ -19,8 +19,9 @@ from reconciler.beginning import begin
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.heading import read_head
 from reconciler.live import LiveCluster
-from reconciler.loading import load, read_head
+from reconciler.loading import load
 from reconciler.reviewing import Wish, review
 from reconciler.terminal import run_app
 from reconciler.topology import Principal, Topology
@@ -185,7 +186,8 @@ from reconciler import cli_review
 from reconciler.terminal import run_app
 
 def begin(folder, principal):
-    late = {"reconciler.wiring", "reconciler.edges.kafka.admin", "kafka", "git"} & sys.modules.keys()
+    late = {"reconciler.wiring", "reconciler.loading", "reconciler.changes", "confluent_kafka", "jsonschema", "ruamel",
+            "kafka", "git"} & sys.modules.keys()
     sys.exit(" ".join(late) or 7)
 
 cli_review.begin = begin

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from reconciler.applying import Caution, Silent, apply
 from reconciler.errors import BlockedError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.handover import handovers
 from reconciler.healths import ClusterHealth, Short, Sight, lacks_replicas
 from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.plans import ExitCode, Outcome, Plan, Result
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.promotions import ClusterStand, Promotion, Stand, dumps, loads
 from reconciler.rendering.rounds import round_lines
 from reconciler.replicas import Move

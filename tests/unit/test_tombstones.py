@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from reconciler.changes import DeleteTopic
 from reconciler.errors import TopologyError
+from reconciler.exit_codes import ExitCode
 from reconciler.guarding.protecting import is_protected
 from reconciler.loading import load
 from reconciler.narrowing import known_part
 from reconciler.planning import plan
-from reconciler.plans import ExitCode, Result
+from reconciler.plans import Result
 from reconciler.rendering.drift import drift_text
 from reconciler.rendering.text import plan_text
 from reconciler.topology import Tombstone, Topology

@@ -13,13 +13,14 @@ from reconciler.adopting import Taking, adopt
 from reconciler.adoption import is_empty
 from reconciler.changes import AlterUser, DeleteUser, Stage
 from reconciler.errors import ClusterError, TopologyError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.live import LiveState
 from reconciler.loading import load
 from reconciler.narrowing import Autonomy, known_part, within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, plan, still_true
-from reconciler.plans import ExitCode, Plan, Result
+from reconciler.plans import Plan, Result
 from reconciler.rendering.drift import drift_json, drift_text
 from reconciler.rendering.explanation import explanation_json, explanation_text
 from reconciler.rendering.text import plan_json, plan_text

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.plans import ExitCode
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.verification import (
     ComparedPartition,

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from reconciler.yaml_nodes import CONTROL, Mapping, Node, Sequence
+from reconciler.yaml_parsing import parsed
 from reconciler.yaml_quick import quickly
-from reconciler.yaml_text import parsed, read
+from reconciler.yaml_text import read
 
 ENVIRONMENTS = Path(__file__).resolve().parents[2] / "environments"
 TOPICS = "topics:\n" + "".join(f"  team.t-{n}: {{clusters: [east], configs: {{retention.ms: 1d}}}}\n" for n in range(9))

@@ -15,8 +15,8 @@ from reconciler.acls import AclBinding, Unsupported
 from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.acl_codes import acl_of, binding_of, not_understood
-from reconciler.edges.kafka.connection import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.errors import Asked, Speaker
+from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.ownership import OwnershipRecord, Recorded
 from reconciler.edges.kafka.performing import perform_in_batches
 from reconciler.errors import ClusterError, Unknown

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import speaker_of
+from reconciler.edges.kafka.identity import speaker_of
 from reconciler.edges.kafka.protocol import Wire
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.topology import Cluster, Principal

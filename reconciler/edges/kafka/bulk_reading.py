@@ -19,13 +19,11 @@ from itertools import cycle, islice
 from types import MappingProxyType
 from typing import TypeVar
 
-from confluent_kafka import KafkaError
-
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.config_shelf import ConfigShelf
-from reconciler.edges.kafka.connection import client_settings, secrets_in, speaker_of
+from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
+from reconciler.edges.kafka.config_shelf import Configs, ConfigShelf, unknown_configs
 from reconciler.edges.kafka.errors import Speaker
-from reconciler.edges.kafka.reading import VISIBILITY_PROBE, Configs, batched, unknown_configs
+from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
 from reconciler.topology import Cluster, Principal
 from wire import topics as wire_topics
@@ -135,6 +133,8 @@ class _Reading:
         """None for a topic that was deleted meanwhile."""
         if one.error == 0:
             return shelf.mapping(one.entries)
+        from confluent_kafka import KafkaError  # reads begin before this is imported
+
         error = KafkaError(one.error, one.message) if one.message else KafkaError(one.error)
         failed = errors.translate(self._speaker, error, errors.describe_configs(one.name))
         if failed.kind == "unreachable":

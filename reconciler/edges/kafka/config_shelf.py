@@ -6,8 +6,12 @@ import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from reconciler.edges.kafka.errors import Speaker
+from reconciler.errors import ClusterError, Unknown
 from reconciler.live import ConfigValue, Source
 from wire.topics import ConfigOf
+
+Configs = Mapping[str, ConfigValue] | Unknown
 
 TOPIC, BUILT_IN = 1, 5
 _SOURCES = {
@@ -44,3 +48,7 @@ class ConfigShelf:
             source = _SOURCES.get(entry.source, Source.BUILT_IN)
             found = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
         return found
+
+
+def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
+    return Unknown(f"configs of {speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)

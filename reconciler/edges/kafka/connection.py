@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.kafka.errors import Asked, Speaker, authentication, bad_settings, translate, unreachable
-from reconciler.errors import ClusterError, SecretError
+from reconciler.edges.kafka.errors import Asked, authentication, bad_settings, translate, unreachable
+from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
+from reconciler.errors import ClusterError
 from reconciler.topology import Cluster, Principal
-from replication.references import REFERENCE, MissingReference, resolve
 from wire.tls import unreadable_file
 
 CONNECT_SECONDS = 10.0
@@ -32,7 +30,6 @@ REQUEST_SECONDS = 30.0
 LOOK_AROUND_SECONDS = 1.5
 
 _log = logging.getLogger("reconciler.kafka")
-_SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 _AFTER = re.compile(r" \(after \d+ms in state \w+\)")
 _AUTHENTICATION_CODES = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
@@ -42,45 +39,6 @@ class DebugLog:
 
     def log(self, _level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
-
-
-def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
-    """librdkafka settings with secrets in them: hand them to a client at once, keep them nowhere else.
-
-    Raises SecretError for a reference that cannot be resolved.
-    """
-    ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
-    raw = {**ours, **cluster.client_for(principal), "bootstrap.servers": ",".join(cluster.bootstrap_servers)}
-    resolved: dict[str, str] = {}
-    for key, value in raw.items():
-        try:
-            resolved |= resolve({key: value}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
-        except (MissingReference, UnicodeDecodeError) as error:
-            what = str(error) if isinstance(error, MissingReference) else f"{value}: not a text file"
-            raise SecretError(
-                f"cluster {cluster.name}, principal {principal}, setting {key}: {what}",
-                "Without it no connection can be opened",
-                "Set the variable or the file for this process, or correct the reference in the topology.",
-            ) from None
-    return resolved
-
-
-def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
-    settings = cluster.client_for(principal)
-    plaintext = settings.get("security.protocol", "plaintext").lower() == "plaintext"
-    user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")
-    known = user if user and not REFERENCE.search(user) else f"<principal {principal}>"
-    return Speaker(cluster.name, cluster.bootstrap_servers, str(principal), f"User:{known}")
-
-
-def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str, ...]:
-    """Values that must never be shown: those that came from a reference, and those under a secret key."""
-    found = {
-        value
-        for key, value in resolved.items()
-        if value and (REFERENCE.search(raw.get(key, "")) or any(word in key for word in _SECRET_KEYS))
-    }
-    return tuple(sorted(found, key=len, reverse=True))
 
 
 class Heard:

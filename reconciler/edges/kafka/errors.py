@@ -6,10 +6,12 @@ Codes are those of the Kafka protocol; negative ones are librdkafka's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from confluent_kafka import KafkaError
+from typing import TYPE_CHECKING
 
 from reconciler.errors import ClusterError
+
+if TYPE_CHECKING:  # reads begin before the client is imported
+    from confluent_kafka import KafkaError
 
 # Kafka protocol error codes, and the word of ClusterError.KINDS they belong to
 KINDS_BY_CODE: dict[int, str] = {
@@ -34,14 +36,14 @@ KINDS_BY_CODE: dict[int, str] = {
     7: "unreachable",  # REQUEST_TIMED_OUT
     8: "unreachable",  # BROKER_NOT_AVAILABLE
     13: "unreachable",  # NETWORK_EXCEPTION
-    KafkaError._AUTHENTICATION: "authentication",
-    KafkaError._SSL: "authentication",
-    KafkaError._TRANSPORT: "unreachable",
-    KafkaError._ALL_BROKERS_DOWN: "unreachable",
-    KafkaError._TIMED_OUT: "unreachable",
-    KafkaError._TIMED_OUT_QUEUE: "unreachable",
-    KafkaError._RESOLVE: "unreachable",
-    KafkaError._INVALID_ARG: "invalid",
+    -169: "authentication",  # _AUTHENTICATION
+    -181: "authentication",  # _SSL
+    -195: "unreachable",  # _TRANSPORT
+    -187: "unreachable",  # _ALL_BROKERS_DOWN
+    -185: "unreachable",  # _TIMED_OUT
+    -166: "unreachable",  # _TIMED_OUT_QUEUE
+    -193: "unreachable",  # _RESOLVE
+    -186: "invalid",  # _INVALID_ARG
 }
 
 

@@ -22,13 +22,8 @@ from confluent_kafka.admin import (
 
 from reconciler.checkups import Address, Certificate, ClusterFacts
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import (
-    CONNECT_SECONDS,
-    REQUEST_SECONDS,
-    Connection,
-    client_settings,
-    kafka_error_of,
-)
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.protocol import Wire
 from reconciler.edges.kafka.stakes import read_nature
 from reconciler.errors import ReconcilerError, Unknown

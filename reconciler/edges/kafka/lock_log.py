@@ -20,7 +20,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog, client_settings
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.edges.kafka.unmarked import end_unmarked
 from reconciler.errors import BlockedError, ClusterError

@@ -15,10 +15,11 @@ from confluent_kafka import TopicCollection
 from reconciler.changes import CreateTopic, Reason, Role
 from reconciler.checkups import Ask, Rights
 from reconciler.edges.kafka import errors
+from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
 from reconciler.edges.kafka.batches import Item
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection
 from reconciler.edges.kafka.protocol import Wire
-from reconciler.edges.kafka.reading import DESCRIBE_TOPICS_BATCH, VISIBILITY_PROBE, batched
+from reconciler.edges.kafka.reading import DESCRIBE_TOPICS_BATCH
 from reconciler.edges.kafka.requests import send
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.topology import Cluster, Principal, TopicRef

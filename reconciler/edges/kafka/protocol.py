@@ -17,7 +17,7 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer.group import HeartbeatRequest
 from kafka.protocol.producer.transaction import EndTxnRequest
 
-from reconciler.edges.kafka.connection import client_settings, secrets_in
+from reconciler.edges.kafka.identity import client_settings, secrets_in
 from reconciler.errors import ReconcilerError
 from reconciler.topology import Cluster, Principal
 

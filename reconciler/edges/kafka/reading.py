@@ -6,36 +6,23 @@ kept once: ten thousand topics mostly share the same thirty config entries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, ConfigShelf
+from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
+from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, Configs, ConfigShelf, unknown_configs
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
-from reconciler.edges.kafka.errors import Speaker
-from reconciler.errors import ClusterError, Unknown
-from reconciler.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic
+from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
 from wire.topics import ConfigOf
 
 DESCRIBE_TOPICS_BATCH = 2_000
 DESCRIBE_CONFIGS_BATCH = 250
 CONFIG_REQUESTS_IN_FLIGHT = 3
-
-VISIBILITY_PROBE = "reconciler-visibility-probe"
-"""A name that nobody uses. Only who may describe every topic learns that it does not exist; others are denied."""
-
-Item = TypeVar("Item")
-
-
-def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch
 
 
 def read_cluster(
@@ -122,9 +109,6 @@ def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Descr
     return topic_id, partitions, bool(topic.is_internal)
 
 
-Configs = Mapping[str, ConfigValue] | Unknown
-
-
 def _configs(connection: Connection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
     """By topic; a topic deleted meanwhile is left out, one whose configs are refused is Unknown."""
     shelf = ConfigShelf()
@@ -148,10 +132,6 @@ def _configs(connection: Connection, names: Sequence[str], broker: int | None) -
             if failed.kind != "missing":
                 answers[resource.name] = unknown_configs(connection.speaker, resource.name, failed)
     return answers
-
-
-def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
-    return Unknown(f"configs of {speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)
 
 
 def _entries(told: Mapping[str, Any]) -> tuple[ConfigOf, ...]:

@@ -14,15 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import NewTopic
 
 from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import (
-    CONNECT_SECONDS,
-    REQUEST_SECONDS,
-    Connection,
-    DebugLog,
-    client_settings,
-    secrets_in,
-    speaker_of,
-)
+from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, DebugLog
+from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC, LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS

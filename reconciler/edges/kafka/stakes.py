@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
-from reconciler.edges.kafka.connection import client_settings
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.errors import ReconcilerError
 from reconciler.stakes import Nature, Question, Reader, Stakes
 from reconciler.topology import Cluster as ClusterWish

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
-from reconciler.edges.kafka.connection import client_settings
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.record_log import RecordLog
 from reconciler.errors import ClusterError
 from reconciler.locks import LOCK_TOPIC, journal_key, journal_transactional_id, lock_key, transactional_id

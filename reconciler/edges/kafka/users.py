@@ -18,8 +18,8 @@ from kafka.protocol.admin import AlterUserScramCredentialsRequest, DescribeUserS
 from reconciler.acls import Unsupported
 from reconciler.changes import AlterUser, DeleteUser, UserChange
 from reconciler.edges.kafka.asking import AskingWire
-from reconciler.edges.kafka.connection import client_settings
 from reconciler.edges.kafka.errors import Asked
+from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.performing import perform_in_batches
 from reconciler.edges.kafka.subject_records import USERS, SubjectRecord
 from reconciler.edges.secrets import secret

@@ -1,0 +1,136 @@
+"""What is seen at a glance to be valid is valid, whoever judges; and valid files are seen to be at a glance."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from reconciler.shape import environment_schema
+from reconciler.shape_quick import glance
+from reconciler.yaml_parsing import parsed
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+FILES = sorted(ENVIRONMENTS.rglob("*.yaml"))
+SCHEMA = environment_schema()
+QUICK, WHOLE = glance(SCHEMA), Draft202012Validator(SCHEMA)
+
+LARGE = """
+clusters:
+  east: {bootstrap_servers: ["a:1", "b:1"], cluster_id: x, region: eu, client: {sasl.username: u},
+         principals: {plan: {sasl.password: "${env:P}"}}, defaults: {configs: {retention.ms: 7d}}}
+  west: {bootstrap_servers: ["c:1"], prune: {topics: ["tmp.*"]}}
+topics:
+  orders: {clusters: [east], partitions: 3, replication_factor: 1, configs: {a: 1, b: true}, labels: {team: pay}}
+flows:
+  one: {source: east, target: west, topics: ["orders.*"], start: latest, rate_limit: 10MiB, lanes: 2,
+        naming: {policy: "a.b:C"}, where: {header: {name: kind, equals: x}}, on_condition: stop}
+  two: {source: east, target: west, topics: [b], start: {timestamp: "2026-01-01T00:00:00Z"}, naming: {policy: identity},
+        on_condition: {source_retention_passed: continue}}
+mirrors: {west: {flows: [one, two], parallelism: 2, metrics_port: 0}}
+quotas: [{clusters: [east], user: u, request_percentage: 20.5}]
+x-anchors: {whatever: [1, {}]}
+"""
+
+
+def data(text: str) -> Any:
+    document = parsed("a.yaml", text)
+    assert not document.problems
+    assert document.root is not None
+    return document.root.data
+
+
+def spots(tree: Any) -> list[tuple[Any, Any]]:
+    """Every place in it: (collection, key)."""
+    places = [(tree, key) for key in (tree if isinstance(tree, dict) else range(len(tree)))]
+    deeper = [place for holder, key in places if isinstance(holder[key], dict | list) for place in spots(holder[key])]
+    return places + deeper
+
+
+values = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 70_000), st.floats(), st.text(max_size=3), st.just([]), st.just({}),
+    st.sampled_from(["7d", "latest", "identity", "continue", "a:1", "east", 1.0, ["a", "a"], ["a", "b"], [1, True]]),
+    st.dictionaries(st.sampled_from(["timestamp", "offsets", "orders", "0", "é"]), st.integers(), max_size=2),
+)  # fmt: skip
+
+
+@given(st.data())
+def test_what_is_valid_at_a_glance_is_valid(draw: st.DataObject) -> None:
+    tree = data(LARGE)
+    for _ in range(draw.draw(st.integers(1, 3), label="edits")):
+        holder, key = draw.draw(st.sampled_from(spots(tree)), label="place")
+        match draw.draw(st.sampled_from(["replace", "remove", "add"]), label="edit"):
+            case "replace":
+                holder[key] = copy.deepcopy(draw.draw(values, label="value"))
+            case "add" if isinstance(holder, dict):
+                holder[draw.draw(st.text(max_size=2), label="key")] = copy.deepcopy(draw.draw(values, label="value"))
+            case "add":
+                holder.append(copy.deepcopy(draw.draw(values, label="value")))
+            case _:
+                del holder[key]
+    if QUICK(tree):
+        assert WHOLE.is_valid(tree)
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(ENVIRONMENTS)) for path in FILES])
+def test_a_valid_file_is_seen_to_be_valid(path: Path) -> None:
+    assert QUICK(data(path.read_text()))
+
+
+def test_so_is_a_file_with_all_that_can_be_said() -> None:
+    assert QUICK(data(LARGE))
+
+
+WORDS: list[dict[str, Any]] = [
+    {"type": "integer"}, {"type": "number"}, {"type": ["string", "null"]}, {"type": "boolean"}, {"type": "object"},
+    {"enum": ["a", 1, None]}, {"anyOf": [{"type": "string"}, {"minimum": 1}]}, {"minimum": 0}, {"exclusiveMinimum": 0},
+    {"oneOf": [{"enum": ["a"]}, {"type": "object"}]}, {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+    {"oneOf": [{"type": "string"}, {"type": "string", "minLength": 2}]}, {"oneOf": [{"minimum": 0}, {"maximum": 3}]},
+    {"maximum": 1}, {"minLength": 1}, {"maxLength": 1}, {"pattern": "a$"}, {"items": {"type": "string"}}, {"not": {}},
+    {"uniqueItems": True}, {"minItems": 1}, {"required": ["a"]}, {"minProperties": 1}, {"maxProperties": 1},
+    {"propertyNames": {"minLength": 2}}, {"properties": {"a": {"type": "string"}}, "additionalProperties": False},
+    {"patternProperties": {"^a": {"type": "string"}}, "additionalProperties": {"type": "integer"}},
+    {"properties": {"a": {"type": "string"}}, "patternProperties": {"^a": {"minLength": 2}}},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"b": {"$ref": "#/$defs/a"}}, "type": "object"}}},
+    {"$ref": "#/$defs/nowhere"}, {"type": "string", "minLength": 2}, {},
+]  # fmt: skip
+ANY = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from(["", "a", "ab", "b", "é"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["", "a", "ab", "b", "é"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("schema", WORDS, ids=str)
+@given(ANY)
+@example(True)
+@example(1.0)
+@example(["a", "a"])
+def test_every_word_of_a_schema_means_what_it_means_to_jsonschema(schema: dict[str, Any], tree: Any) -> None:
+    if glance(schema)(tree):
+        assert "nowhere" not in str(schema)
+        assert Draft202012Validator(schema).is_valid(tree)
+
+
+def test_an_environment_without_mistakes_is_read_without_the_whole_parser_and_jsonschema() -> None:
+    program = """
+import sys
+from pathlib import Path
+from reconciler.edges.files import read_environment
+from reconciler.loading import load
+
+load(read_environment(Path(sys.argv[1])), "sandbox")
+sys.exit(" ".join({"jsonschema", "ruamel.yaml"} & sys.modules.keys()) or 7)
+"""
+    words = [sys.executable, "-c", program, str(ENVIRONMENTS / "sandbox")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (7, "")
