@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.changes import Reason, Refused
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.idle_names import idle_names
 from reconciler.internal_topics import COMPACTED, heartbeats_places
 from reconciler.layers import layers_of, replication_factor
 from reconciler.live import ConfigValue, LiveState, Source
@@ -29,7 +30,7 @@ from reconciler.prospects import (
 )
 from reconciler.syncing import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.topology import Flow, TopicRef, Topology
-from replication.policy import HEARTBEATS, TopicSelector, make_selector
+from replication.policy import CYCLE, HEARTBEATS, TopicSelector, make_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
     selectors = {flow.name: selector_of(flow) for flow in flows}
     present = _present(topology, live)
-    hops, endless = _hops(flows, selectors, present, limit=len(topology.clusters))
+    hops, endless, held = _hops(flows, selectors, present, limit=len(topology.clusters))
     makers: dict[TopicRef, list[_Hop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
@@ -105,8 +106,8 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     sound = {ref: found for ref, found in makers.items() if ref not in contested}
     leading = _founded({ref: found[0] for ref, found in sound.items()}, prospects)
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
-    idle = sorted(name for name in selectors if not any(hop.flow == name for hop in hops))
-    notes = tuple(f"flow {name} matches no topic on {topology.flows[name].source} yet" for name in idle)
+    carried = {ref: [hop.flow for hop in found] for ref, found in makers.items()}
+    notes = tuple(idle_names(topology, selectors, carried, held))
     return Routing(routes, prospects, contested, refused, notes)
 
 
@@ -133,19 +134,23 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
 
 def _hops(
     flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
-) -> tuple[set[_Hop], set[_Hop]]:
-    """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless."""
+) -> tuple[set[_Hop], set[_Hop], Mapping[str, set[str]]]:
+    """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless. The last
+    part is by flow what the cycle rule keeps from it."""
     ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
     fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
     seen = {cluster: set(names) for cluster, names in ends.items()}
     hops: set[_Hop] = set()
     endless: set[_Hop] = set()
+    held: dict[str, set[str]] = defaultdict(set)
     while any(fresh.values()):
         found: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:
             selector = selectors[flow.name]
             for name, made in fresh[flow.source].items():
-                if selector.why_not(name) is not None:
+                if why := selector.why_not(name):
+                    if why == CYCLE:
+                        held[flow.name].add(name)
                     continue
                 remote = selector.remote_name(name)
                 hop = _Hop(TopicRef(flow.source, name), TopicRef(flow.target, remote), flow.name)
@@ -157,7 +162,7 @@ def _hops(
                     seen[flow.target].add(remote)
                     found[flow.target][remote] = made + 1
         fresh = found
-    return hops, endless
+    return hops, endless, held
 
 
 def _founded(hops: Mapping[TopicRef, _Hop], there: Prospects) -> dict[TopicRef, _Hop]:

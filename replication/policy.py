@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 HEARTBEATS = "heartbeats"
+CYCLE = "cycle"
+"""What ``TopicSelector.why_not`` says of names that tell of the source or the target."""
 # DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
 EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
 
@@ -193,7 +195,7 @@ class TopicSelector:
         if self.policy.is_internal_topic(topic):
             return "internal"
         if is_cycle(self.policy, topic, self.source_alias, self.target_alias):
-            return "cycle"
+            return CYCLE
         return None
 
     def remote_name(self, topic: str) -> str:
