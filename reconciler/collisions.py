@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 from reconciler.errors import Problem
-from reconciler.languages import MAX_NAME, AllOf, UndecidedError, names
+from reconciler.languages import AllOf
+from reconciler.name_search import MAX_NAME, UndecidedError, names
 from reconciler.places import Places
 from reconciler.provenance_proof import may_share
 from reconciler.topology import Topic, Topology
@@ -55,37 +56,77 @@ def arrivals(topology: Topology, travels: Mapping[str, Travel]) -> tuple[Arrival
 
 
 def check_flows_apart(travels: Mapping[str, Travel], places: Places) -> list[Problem]:
-    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart."""
-    problems = []
-    for left, right in combinations((travels[name] for name in sorted(travels)), 2):
-        if left.flow.target != right.flow.target or may_share(left.flow, right.flow):
+    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart. Of each topic
+    that several want there is one problem, with all of them."""
+    by_target: dict[str, list[Travel]] = {}
+    for name in sorted(travels):
+        by_target.setdefault(travels[name].flow.target, []).append(travels[name])
+    return [
+        _together(target, meeting, places) for target in sorted(by_target) for meeting in _meetings(by_target[target])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Two flows or more with one target, in order of name. ``topic`` is one that all of them write to, or, where not
+    ``certain``, may write to; empty where their expressions are too large to find one."""
+
+    flows: tuple[Travel, ...]
+    topic: str
+    certain: bool
+
+
+def _meetings(travels: Sequence[Travel]) -> list[_Meeting]:
+    writers: dict[str, frozenset[str]] = {}
+    doubtful: dict[str, set[str]] = {}
+    for left, right in combinations(travels, 2):
+        pair = {left.flow.name, right.flow.name}
+        if may_share(left.flow, right.flow) or any(pair <= known for known in writers.values()):
             continue
-        example, certain = _common(left, right)
-        if example is None:
+        topic, certain = _common(left, right)
+        if topic is None:
             continue
-        one, other = left.flow, right.flow
-        verb = "both write" if certain else "may both write"
-        doubt = "" if certain else f" (no proof is possible with {', '.join((*left.inexact, *right.inexact))})"
-        problems.append(
-            Problem(
-                "remote-name-collision",
-                places.find("flows", other.name, "topics", or_else=other.where),
-                f"the flows {one.name} and {other.name} {verb} to {one.target}/{example}{doubt}",
-                "Records of two sources would be mixed, or doubled, in one topic",
-                "Make their topics disjoint by topics or exclude_topics, or choose naming that keeps them apart",
-            )
-        )
-    return problems
+        if certain:
+            writers[topic] = frozenset(pair.union(one.flow.name for one in travels if _writes(one, topic)))
+        else:
+            doubtful.setdefault(topic, set()).update(pair)
+    widest = [(topic, flows) for topic, flows in writers.items() if not any(flows < more for more in writers.values())]
+    told = [(flows, topic, True) for topic, flows in widest] + [
+        (flows, topic, False) for topic, flows in doubtful.items()
+    ]
+    return [_Meeting(tuple(t for t in travels if t.flow.name in flows), topic, sure) for flows, topic, sure in told]
+
+
+def _together(target: str, meeting: _Meeting, places: Places) -> Problem:
+    wheres = {t.flow.name: places.find("flows", t.flow.name, "topics", or_else=t.flow.where) for t in meeting.flows}
+    *others, last = wheres
+    names = f"{', '.join(f'{name} ({wheres[name]})' for name in others)} and {last}"
+    every = "both" if len(others) == 1 else "all"
+    inexact = tuple(dict.fromkeys(text for travel in meeting.flows for text in travel.inexact))
+    if meeting.certain:
+        what = f"the flows {names} {every} write to {target}/{meeting.topic}"
+    elif meeting.topic:
+        doubt = f" (no proof is possible with {', '.join(inexact)})"
+        what = f"the flows {names} may {every} write to {target}/{meeting.topic}{doubt}"
+    else:
+        what = f"no proof that the flows {names} write to different topics of {target}: their expressions are too large"
+    return Problem(
+        "remote-name-collision",
+        wheres[last],
+        what,
+        "Records of two sources would be mixed, or doubled, in one topic",
+        "Make their topics disjoint by topics or exclude_topics, or choose naming that keeps them apart",
+    )
 
 
 def _common(left: Travel, right: Travel) -> tuple[str | None, bool]:
-    """A name both flows can write to, and whether that is certain."""
+    """A name both flows can write to, and whether that is certain. Empty when no search ends."""
     if left.custom or right.custom:
         return None, True
     try:
         found = list(islice(names(AllOf((left.arriving, right.arriving)), MAX_NAME), EXAMPLES))
     except UndecidedError:
-        return "(too large to say)", False
+        return "", False
     if not found:
         return None, True
     if not left.inexact and not right.inexact:
@@ -97,7 +138,9 @@ def _common(left: Travel, right: Travel) -> tuple[str | None, bool]:
 
 
 def _writes(travel: Travel, name: str) -> bool:
-    """Does the flow write to ``name`` by the real rules, if its source has the topic for it?"""
+    """Does the flow write to ``name`` by the real rules, if its source has the topic for it? No for a custom policy."""
+    if travel.custom:
+        return False
     prefix = travel.flow.source + travel.flow.naming.separator
     upstream = {name, name.removeprefix(prefix)}
     return any(
@@ -114,7 +157,7 @@ def check_declared_apart(topology: Topology, travels: Mapping[str, Travel], plac
         for topic in topology.topics.values():
             if _both_sides(travel, topic):
                 continue
-            if target in topic.clusters and not travel.custom and _writes(travel, topic.name):
+            if target in topic.clusters and _writes(travel, topic.name):
                 index = topic.clusters.index(target)
                 problems.append(
                     Problem(

@@ -101,6 +101,36 @@ class TestRemoteNames:
         wished = topology(flow("a", "c", naming=IDENTITY), flow("b", "c", naming=IDENTITY))
         assert _only(wished).code == "remote-name-collision"
 
+    def test_however_many_flows_there_is_one_message_with_the_place_of_each(self) -> None:
+        lines = [f"  f{n}: {{source: s{n}, target: hub, topics: [{'o.*' if n % 2 else '.*'}]}}" for n in range(6)]
+        text = "\n".join(
+            [
+                "clusters:",
+                *(f"  {name}: {{bootstrap_servers: [{name}:9092]}}" for name in (*(f"s{n}" for n in range(6)), "hub")),
+                "flows:",
+                *(line.replace("}", ", naming: {policy: identity}}") for line in lines),
+            ]
+        )
+        with pytest.raises(TopologyError) as caught:
+            load({"a.yaml": text}, "test")
+        (problem,) = caught.value.problems
+        assert problem.where.line == 15
+        assert all(f"f{n} (a.yaml:{10 + n}:" in problem.what for n in range(5)), problem.what
+        assert " and f5 all write to hub/o" in problem.what
+
+    def test_flows_that_meet_in_different_topics_are_told_apart(self) -> None:
+        wished = topology(
+            flow("a", "x", "one", "two", naming=IDENTITY),
+            flow("b", "x", "two", "three", naming=IDENTITY),
+            flow("c", "x", "three", naming=IDENTITY),
+        )
+        told = [problem.what for problem in check(wished)]
+        assert len(told) == 2
+        assert "a-to-x" in told[0]
+        assert "b-to-x both write to x/two" in told[0]
+        assert "b-to-x" in told[1]
+        assert "c-to-x both write to x/three" in told[1]
+
     def test_two_sources_with_disjoint_topics(self) -> None:
         wished = topology(flow("a", "c", "a-.*", naming=IDENTITY), flow("b", "c", "b-.*", naming=IDENTITY))
         assert check(wished) == ()
