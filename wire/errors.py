@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wire.error_names import FIRST, NAMES
+
 # Leader or coordinator moved, or not there yet: refresh metadata and try again.
 RETRIABLE = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 27, 51, 56, 72, 74, 75, 76, 78, 88, 89, 100, 103})
 MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 76, 78, 100, 103})
@@ -19,10 +21,9 @@ DUPLICATE_SEQUENCE = 46
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of an error code, with the code: ``NotLeaderForPartitionError (6)``."""
-    import kafka.errors as kafka_errors  # with all of kafka-python, which most connections never need
-
-    return f"{kafka_errors.for_code(code).__name__} ({code})"
+    """Kafka's name of an error code, with the code: ``NOT_LEADER_OR_FOLLOWER (6)``; of a later one only the code."""
+    at = code - FIRST
+    return f"{NAMES[at]} ({code})" if 0 <= at < len(NAMES) else f"error code {code}"
 
 
 class WireError(Exception):

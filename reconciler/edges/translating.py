@@ -13,11 +13,12 @@ from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.topology import Cluster as ClusterWish
 from reconciler.topology import Flow, Isolation, Principal, Topology
 from reconciler.translations import Key, Translated, TranslateWish, Translations
-from replication.names import position_group
+from replication.names import OFFSETS_TOPIC, position_group
 from replication.policy import TopicSelector
 from translation.translating import Sides, translate
 from wire.cluster import Cluster
 from wire.errors import (
+    DENIED,
     UNKNOWN_TOPIC,
     AuthenticationFailedError,
     BrokerError,
@@ -137,8 +138,11 @@ async def _open(wish: ClusterWish, opened: list[Cluster], *, needed: bool) -> Cl
 def _broken(flow: Flow, error: BrokerError) -> ReconcilerError:
     if error.code == UNKNOWN_TOPIC:
         return ReconcilerError(
-            f"flow {flow.name} has no offset map on {flow.target}: {error}",
-            "Without it positions cannot be translated",
-            "Run reconciler apply, which makes the topic, and let the mirror copy",
+            f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}",
+            "Without it positions cannot be translated.",
+            "Run reconciler apply, which makes the topic, and let the mirror copy.",
         )
-    return ClusterError(flow.target, "kafka", str(error))
+    if error.code in DENIED:
+        todo = "Run reconciler doctor: it names what is missing."
+        return ClusterError(flow.target, "denied", str(error), "Positions are translated as the mirror.", todo)
+    return ClusterError(flow.target, "other", str(error))

@@ -40,7 +40,7 @@ def lane_of(leader: SimpleNamespace, offsets: object = None) -> Any:
 
 @pytest.mark.parametrize(
     ("leader", "offsets", "why"),
-    [(NO_LEADER, None, "it has no leader"), (SERVED, BrokerError(78, "offsets"), "OffsetNotAvailableError (78)")],
+    [(NO_LEADER, None, "it has no leader"), (SERVED, BrokerError(78, "offsets"), "OFFSET_NOT_AVAILABLE (78)")],
 )
 def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
     monkeypatch: pytest.MonkeyPatch, leader: SimpleNamespace, offsets: object, why: str
