@@ -9,8 +9,9 @@ from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
 from reconciler.errors import Problem, Where
-from reconciler.languages import ALPHABET, AnyOf, Language, Not, UndecidedError, both, shortest
+from reconciler.languages import ALPHABET, AnyOf, Language, Not, both
 from reconciler.name_rules import Hops, internal
+from reconciler.name_search import UndecidedError, shortest
 from reconciler.patterns import fault, pattern
 from reconciler.places import Places, Step
 from reconciler.topology import Flow

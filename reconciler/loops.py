@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
+from reconciler.languages import After, AllOf, Language
+from reconciler.name_search import MAX_NAME, Effort, UndecidedError, names
 from reconciler.provenance_proof import cut_everywhere, goes_round
 from reconciler.travels import Travel
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from reconciler.languages import MAX_NAME, After, AllOf, Effort, Language, UndecidedError, names
+from reconciler.languages import After, AllOf, Language
+from reconciler.name_search import MAX_NAME, Effort, UndecidedError, names
 from reconciler.topology import Carry, Flow
 from reconciler.travels import Travel
 

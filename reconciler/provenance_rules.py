@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from reconciler.errors import Problem, Where
-from reconciler.languages import UndecidedError, both, shortest
+from reconciler.languages import both
+from reconciler.name_search import UndecidedError, shortest
 from reconciler.places import Places
 from reconciler.provenance_proof import Doubled, Undecided, find_doubled
 from reconciler.topology import Flow, Topology

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.charting import Chart, as_told, of_both, settled, translated
 from reconciler.edges.moving import Bounds, Committed, GroupsSeen, Question, Side, translations
 from reconciler.errors import ClusterError, Unknown
 from reconciler.failing import least
@@ -22,22 +23,17 @@ from reconciler.failovers import (
     Move,
     PartitionState,
     Seen,
-    Translated,
 )
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.routing import selector_of
 from reconciler.topology import Flow, Isolation, Topology
 from replication.groups import GroupSelector, make_group_selector
-from replication.interleaved import Interleaved
 from replication.mirrormaker import internal_separator
-from replication.offset_map import PartitionMap, Translation
 from replication.pauses import Pause
 from replication.policy import TopicSelector, is_heartbeats
 
 MAP_WITHIN = 6.0
 """Seconds a lane may take to write what it has committed into the offset map."""
-_NOTHING = PartitionMap(())
-_FOR_EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +42,6 @@ class Levers:
 
     pauses: Mapping[str, Pause]
     jobs: Mapping[str, LiveMirror | Unknown | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chart:
-    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and what
-    groups have committed, translated, by source partition."""
-
-    leg: Leg
-    maps: Mapping[Key, PartitionMap]
-    positions: Mapping[Key, int]
-    found: Mapping[tuple[Key, int], Translation]
 
 
 class Survey:
@@ -161,17 +146,17 @@ class Survey:
             before = there.offsets.get(group, {})
             for at in offsets.items():
                 found = [(chart, offer) for chart in charts if (offer := self._offer(chart, at, before))]
-                offers.setdefault(group, []).extend(_of_both(found) or [offer for _, offer in found])
+                offers.setdefault(group, []).extend(of_both(found) or [offer for _, offer in found])
         wanted = [one for each in offers.values() for one in each]
         ends = self.destination.bounds(one.destination for one in wanted)
         begins = self.origin.bounds(one.origin for one in wanted if one.translated.offset is None)
         for group, each in sorted(offers.items()):
             if each:
-                settled = tuple(_settled(one, begins.get(one.origin), ends.get(one.destination)) for one in each)
+                settled_offers = tuple(settled(one, begins.get(one.origin), ends.get(one.destination)) for one in each)
                 state = there.states.get(group, GroupState())
-                yield GroupMove(group, here.states[group], state, least(settled))
+                yield GroupMove(group, here.states[group], state, least(settled_offers))
 
-    def _chart(self, leg: Leg, here: GroupsSeen) -> _Chart:
+    def _chart(self, leg: Leg, here: GroupsSeen) -> Chart:
         """Translates all that the groups have committed on topics of the leg."""
         source, target = (self.origin, self.destination) if leg.forward else (self.destination, self.origin)
         wanted: dict[Key, set[int]] = {}
@@ -183,9 +168,9 @@ class Survey:
         committed_only = flow.isolation is Isolation.READ_COMMITTED
         positions, maps = target.positions(leg.flow), target.maps(leg.flow)  # in this order
         found = translations(source, target, Question(leg.flow, wanted, remote, not leg.forward, committed_only))
-        return _Chart(leg, maps, positions, found)
+        return Chart(leg, maps, positions, found)
 
-    def _offer(self, chart: _Chart, at: tuple[Key, Committed], before: Mapping[Key, Committed]) -> GroupOffset | None:
+    def _offer(self, chart: Chart, at: tuple[Key, Committed], before: Mapping[Key, Committed]) -> GroupOffset | None:
         (topic, partition), committed = at
         twin = self._twin(chart.leg, topic)
         if twin is None:
@@ -196,7 +181,7 @@ class Survey:
             (twin, partition),
             committed.offset,
             committed.metadata,
-            _translated(chart, at, twin, on_target.offset if on_target else None),
+            translated(chart, at, twin, on_target.offset if on_target else None),
             on_target.offset if on_target else None,
         )
 
@@ -231,7 +216,7 @@ class Survey:
                     continue
                 before = there.offsets.get(one.group, {}).get(key)
                 at = before.offset if before else None
-                told = _as_told(ends[key], leg, one.downstream, at)
+                told = as_told(ends[key], leg, one.downstream, at)
                 if key in shared:
                     told = replace(told, end=shared[key].end, between=None)
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
@@ -266,74 +251,3 @@ def _partition(
     position = positions.get(twin)
     begin = bounds.begin if position is None else position
     return PartitionState(key, twin, begin, bounds.stable if committed_only else bounds.end, bounds.end)
-
-
-def _translated(chart: _Chart, at: tuple[Key, Committed], twin: str, before: int | None) -> Translated:
-    """``at``: where the group is on the origin; ``twin``: the topic's name at the destination; ``before``: where the
-    group is there."""
-    (topic, partition), offset = at[0], at[1].offset
-    key = (topic if chart.leg.forward else twin, partition)
-    known, found = chart.maps.get(key, _NOTHING), chart.found[key, offset]
-    whole = False
-    if not chart.leg.forward:
-        # The map has all that was copied: behind its last record there are only control markers of the mirror.
-        at_end = found.gap is not None and found.gap.source_end is None and found.offset == known.source_end
-        whole = at_end and (known.source_end or 0) >= chart.positions.get(at[0], -1)
-    between = None
-    if before is not None and found.offset is not None:
-        between = _copied(known, chart.leg, min(before, found.offset), max(before, found.offset))
-    return Translated(found.offset, found.exact or whole, "" if whole else found.reason, between=between)
-
-
-def _of_both(offers: list[tuple[_Chart, GroupOffset]]) -> list[GroupOffset]:
-    """One offset for a topic that both clusters write under one name; empty when it is no such topic.
-
-    ``offers``: of the way back first.
-    """
-    if len(offers) != 2 or any(offer.destination != offer.origin for _, offer in offers):
-        return []
-    (back, _), (out, one) = offers
-    key, position = one.origin, one.committed
-    both = Interleaved(
-        out.maps.get(key, _NOTHING), out.positions.get(key), back.maps.get(key, _NOTHING), back.positions.get(key)
-    )
-    found = both.translate(position, out.found[key, position])
-    counted = {
-        offset: counts
-        for offset in (found.offset, one.before)
-        if offset is not None and found.exact and (counts := both.counts(position, offset)) is not None
-    }
-    return [replace(one, translated=Translated(found.offset, found.exact, found.reason, counted=counted))]
-
-
-def _as_told(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> Translated:
-    """By a checkpoint: the group may have read on since then, at most everything that was copied behind it."""
-    copied = _copied(known, leg, offset, _FOR_EVER) or 0
-    between = None if before is None else _copied(known, leg, min(before, offset), max(before, offset))
-    return Translated(offset, False, "", offset + copied, between)
-
-
-def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
-    """Copied records from ``begin`` to before ``end``, offsets of the leg's destination; None beyond the map."""
-    if begin == end:
-        return 0
-    runs = [run for stretch in known.stretches for run in stretch.runs]
-    spans = [(run.target, run.target_end) if leg.forward else (run.source, run.source_end) for run in runs]
-    return sum(max(0, min(end, last) - max(begin, first)) for first, last in spans)
-
-
-def _settled(one: GroupOffset, origin: Bounds | None, destination: Bounds | None) -> GroupOffset:
-    """Adds what the bounds tell: partitions without a record have an exact offset, too; where nothing is known, the
-    beginning is safe; a record that the destination has deleted since is not waited for."""
-    told = one.translated
-    if destination is None:
-        return one
-    if told.offset is not None and told.offset < destination.begin:
-        told = replace(told, offset=destination.begin)
-    if told.exact:
-        return replace(one, translated=told)
-    empty = destination.begin == destination.end and origin is not None and origin.begin == origin.end
-    if told.offset is None and empty:
-        return replace(one, translated=Translated(destination.end, True))
-    offset = destination.begin if told.offset is None else told.offset
-    return replace(one, translated=replace(told, offset=offset, end=destination.stable))

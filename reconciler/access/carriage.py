@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.languages import AnyOf, Language, Not, UndecidedError, both, shortest
+from reconciler.languages import AnyOf, Language, Not, both
 from reconciler.live import LiveState
 from reconciler.name_rules import Ending, Hops, internal
+from reconciler.name_search import UndecidedError, shortest
 from reconciler.patterns import fault, pattern
 from reconciler.routing import Route, selector_of
 from reconciler.topology import Flow

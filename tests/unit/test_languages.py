@@ -9,21 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.languages import (
-    EVERYTHING,
-    NOTHING,
-    After,
-    AllOf,
-    AnyOf,
-    Language,
-    Memoised,
-    Not,
-    Prefixed,
-    contains,
-    names,
-    shortest,
-)
+from reconciler.languages import EVERYTHING, NOTHING, After, AllOf, AnyOf, Language, Memoised, Not, Prefixed, contains
 from reconciler.name_rules import Ending, Hops, internal
+from reconciler.name_search import names, shortest
 from reconciler.patterns import fault, pattern
 from replication.policy import DefaultReplicationPolicy, is_cycle
 

@@ -1,0 +1,76 @@
+"""Names that are in a language, the shortest first, within a bounded effort.
+
+Border: walks automata of ``languages``; what a name found means is for those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from reconciler.languages import ALPHABET, Language, State
+
+MAX_NAME = 249
+MAX_STATES = 20_000
+
+
+class UndecidedError(Exception):
+    """The product of the automata is too large to walk."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """How many states may still be walked; one for several questions that are one search."""
+
+    left: int = MAX_STATES
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise UndecidedError
+
+
+def shortest(language: Language, max_length: int = MAX_NAME) -> str | None:
+    """The shortest legal topic name in the language, or None when there is none. Raises UndecidedError."""
+    return next(names(language, max_length), None)
+
+
+def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None = None) -> Iterator[str]:
+    """Names of the language, shortest first, one for each state the automaton can end in. Raises UndecidedError."""
+    effort = effort or Effort()
+    chars = _representatives(language.distinguishes() | {frozenset(".")})
+    start = language.start()
+    if language.dead(start):
+        return
+    seen: set[State] = set()  # not the start: a name may lead back to it
+    layer: list[tuple[str, State]] = [("", start)]
+    for _ in range(max_length):
+        following: list[tuple[str, State]] = []
+        for text, state in layer:
+            for char in chars:
+                after = language.step(state, char)
+                # "." and ".." are no topics, so their states must stay open for other names
+                name = text + char
+                special = name in (".", "..")
+                if after in seen and not special:
+                    continue
+                if not special:
+                    seen.add(after)
+                    effort.spend()
+                if language.dead(after):
+                    continue
+                if not special and language.accepts(after):
+                    yield name
+                following.append((name, after))
+        if not following:
+            return
+        layer = following
+
+
+def _representatives(sets: Iterable[frozenset[str]]) -> str:
+    """One character for each group that no set tells apart."""
+    sets = tuple(sets)
+    found: dict[tuple[bool, ...], str] = {}
+    for char in ALPHABET:
+        found.setdefault(tuple(char in one for one in sets), char)
+    return "".join(found.values())
