@@ -13,6 +13,7 @@ from itertools import groupby
 
 from reconciler.access.adopting import NO_ACCESS, AdoptedAccess, adopt_access
 from reconciler.changes import Ignored
+from reconciler.counts import counted
 from reconciler.enrolling.adopting import NO_USERS, AdoptedUsers, adopt_users
 from reconciler.errors import Unknown
 from reconciler.limiting.adopting import NO_QUOTAS, AdoptedQuotas, adopt_quotas
@@ -99,7 +100,7 @@ def _notes(live: LiveCluster) -> Iterator[str]:
         yield f"no quota is declared: {live.quotas.error}. {live.quotas.todo}"
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
     if silent:
-        yield f"the configs of {len(silent)} topics could not be read, so none is declared for them"
+        yield f"the configs of {counted(len(silent), 'topic')} could not be read, so none is declared for them"
 
 
 def _why_not(cluster: str, topic: LiveTopic, taking: Taking) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.adopting import Adoption, Taking, adopt, counts
+from reconciler.counts import counted
 from reconciler.edges.files import read_environment, write_folder
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
@@ -21,7 +22,6 @@ from reconciler.plans import Plan
 from reconciler.quotas import Limits, QuotaEntity
 from reconciler.rendering.text import plan_text
 from reconciler.settings import Wrong, client_setting
-from reconciler.summary import counted
 from reconciler.topology import Cluster, Principal, Topology, by_name
 from reconciler.topology_text import texts
 from reconciler.yaml_nodes import Scalar

@@ -63,13 +63,15 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What one principal is asked on one cluster. Nothing of it changes anything there. ``groups``: to Read them;
-    ``described``: to Describe them."""
+    ``described``: to Describe them. ``reads``, ``writes``: topics that are not there yet, to Read and to Write."""
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     transactional_ids: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Rights:
     groups: Mapping[str, bool] | Unknown = field(default_factory=dict)
     transactional_ids: Mapping[str, bool] | Unknown = field(default_factory=dict)
     described: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    reads: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    writes: Mapping[str, bool] | Unknown = field(default_factory=dict)
     cluster: frozenset[str] | None = None
 
 

@@ -252,9 +252,9 @@ def sandbox_down(
 
 
 @sandbox_app.command("status", epilog=ENDINGS["sandbox status"])
-def sandbox_status(profile: AnyProfile = None) -> None:
+def sandbox_status(profile: AnyProfile = None, form: FormatOption = Format.TEXT) -> None:
     """Which clusters are up, on which ports."""
-    show(sandbox.render_status(sandbox.status(profile)))
+    show((sandbox.json_status if form is Format.JSON else sandbox.render_status)(sandbox.status(profile)))
 
 
 @sandbox_app.command("env", epilog=ENDINGS["sandbox env"])

@@ -13,6 +13,7 @@ import typer
 
 from reconciler import applying, planfile
 from reconciler.applied import Consent
+from reconciler.counts import counted
 from reconciler.errors import BlockedError, Moved, ReconcilerError, StalePlan
 from reconciler.executing import Execution, execution, interrupted_by_sigterm
 from reconciler.exit_codes import ExitCode
@@ -28,7 +29,6 @@ from reconciler.rendering.style import Format as Page
 from reconciler.rendering.text import plan_text
 from reconciler.reviewed import uncovered
 from reconciler.rollout.ending import Ended, code_of, ending, require_wave
-from reconciler.summary import counted
 from reconciler.terminal import Env, PageOption, PruneOption, StealOption, say, seconds, show, show_last, style
 from reconciler.topology import Principal
 from reconciler.wiring import NOTHING_AGREED, Session, open_session
@@ -157,7 +157,7 @@ def _confirm(session: Session, made: Plan) -> None:
             "A plan is only carried out when someone agrees to it.",
             "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
         )
-    if not typer.confirm(f"Apply these {len(made.changes)} changes?", err=True):
+    if not typer.confirm(f"Apply {counted(len(made.changes), 'change')}?", err=True):
         raise ReconcilerError("nothing was applied, as you wished")
     if moved := session.moved(made):
         raise StalePlan(moved, "the clusters moved while you were asked")

@@ -12,7 +12,8 @@ import typer
 from reconciler import seeking, steering
 from reconciler.errors import ReconcilerError
 from reconciler.pausing import Wish
-from reconciler.terminal import Env, say, seconds, show
+from reconciler.rendering.positions import positions_json, positions_text
+from reconciler.terminal import Env, Format, FormatOption, say, seconds, show
 
 Flow = Annotated[str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out")]
 Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
@@ -48,16 +49,18 @@ def seek(
         str, typer.Option("--from-flow", metavar="FLOW", help="to where another flow, perhaps of earlier, stands")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    form: FormatOption = Format.TEXT,
 ) -> None:
     """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
     wish = _wish(flow, topic, partition)
     if to and from_flow:
         raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
-    if not to and not from_flow:
-        show(seeking.look(Path(env), wish))
-        return
-    where = seeking.Destination(to, from_flow)
-    show(seeking.seek(Path(env), wish, where, (lambda _: True) if yes else _agreed))
+    if to or from_flow:
+        where = seeking.Destination(to, from_flow)
+        seen = seeking.seek(Path(env), wish, where, (lambda _: True) if yes else _agreed)
+    else:
+        seen = seeking.look(Path(env), wish)
+    show(positions_json(seen) if form is Format.JSON else positions_text(seen))
 
 
 def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:

@@ -10,13 +10,13 @@ import typer
 
 from reconciler.cli_apply import changing
 from reconciler.cli_help import ENDINGS
+from reconciler.counts import counted
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ReconcilerError
 from reconciler.reassigning import cancel as take_back
 from reconciler.reassigning.window import Watch
-from reconciler.rendering.replicas import under_way
-from reconciler.summary import counted
-from reconciler.terminal import Env, StealOption, say
+from reconciler.rendering.replicas import reassignments_json, under_way
+from reconciler.terminal import Env, Format, FormatOption, StealOption, say
 from reconciler.terminal import show as tell
 from reconciler.topology import Principal
 from reconciler.wiring import open_session
@@ -25,12 +25,15 @@ app = typer.Typer(help="Reassignments of replicas that are under way.", no_args_
 
 
 @app.command(epilog=ENDINGS["reassignments show"])
-def show(env: Env) -> None:
+def show(env: Env, form: FormatOption = Format.TEXT) -> None:
     """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
     with open_session(env, Principal.PLAN) as session:
-        for name, cluster in session.clusters.items():
-            for line in under_way(name, cluster.replica_facts(session.topology.environment)):
-                tell(line)
+        environment = session.topology.environment
+        found = {name: cluster.replica_facts(environment) for name, cluster in session.clusters.items()}
+    if form is Format.JSON:
+        tell(reassignments_json(environment, found))
+        return
+    tell("\n".join(line for name, facts in found.items() for line in under_way(name, facts)))
 
 
 @app.command(epilog=ENDINGS["reassignments cancel"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reconciler.counts import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -54,7 +56,7 @@ class TopologyError(ReconcilerError):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         count = len(problems)
-        super().__init__(f"{count} problem{'s' if count != 1 else ''} in the topology")
+        super().__init__(f"{counted(count, 'problem')} in the topology")
         self.problems = tuple(sorted(problems, key=lambda p: (p.where.file, p.where.line, p.where.column, p.code)))
 
     def __str__(self) -> str:

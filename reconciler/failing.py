@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level, Move, Seen, Way
 from reconciler.topology import Flow, Topology
@@ -123,13 +124,13 @@ def _flow(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
     for condition in flow.conditions:
         yield Check("condition", Level.WARNS, f"{name}: {condition}")
     if not seen.reachable:
-        lag = "not known" if flow.lag is None else f"{flow.lag} offsets"
+        lag = "not known" if flow.lag is None else counted(flow.lag, "offset")
         yield Check(
             "loss", Level.WARNS, f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}"
         )
         return
     if flow.undecided:
-        text = f"open transactions on {move.origin} hold back {flow.undecided} offsets until they end"
+        text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"
         yield Check("transactions", Level.WARNS, text, "End or abort them first (kafka-transactions.sh find-hanging)")
     if flow.left and (flow.paused_by or not runs):
         level = Level.WARNS if wish.accept_loss or mine else Level.STOPS

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from reconciler.counts import counted
 from reconciler.edges.catching_up import Ended, begin, follow
 from reconciler.errors import ReconcilerError
 from reconciler.executing import Execution
@@ -49,8 +50,9 @@ def _copied(one: Ended, flow: str | None) -> Iterator[str]:
     for name, found in one.last.flows.items() if one.last is not None else ():
         more = "" if flow in (None, name) else ", copied along; it may be behind"
         lost = sum(int(str(loss["offsets"])) for loss in found.lost)
-        words = f"{found.records_total:,} records in {found.partitions:,} partitions of {found.topics:,} topics"
-        yield f"  flow {name}: {words}{f', {lost:,} offsets lost' if lost else ''}{more}"
+        where = f"{counted(found.partitions, 'partition')} of {counted(found.topics, 'topic')}"
+        words = f"{counted(found.records_total, 'record')} in {where}"
+        yield f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}"
 
 
 def _not_reached(failed: Sequence[Ended]) -> ReconcilerError:
@@ -69,7 +71,7 @@ class _Shown:
     def __init__(self, flow: str | None, bars: Progress | None) -> None:
         self.flow = flow
         self.bars = bars
-        self.tasks: dict[str, int] = {}
+        self.tasks: dict[str, TaskID] = {}
         self.most: dict[str, int] = {}
         self.said = 0.0
 
@@ -91,7 +93,7 @@ class _Shown:
         if one.name not in self.tasks:
             self.tasks[one.name] = bars.add_task(one.name, total=max(1, most))
         task = self.tasks[one.name]
-        bars.update(task, total=max(1, most), completed=max(1, most) - left, description=f"{one.name}: {_words(one)}")  # type: ignore[arg-type]
+        bars.update(task, total=max(1, most), completed=max(1, most) - left, description=f"{one.name}: {_words(one)}")
 
 
 def _left(one: FlowStatus) -> int | None:
@@ -101,7 +103,7 @@ def _left(one: FlowStatus) -> int | None:
 
 def _words(one: FlowStatus) -> str:
     goal, left = one.catch_up or {}, _left(one)
-    offsets = "not all positions known yet" if left is None else f"{left:,} offsets left"
+    offsets = "not all positions known yet" if left is None else f"{counted(left, 'offset')} left"
     return (
         f"{goal.get('done')} of {goal.get('partitions')} partitions, {offsets}, {one.records_per_second:,.0f} records/s"
     )

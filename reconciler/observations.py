@@ -26,6 +26,7 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
 )
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.handover import canonical_json
 from reconciler.live import LiveCluster, LiveMirror, LiveState, LiveTopic
@@ -171,7 +172,9 @@ def _topic(topic: LiveTopic | None) -> str:
     overrides = ", ".join(f"{key}={value}" for key, value in sorted(topic.overrides.items())) or "no overrides"
     if isinstance(topic.configs, Unknown):
         overrides = "configs unreadable"
-    return f"id {topic.topic_id}, {len(topic.partitions)} partitions, replication factor {factor}, {overrides}"
+    return (
+        f"id {topic.topic_id}, {counted(len(topic.partitions), 'partition')}, replication factor {factor}, {overrides}"
+    )
 
 
 def _replicas(topic: LiveTopic | None) -> str:

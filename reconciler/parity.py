@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.layers import configs, layers_of
 from reconciler.live import ConfigValue, LiveState, LiveTopic, Source
@@ -93,7 +94,7 @@ def _pair(topology: Topology, live: LiveState, route: Route) -> _Pair | Disparit
         return _Pair(flow, route, here, there)
     if here is None and there is None:
         return None
-    words = [f"{len(one.partitions)} partitions" if one else "no topic" for one in (here, there)]
+    words = [counted(len(one.partitions), "partition") if one else "no topic" for one in (here, there)]
     side = "remote" if here else "source"
     why = f"the {side} topic is not there; apply makes what is declared or matched"
     return Disparity(route.flow, str(route.source), str(route.remote), "topic", words[0], words[1], False, why)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror
 from reconciler.places import suggestion
@@ -76,7 +77,9 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
         raise ReconcilerError(
             f"topic {scope.topic} of {flow.source} has no partition {scope.partition}",
             "There is nothing to act on.",
-            f"It has {len(found.partitions)} partitions: 0 to {len(found.partitions) - 1}.",
+            "It has only partition 0."
+            if len(found.partitions) == 1
+            else f"It has {len(found.partitions)} partitions: 0 to {len(found.partitions) - 1}.",
         )
     return ""
 
@@ -148,7 +151,7 @@ def progress(mirror: LiveMirror | Unknown | None, wanted: Sequence[Scope], *, pa
     if not paused:
         left = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
         gone = not any(one.within(scope) for one in reported for scope in wanted)
-        said = f"{left} partitions are not copied yet" if gone else "it has not read the wish yet"
+        said = f"not copied yet: {counted(left, 'partition')}" if gone else "it has not read the wish yet"
         return Progress(True, fresh and gone and not left, said)
     counts = [reported.get(scope) for scope in wanted]
     total = sum(_number(one["partitions"]) for one in counts if one is not None)

@@ -6,11 +6,14 @@ Border: nouns in, nouns and words out; ``seeking`` reads and writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.pausing import told
+from reconciler.topology import Flow
 from replication.pauses import Scope
 
 SHOWN = 10
@@ -24,6 +27,25 @@ class Standing:
     position: int | None
     begin: int
     end: int
+
+    @property
+    def behind(self) -> int | None:
+        return None if self.position is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Where one topic of a flow stood. ``moved``: partition -> source offset to go on at, empty when only looked at.
+    ``left``: partitions that were meant and stay, since flow ``taken_from`` has no position for them."""
+
+    environment: str
+    flow: Flow
+    topic: str
+    remote: str
+    standings: tuple[Standing, ...]
+    moved: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    left: tuple[int, ...] = ()
+    taken_from: str = ""
 
 
 def destinations(standings: Sequence[Standing], to: str) -> Mapping[int, int]:
@@ -107,7 +129,7 @@ def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
 def table(standings: Sequence[Standing]) -> list[str]:
     rows = [("partition", "position", "source begins", "source ends", "behind")]
     for one in standings:
-        behind = "unknown" if one.position is None else f"{max(0, one.end - one.position):,}"
+        behind = "unknown" if one.behind is None else f"{one.behind:,}"
         place = "none" if one.position is None else str(one.position)
         rows.append((str(one.partition), place, str(one.begin), str(one.end), behind))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -123,7 +145,9 @@ def costs(standings: Sequence[Standing], chosen: Mapping[int, int]) -> list[str]
         else:
             skipped += max(0, chosen[one.partition] - max(one.position, one.begin))
             again += max(0, min(one.position, one.end) - chosen[one.partition])
-    lines = [f"{skipped:,} offsets that the source has are passed over and never copied"] if skipped else []
-    lines += [f"{again:,} offsets are copied again: their records are at the target twice"] if again else []
-    some = "partitions have" if unknown > 1 else "partition has"
-    return lines + ([f"{unknown} {some} no position yet and would else begin where start says"] if unknown else [])
+    lines = [f"passed over and never copied: {counted(skipped, 'offset')} that the source has"] if skipped else []
+    lines += [f"copied again, so that the target has the records twice: {counted(again, 'offset')}"] if again else []
+    if unknown:
+        verb = "has" if unknown == 1 else "have"
+        lines.append(f"{counted(unknown, 'partition')} {verb} no position yet and would else begin where start says")
+    return lines

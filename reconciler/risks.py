@@ -25,6 +25,7 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
 )
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.live import LiveState, Source
 from reconciler.sizes import size_words
@@ -135,7 +136,7 @@ def _user_gone(change: DeleteUser) -> Assessment:
 
 
 def _what_goes(change: DeleteTopic) -> str:
-    partitions = f"{change.partitions} partition{'s' if change.partitions != 1 else ''}"
+    partitions = counted(change.partitions, "partition")
     return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
 
 

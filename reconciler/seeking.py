@@ -22,7 +22,7 @@ from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.live import LiveMirror
 from reconciler.pausing import Wish, require_exists, scopes
 from reconciler.plans import Outcome, Result
-from reconciler.repositioning import Standing, costs, destinations, require_still, table, taken_over
+from reconciler.repositioning import Seen, Standing, costs, destinations, require_still, table, taken_over
 from reconciler.routing import selector_of
 from reconciler.steering import job_of
 from reconciler.topology import Flow, Isolation, Principal
@@ -41,14 +41,15 @@ class Destination:
     flow: str = ""
 
 
-def look(folder: Path, wish: Wish) -> str:
+def look(folder: Path, wish: Wish) -> Seen:
     """Where the partitions stand. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
-        return "\n".join(table(_Place(session, wish).standings()))
+        place = _Place(session, wish)
+        return place.seen(place.standings())
 
 
-def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> str:
-    """The words to end with. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
+def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> Seen:
+    """Where they stood, and go on. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, wish)
         before = place.standings()
@@ -58,11 +59,7 @@ def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> str:
             raise ReconcilerError("no position was moved, as you wished")
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
-        lines = [f"{place.scope.topic}-{number} goes on at source offset {at}" for number, at in chosen.items()]
-        lines += [f"{place.scope.topic}-{number} stays: flow {to.flow} has no position for it" for number in left]
-        return "\n".join(
-            (*lines, "A paused partition goes on when it is resumed, a stopped one by itself within a minute.")
-        )
+        return replace(place.seen(before), moved=chosen, left=left, taken_from=to.flow)
 
 
 class _Place:
@@ -83,6 +80,9 @@ class _Place:
         self.partitions = tuple(everything) if self.scope.partition < 0 else (self.scope.partition,)
         self.remote = selector_of(self.flow).remote_name(self.scope.topic)
         self.group = position_group(self.flow.name)
+
+    def seen(self, standings: tuple[Standing, ...]) -> Seen:
+        return Seen(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
 
     def standings(self) -> tuple[Standing, ...]:
         """Raises ClusterError, also when a partition of the source has no leader."""

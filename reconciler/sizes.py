@@ -40,12 +40,12 @@ def _read(text: str, units: dict[str, int], wanted: str) -> int:
 
 def looks_like_duration(text: str) -> bool:
     match = _QUANTITY.fullmatch(text)
-    return bool(match) and match.group(2) in MILLISECONDS  # type: ignore[union-attr]
+    return match is not None and match.group(2) in MILLISECONDS
 
 
 def looks_like_size(text: str) -> bool:
     match = _QUANTITY.fullmatch(text)
-    return bool(match) and match.group(2) in BYTES  # type: ignore[union-attr]
+    return match is not None and match.group(2) in BYTES
 
 
 def size_words(count: int) -> str:

@@ -26,6 +26,7 @@ from reconciler.changes import (
     StopMirror,
     cluster_of,
 )
+from reconciler.counts import counted
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.topic_configs import human
 
@@ -132,10 +133,6 @@ def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     words = {Result.UNDONE: "undone", Result.LEFT: "NOT undone", Result.UNPROVEN: "not confirmed"}
     more = "".join(f", {count[result]} {word}" for result, word in words.items() if count[result])
     return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun{more}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def action(change: Change) -> Action:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler import steering
+from reconciler.counts import counted
 from reconciler.edges.moving import Committed
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.executing import Execution
@@ -104,16 +105,19 @@ class Switch:
             if ours(flow.pause_reason):
                 yield Step("pause", StepResult.ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
-                left = _number(flow.left)
-                text = f"wait until {move.drained} has copied {left} offsets, at most {self.wish.drain_s:g} s"
+                text = f"wait until {move.drained} has copied {_left(flow.left)}, at most {self.wish.drain_s:g} s"
                 yield Step("drain", StepResult.PLANNED, text) if seen.reachable and flow.left else self._drained(seen)
                 yield Step("pause", StepResult.PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
-            yield Step("drain", StepResult.PLANNED, f"wait until {move.drained} has copied {flow.left} offsets")
+            yield Step("drain", StepResult.PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
         wanted = due(seen.groups)
         count = sum(map(len, wanted.values()))
         result = StepResult.PLANNED if count else StepResult.ALREADY
-        text = f"set {count} offsets of {len(wanted)} groups on {move.destination}" if count else "all offsets are set"
+        text = (
+            f"set {counted(count, 'offset')} of {counted(len(wanted), 'group')} on {move.destination}"
+            if count
+            else "all offsets are set"
+        )
         yield Step("offsets", result, text)
         if move.started:
             yield self._start_planned(seen, levers)
@@ -148,7 +152,7 @@ class Switch:
         if not seen.reachable:
             return Step("drain", StepResult.SKIPPED, f"{self.move.origin} does not answer")
         if flow.paused_by:
-            return Step("drain", StepResult.SKIPPED, f"{name} is paused with {_number(flow.left)} offsets left")
+            return Step("drain", StepResult.SKIPPED, f"{name} is paused with {_left(flow.left)} left")
         goal = self._goal()
         if isinstance(goal, Unknown):
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
@@ -159,9 +163,9 @@ class Switch:
             bar.tell(left)
             if time.monotonic() - began > self.wish.drain_s:
                 if self.wish.accept_loss:
-                    return Step("drain", StepResult.DONE, f"{left} offsets are left on {self.move.origin}, as accepted")
+                    return Step("drain", StepResult.DONE, f"left on {self.move.origin}, as accepted: {_left(left)}")
                 raise ReconcilerError(
-                    f"{name} has {left} of {total} offsets left after {self.wish.drain_s:g} s",
+                    f"{name} has {left:,} of {counted(total, 'offset')} left after {self.wish.drain_s:g} s",
                     "Nothing was changed: consumers and the flow are as before.",
                     "Stop the producers or give it longer (--drain), or leave them behind with --accept-loss.",
                 )
@@ -214,9 +218,9 @@ class Switch:
         moved += [written(group, refused.get(group.group, {})) for group in groups]
         count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
         failed = [one for one in moved if one.note]
-        text = f"{count} offsets of {len(wanted)} groups set on {self.move.destination}"
+        text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
         if failed:
-            text += f"; {len(failed)} groups not as they should be: {_some(failed)}"
+            text += f"; {counted(len(failed), 'group')} not as they should be: {_some(failed)}"
         elif not count:
             return Step("offsets", StepResult.ALREADY, "all offsets were set already")
         return Step("offsets", StepResult.DONE, text)
@@ -260,7 +264,7 @@ class _Bar:
         done = 0 if self._total == 0 else max(0, self._total - left)
         filled = 20 * done // max(1, self._total)
         bar = "#" * filled + "." * (20 - filled)
-        self._say(f"drain    [{bar}] {left:,} of {self._total:,} offsets left ({time.monotonic() - self._began:.0f} s)")
+        self._say(f"drain    [{bar}] {left:,} of {self._total:,} left ({time.monotonic() - self._began:.0f} s)")
 
 
 def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int], int]) -> int:
@@ -274,8 +278,8 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
     return isinstance(job, LiveMirror) and job.state in (JobState.STARTING, JobState.RUNNING)
 
 
-def _number(left: int | None) -> str:
-    return "an unknown number of" if left is None else f"{left:,}"
+def _left(offsets: int | None) -> str:
+    return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
 
 
 def _some(groups: list[GroupMove]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
+from reconciler.counts import counted
 from reconciler.live import LiveState
 from reconciler.plans import Plan, Planned
 from reconciler.risks import Assessment, on_nothing
@@ -109,7 +110,7 @@ def _with_stakes(planned: Planned, topology: Topology, told: Mapping[TopicRef, S
     why = planned.risk_why
     if isinstance(change, DeleteTopic):
         if active:
-            why = f"{len(active)} group{'s' if len(active) != 1 else ''} with members read it now; {why}"
+            why = f"{counted(len(active), 'group')} with members read it now; {why}"
         return replace(planned, stakes=found, risk_why=why)
     judged = Assessment(Risk(planned.risk), why, planned.reversibility)
     if found.records == 0:

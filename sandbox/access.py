@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -109,6 +111,6 @@ def install(admin: AdminClient, cluster: str, passwords: Mapping[str, str]) -> N
         ) from None
 
 
-def _await(futures: Iterable[object]) -> None:
+def _await(futures: Iterable[Future[Any]]) -> None:
     for future in futures:
-        future.result(30)  # type: ignore[attr-defined]
+        future.result(30)

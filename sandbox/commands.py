@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -157,6 +158,26 @@ def render_status(states: tuple[ClusterState, ...]) -> str:
         f"{state.profile:<7} {state.cluster:<5} {_condition(state):<20} {state.bootstrap_servers} id {state.cluster_id}"
         for state in states
     )
+
+
+def json_status(states: tuple[ClusterState, ...]) -> str:
+    """As schemas/sandbox.schema.json."""
+    clusters = [
+        {
+            "profile": state.profile,
+            "cluster": state.cluster,
+            "bootstrap_servers": state.bootstrap_servers,
+            "cluster_id": state.cluster_id,
+            "brokers": {
+                "answering": list(state.answering),
+                "running": list(state.running),
+                "stopped": list(state.stopped),
+            },
+        }
+        for state in states
+    ]
+    document = {"format_version": 1, "kind": "sandbox", "exit_code": 0, "clusters": clusters}
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def render_environment(variables: Mapping[str, str]) -> str:

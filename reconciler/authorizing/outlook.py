@@ -13,11 +13,11 @@ from reconciler.authorizing.deciding import Rulebook
 from reconciler.authorizing.effects import Shift, shifts
 from reconciler.authorizing.standing import own_standing, takes_away
 from reconciler.changes import AclChange, Change, CreateAcl, CreateTopic, DeleteAcl, Refused, Risk
+from reconciler.counts import counted
 from reconciler.live import LiveCluster, LiveState
 from reconciler.plans import Planned
 from reconciler.routing import Route
 from reconciler.stakes import AccessShift
-from reconciler.summary import counted
 from reconciler.topology import Topology
 
 MOST_NAMES = 50

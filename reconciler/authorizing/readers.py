@@ -12,10 +12,10 @@ from reconciler.acls import ANYONE, Operation, ResourceType
 from reconciler.authorizing.deciding import Request, Rulebook
 from reconciler.authorizing.standing import takes_away
 from reconciler.changes import AclChange, Risk
+from reconciler.counts import counted
 from reconciler.live import LiveState
 from reconciler.plans import Plan, Planned
 from reconciler.stakes import AccessShift, Question, Reader, Stakes
-from reconciler.summary import counted
 from reconciler.topology import TopicRef
 
 MOST = 100

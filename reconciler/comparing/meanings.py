@@ -7,6 +7,7 @@ from dataclasses import replace
 from reconciler.changes import ConfigChange, Risk
 from reconciler.comparing.fields import NOT_SET
 from reconciler.comparison import FieldChange
+from reconciler.counts import counted
 from reconciler.risks import REVERSIBLE, assess_config
 from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
 
@@ -84,5 +85,5 @@ def _cluster(field: FieldChange, cluster: Cluster, after: Topology) -> FieldChan
     if field.after == NOT_SET:
         return replace(field, means="topics keep the value they have")
     here = sum(cluster.name in topic.clusters and key not in topic.configs for topic in after.topics.values())
-    means = f"for {here} declared topic{'s' if here != 1 else ''} there that {'do' if here != 1 else 'does'} not set it"
+    means = f"for {counted(here, 'declared topic')} there that {'do' if here != 1 else 'does'} not set it"
     return replace(field, means=f"{means}, and for remote topics whose source does not")

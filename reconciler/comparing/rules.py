@@ -8,6 +8,7 @@ from dataclasses import replace
 from reconciler.changes import Risk
 from reconciler.comparing.fields import NOT_SET, changed_fields, whole
 from reconciler.comparison import FieldChange, ItemChange, Sign
+from reconciler.counts import counted
 from reconciler.errors import Where
 from reconciler.topology import AuditTopic, TopicDefaults, Topology
 
@@ -49,7 +50,7 @@ def _classes(
             yield ItemChange(Sign.REMOVED, "class", name, _place(was[name].where), "no topic gets its values any more")
         elif fields := tuple(changed_fields(was[name], now[name])):
             count = sum(topic.class_name == name for topic in after.topics.values())
-            reach = f"for the {count} topic{'s' if count != 1 else ''} of the class"
+            reach = f"for the {counted(count, 'topic')} of the class"
             told = tuple(_meaning(one, reach) for one in fields)
             yield ItemChange(Sign.CHANGED, "class", name, _place(now[name].where), fields=told)
 
@@ -57,7 +58,7 @@ def _classes(
 def _everywhere(after: Topology, field: FieldChange) -> str:
     key = field.path.removeprefix("configs.")
     count = sum(key not in topic.configs for topic in after.topics.values())
-    return f"for {count} declared topic{'s' if count != 1 else ''} at most, and for remote topics"
+    return f"for {counted(count, 'declared topic')} at most, and for remote topics"
 
 
 def _meaning(field: FieldChange, reach: str) -> FieldChange:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reconciler.comparing.fields import words
 from reconciler.comparison import FieldChange, FlowImpact, ItemChange, Sign, Travel
+from reconciler.counts import counted
 from reconciler.live import LiveCluster, LiveState
 from reconciler.prospects import Wanted
 from reconciler.routing import Route, find_routes
@@ -57,7 +58,7 @@ def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
 
 
 def _taken(loser: str, count: int) -> str:
-    topics = f"{count} topic{'s' if count != 1 else ''}"
+    topics = counted(count, "topic")
     return (
         f"it takes over {topics} of flow {loser}, whose positions do not come along: partitions that {loser} had"
         f" copied stop with position_missing until mirror seek --from-flow {loser}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from reconciler.checkups import Address, ClusterFacts, Finding, Verdict
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.topic_configs import human
 from reconciler.topology import Cluster
@@ -190,9 +191,8 @@ def _replicas(subject: str, wish: Cluster, facts: ClusterFacts) -> Finding:
     factor = wish.defaults.replication_factor or (factors[0] if factors else None)
     if not least or factor is None:
         return Finding(subject, "replicas", UNKNOWN, "the brokers do not tell min.insync.replicas")
-    text = (
-        f"new topics have replication factor {factor}, min.insync.replicas {least[-1]}, on {len(facts.brokers)} brokers"
-    )
+    brokers = counted(len(facts.brokers), "broker")
+    text = f"new topics have replication factor {factor}, min.insync.replicas {least[-1]}, on {brokers}"
     if least[-1] > factor:
         todo = ("Raise default.replication.factor, or lower min.insync.replicas",)
         return Finding(subject, "replicas", PROBLEM, text, "producers with acks=all could never write", todo)

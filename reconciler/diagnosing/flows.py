@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from reconciler.checkups import ClusterFacts, Finding, Verdict
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.live import LiveState, LiveTopic
 from reconciler.prospects import Prospect
@@ -78,7 +79,7 @@ def _sizes(subject: str, flow: Flow, routes: Sequence[Route], limits: _Limits) -
         todo = ("Raise max.message.bytes on the remote topics, or let sync_topic_configs copy it and apply",)
         return Finding(subject, "message size", Verdict.PROBLEM, text, why, todo)
     if unread:
-        some = f"{len(unread)} topic{'s' if len(unread) != 1 else ''}"
+        some = counted(len(unread), "topic")
         text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
         return Finding(
             subject,

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from reconciler.access import access_clusters
 from reconciler.acls import Operation
 from reconciler.checkups import Ask, Finding, Rights, Verdict
 from reconciler.diagnosing.groups import group_needs
+from reconciler.diagnosing.needs import FEW, Needed, keeps_lock, record_needs, topic_needs, wished
 from reconciler.enrolling import user_clusters
 from reconciler.errors import Unknown
-from reconciler.internal_topics import internal_topics, written_by
 from reconciler.limiting import quota_clusters
-from reconciler.live import LiveState
-from reconciler.locks import LOCK_TOPIC, lock_cluster
+from reconciler.live import LiveCluster, LiveState
 from reconciler.locks import transactional_id as lock_transactional_id
 from reconciler.routing import Route
-from reconciler.topology import Flow, Principal, Topology
-from replication.names import STATUS_TOPIC, transactional_id
+from reconciler.topology import Principal, Topology
+from replication.names import transactional_id
 
-FEW = 3
 MIRROR = "mirror."
 CREATES_ASKED = 100
 """A validate-only create costs the mutation quota as a real one would, so not all of a thousand are tried."""
@@ -30,41 +28,47 @@ _WORDS = {"DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "READ":
           "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs", "CREATE": "Create", "DELETE": "Delete"}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """``operation`` on each of ``topics``; ``pattern`` is one resource, as kafka-acls writes it, for all of them."""
-
-    operation: str
-    topics: tuple[str, ...]
-    pattern: str
-    why: str
-
-
 def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[tuple[str, Principal], Ask]:
     """What to ask of whom. A mirror principal is asked only on clusters that are a side of a flow."""
     found: dict[tuple[str, Principal], Ask] = {}
     for name in topology.clusters:
         here = live.known(name)
         exist = tuple(here.topics) if here else ()
-        wished = _wished(topology, name, routes)
-        missing = tuple(one for one in sorted(wished) if here is None or one not in here.topics)
+        wish = wished(topology, name, routes)
+        missing = tuple(one for one in sorted(wish) if here is None or one not in here.topics)
+        lock = (lock_transactional_id(topology.environment),) if keeps_lock(topology, name) else ()
         found[name, Principal.PLAN] = Ask(exist, described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE))
-        lock = (lock_transactional_id(topology.environment),) if _keeps_lock(topology, name) else ()
         found[name, Principal.APPLY] = Ask(
-            tuple(sorted(wished & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock
+            tuple(sorted(wish & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock
         )
         flows = [flow for flow in topology.flows.values() if name in (flow.source, flow.target)]
         if flows:
             targets = [flow for flow in flows if flow.target == name]
+            needs = record_needs(topology, name, Principal.MIRROR, routes)
             found[name, Principal.MIRROR] = Ask(
-                topics=tuple(sorted({one for need in _mirror(topology, name, routes) for one in need.topics})),
+                topics=tuple(sorted({one for need in needs for one in need.topics})),
                 groups=_groups(topology, name, Principal.MIRROR, Operation.READ),
                 transactional_ids=tuple(
                     transactional_id(flow.name, lane) for flow in targets for lane in range(flow.lanes)
                 ),
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
             )
-    return found
+    return {
+        (name, principal): replace(
+            ask,
+            reads=_to_come(record_needs(topology, name, principal, routes), "READ", live.known(name)),
+            writes=_to_come(record_needs(topology, name, principal, routes), "WRITE", live.known(name)),
+        )
+        for (name, principal), ask in found.items()
+    }
+
+
+def _to_come(needs: Iterable[Needed], operation: str, here: LiveCluster | None) -> tuple[str, ...]:
+    """Of topics that are not there yet brokers tell no operations."""
+    if here is None:
+        return ()
+    topics = {one for need in needs if need.operation == operation for one in need.topics}
+    return tuple(sorted(topics - here.topics.keys()))
 
 
 def _groups(topology: Topology, cluster: str, principal: Principal, operation: Operation) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def permission_findings(
         yield from (
             Finding(f"cluster {cluster}", check, Verdict.PROBLEM, text, why, (command,)) for text, why, command in lacks
         )
-        parts = (one.creates, one.groups, one.transactional_ids, one.described)
+        parts = (one.creates, one.groups, one.transactional_ids, one.described, one.reads, one.writes)
         unknown = [part for part in parts if isinstance(part, Unknown)]
         for part in unknown:
             yield Finding(
@@ -108,7 +112,7 @@ Lack = tuple[str, str, str]
 
 
 def _lacks(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> Iterator[Lack]:
-    for need in _needs(topology, cluster, one, routes):
+    for need in topic_needs(topology, cluster, one, routes):
         missing = [name for name in need.topics if not _may(one, name, need.operation)]
         if need.pattern == "--topic '*'" and need.operation == "DESCRIBE" and not one.sees_all:
             missing = missing or ["topics it cannot see"]
@@ -205,97 +209,7 @@ def _of_transactions(one: Rights, what: str) -> Iterator[Lack]:
 
 
 def _may(one: Rights, topic: str, operation: str) -> bool:
+    tried = {"READ": one.reads, "WRITE": one.writes}.get(operation)
+    if isinstance(tried, Mapping) and topic in tried:
+        return tried[topic]
     return topic not in one.denied and (topic not in one.operations or operation in one.operations[topic])
-
-
-def _needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
-    match one.principal:
-        case Principal.PLAN:
-            seen = tuple(sorted({*one.operations, *one.denied}))
-            everything = "a topic that plan cannot see would look as if it were not there"
-            values = "its values would be unknown, and what rests on them is not planned"
-            needs = [
-                Needed("DESCRIBE", seen, "--topic '*'", everything),
-                Needed("DESCRIBE_CONFIGS", seen, "--topic '*'", values),
-            ]
-            if _carries_status(topology, cluster) and STATUS_TOPIC in one.operations:
-                why = "plan could not tell which definition a mirror runs with"
-                needs.append(Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
-            if _keeps_lock(topology, cluster) and LOCK_TOPIC in one.operations:
-                why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
-                needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
-            elif cluster in _record_clusters(topology) and LOCK_TOPIC in one.operations:
-                why = "plan could not tell which access rules, quotas and users are ours (docs/access.md)"
-                needs.append(Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why))
-            return tuple(needs)
-        case Principal.APPLY:
-            wished = tuple(sorted({*one.operations, *one.denied} - {LOCK_TOPIC}))
-            doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
-            reasons = {
-                "DESCRIBE": "what it changes it must see",
-                "DESCRIBE_CONFIGS": "what it changes it must see",
-                "ALTER": "partitions could not be added",
-                "ALTER_CONFIGS": "configs could not be changed",
-            }
-            needs = [Needed(operation, wished, "--topic '*'", why) for operation, why in reasons.items()]
-            if _carries_status(topology, cluster) and STATUS_TOPIC in one.operations:
-                for operation in ("READ", "WRITE"):
-                    why = "mirror pause and resume could not be recorded"
-                    needs.append(Needed(operation, (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why))
-            if _keeps_lock(topology, cluster):
-                why = "the lock of the environment is kept there; nothing could be applied"
-                needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
-            elif cluster in _record_clusters(topology) and LOCK_TOPIC in one.operations:
-                why = "no access rule, quota or user could be made, since it could not be written down as ours"
-                needs += [Needed(each, (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why) for each in ("READ", "WRITE")]
-            return (*needs, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
-        case Principal.MIRROR:
-            return tuple(_mirror(topology, cluster, routes))
-
-
-def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
-    for flow in topology.flows.values():
-        mine = [route for route in routes if route.flow == flow.name]
-        if flow.source == cluster:
-            topics = tuple(sorted({route.source.name for route in mine}))
-            yield Needed("READ", topics, "--topic '*'" if len(topics) > FEW else "", f"flow {flow.name} reads them")
-        if flow.target == cluster:
-            topics = tuple(sorted({route.remote.name for route in mine}))
-            yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
-        for topic in written_by(flow):
-            if topic.ref.cluster == cluster:
-                name, why = topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}"
-                yield Needed("WRITE", (name,), f"--topic {name}", why)
-    if _carries_status(topology, cluster):
-        yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
-        yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "pause and resume would have no effect")
-
-
-def _written(flow: Flow) -> str:
-    if flow.naming.policy == "default":
-        return f"--topic {flow.source}{flow.naming.separator} --resource-pattern-type prefixed"
-    return "--topic '*'"
-
-
-def _carries_status(topology: Topology, cluster: str) -> bool:
-    return any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
-
-
-def _keeps_lock(topology: Topology, cluster: str) -> bool:
-    return lock_cluster(topology).name == cluster
-
-
-def _keeps_record(topology: Topology, cluster: str) -> bool:
-    """Of the lock, or of what is ours."""
-    return _keeps_lock(topology, cluster) or cluster in _record_clusters(topology)
-
-
-def _record_clusters(topology: Topology) -> frozenset[str]:
-    return access_clusters(topology) | quota_clusters(topology) | user_clusters(topology)
-
-
-def _wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
-    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
-    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
-    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
-    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_record(topology, cluster) else set())

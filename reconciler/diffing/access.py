@@ -11,6 +11,7 @@ from reconciler.access.wishes import DECLARED, Wished, Wishes, wished
 from reconciler.access_rules import AccessRule
 from reconciler.acls import AclBinding, PatternType, ResourceType, Unsupported, redundant
 from reconciler.changes import CreateAcl, DeleteAcl, Grant, Ignored, Reason, UnmanagedAcl
+from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.errors import Unknown
 from reconciler.live import LiveAccess, LiveState, Made
@@ -126,7 +127,7 @@ def _left_alone(
         held = sum(acl in acls and acl not in wishes.rules[name] for acl in owned)
         if held:
             why = "; ".join(wishes.doubtful[name])
-            text = f"{held} rules of earlier runs may be left over, which cannot be said now: {why}"
+            text = f"{counted(held, 'rule')} of earlier runs may be left over, which cannot be said now: {why}"
             yield Ignored(f"access {name}", "access-in-doubt", text)
     for text in access.not_understood:
         yield Ignored(f"access {name}", "rule-not-understood", text)

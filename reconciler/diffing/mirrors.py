@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from reconciler.changes import Reason, RestartMirror, StartMirror, StopMirror
+from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled
 from reconciler.errors import Unknown
 from reconciler.handover import Handover, explain_difference, mirror_handover
@@ -154,4 +155,4 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
 
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} topic{'s' if len(names) != 1 else ''}: {', '.join(names[:SHOWN])}{more}"
+    return f"{counted(len(names), 'topic')}: {', '.join(names[:SHOWN])}{more}"

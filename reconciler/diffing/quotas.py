@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from reconciler.changes import AlterQuota, Ignored, LimitChange, Reason, Refused
+from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import PRUNE, names_shown, too_many_pruned
 from reconciler.live import LiveCluster, LiveState
 from reconciler.quotas import Limits, Quota, QuotaEntity, limits_text
-from reconciler.summary import counted
 from reconciler.topology import Topology
 
 NONE: Limits = {}

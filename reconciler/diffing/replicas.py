@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.changes import Change, FinishReassignment, Reason, ReassignReplicas, Refused
+from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.topics import mixed
 from reconciler.diffing.wishes import TopicWish
@@ -158,7 +159,7 @@ def _refusals(site: Site, wish: TopicWish, topic: LiveTopic, standing: Sequence[
         return Refused(f"{wish.ref} replication factor", Reason(code, f"{what}: {why}"), todo)
 
     if factor > len(racks):
-        brokers = f"{len(racks)} broker{'s' if len(racks) != 1 else ''}"
+        brokers = counted(len(racks), "broker")
         why = f"{name} has {brokers}" + (f", broker {_few(site.away)} does not answer" if site.away else "")
         yield refused("replication-factor-above-brokers", why, f"Set at most {len(racks)}, or add brokers")
     elif grows and site.away:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
+from reconciler.counts import counted
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.wishes import TopicWish
@@ -118,7 +119,7 @@ def _names(wish: TopicWish, around: Surroundings) -> list[Refused]:
 def _counts(wish: TopicWish, around: Surroundings) -> list[Refused]:
     refused: list[Refused] = []
     if wish.new_factor is not None and wish.new_factor > around.brokers:
-        brokers = f"{around.brokers} broker{'s' if around.brokers != 1 else ''}"
+        brokers = counted(around.brokers, "broker")
         what = f"{wish.ref} wants replication factor {wish.new_factor}, but {wish.ref.cluster} has {brokers}"
         refused.append(
             Refused(
@@ -145,10 +146,10 @@ def _below_source(wish: TopicWish) -> list[Refused]:
     if wish.partitions is None or wish.source_partitions is None or wish.partitions >= wish.source_partitions:
         return []
     what = (
-        f"{wish.ref} is declared with {wish.partitions} partitions, but its source {wish.source} has"
+        f"{wish.ref} is declared with {counted(wish.partitions, 'partition')}, but its source {wish.source} has"
         f" {wish.source_partitions}; records of the others would have no place"
     )
-    todo = f"Declare {wish.source_partitions} partitions, or leave the count out"
+    todo = f"Declare {counted(wish.source_partitions, 'partition')}, or leave the count out"
     return [Refused(f"{wish.ref} partitions", Reason("fewer-than-source", what), todo)]
 
 
@@ -171,7 +172,7 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
         text = f"has {live}, needs {wish.partitions}; Kafka cannot remove partitions, and more do no harm"
         return Findings(ignored=(Ignored(subject, "more-partitions", text),))
     what = f"partitions of {wish.ref} cannot shrink from {live} to {wish.partitions}; Kafka can only add"
-    wished, found = (f"{count} partition{'s' if count != 1 else ''}" for count in (wish.partitions, live))
+    wished, found = (counted(count, "partition") for count in (wish.partitions, live))
     todo = f"Set {live}, or make a new topic with {wished} and move its users"
     return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo, wished, found),))
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from reconciler.acls import Unsupported
 from reconciler.changes import AlterUser, CredentialChange, DeleteUser, Ignored, Reason, Refused, UserChange
+from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.enrolling.logins import notes, refusals
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import PRUNE, names_shown, too_many_pruned
 from reconciler.live import LiveState
-from reconciler.summary import counted
 from reconciler.topology import Topology
 from reconciler.users import (
     AS_FOUND,

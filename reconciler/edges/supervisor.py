@@ -20,6 +20,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from replication import succession
 
@@ -73,8 +74,8 @@ class Supervisor:
         self.stopping = threading.Event()
         self.now = Supervision(os.getpid(), int(time.time() * 1000), "starting")
 
-    def say(self, state: str, **changes: object) -> None:
-        self.now = replace(self.now, state=state, **changes)  # type: ignore[arg-type]
+    def say(self, state: str, **changes: Any) -> None:
+        self.now = replace(self.now, state=state, **changes)
         try:
             write_json(self.run_dir / "supervisor.json", asdict(self.now))
         except OSError as error:  # a full disk must not leave the job without one who starts it again

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from reconciler.applied import Applied, Consent
 from reconciler.changes import Reason, Refused
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
 from reconciler.guarding.pruning import PRUNE
@@ -60,6 +61,7 @@ def _empty(plan: Plan, topology: Topology) -> list[Refused]:
     wished = topology.topics or topology.flows or topology.access or topology.quotas or topology.users
     if wished or not plan.changes:
         return []
-    what = f"the environment declares no topic, flow or access rule, and the plan has {len(plan.changes)} changes"
+    changes = counted(len(plan.changes), "change")
+    what = f"the environment declares no topic, flow or access rule, and the plan has {changes}"
     todo = "Look whether a file is missing or empty. If everything is to go, agree with apply --allow-shrink"
     return [Refused("declared topics", Reason(SHRUNKEN, what), todo)]

@@ -28,6 +28,7 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
 )
+from reconciler.counts import counted
 from reconciler.live import LiveCluster, LiveState
 from reconciler.topology import Cluster, Topology
 
@@ -73,7 +74,7 @@ def _never_changed(wish: Cluster, found: LiveCluster, applied: Applied | None) -
     if found.sees_all and not held:
         return ""
     names = ", ".join(held[:SHOWN]) + (f" and {len(held) - SHOWN} more" if len(held) > SHOWN else "")
-    there = f"it holds {len(held)} topic{'s' if len(held) != 1 else ''} ({names})" if held else "it hides its topics"
+    there = f"it holds {counted(len(held), 'topic')} ({names})" if held else "it hides its topics"
     if before is not None:
         return f"cluster {wish.name} was {before} until now, and {found.cluster_id} answers: {there}"
     return f"cluster {wish.name} has never been changed from this environment: {found.cluster_id} answers, {there}"

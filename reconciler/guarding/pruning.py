@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.changes import DeleteTopic, Ignored, Reason, Refused, Unmanaged
+from reconciler.counts import counted
 from reconciler.guarding.protecting import is_state_of_an_application, protection_of
 from reconciler.guarding.shrinking import AGREE, too_many
 from reconciler.live import LiveState
@@ -84,7 +85,7 @@ def _offers(found: Sequence[DeleteTopic]) -> Iterator[str]:
     for cluster in sorted({one.ref.cluster for one in found}):
         names = [one.ref.name for one in found if one.ref.cluster == cluster]
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-        topics = f"{len(names)} unmanaged topic{'s' if len(names) != 1 else ''}"
+        topics = counted(len(names), "unmanaged topic")
         yield f"plan --prune would delete {topics} of {cluster}: {shown}"
 
 

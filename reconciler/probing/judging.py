@@ -13,10 +13,10 @@ from reconciler.authorizing.deciding import Request, Rulebook
 from reconciler.authorizing.effects import Shift, locked_out, shifts
 from reconciler.authorizing.standing import reached
 from reconciler.changes import AclChange, CreateAcl
+from reconciler.counts import counted
 from reconciler.probes import Check, Needs, Verdict
 from reconciler.probing.rights import Login, told
 from reconciler.probing.undoing import by_hand, carried_out
-from reconciler.summary import counted
 from reconciler.topology import Principal
 
 SHOWN = 3

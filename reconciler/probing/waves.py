@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.acls import AclBinding
 from reconciler.changes import AclChange, CreateAcl
+from reconciler.counts import counted
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import Before
 from reconciler.plans import Outcome, Planned, Result
@@ -22,7 +23,6 @@ from reconciler.probing import words
 from reconciler.probing.judging import Evidence, Views, checks, lagging
 from reconciler.probing.logins import KnownLogins
 from reconciler.probing.undoing import before_of, put_back, settled
-from reconciler.summary import counted
 
 PATIENCE_SECONDS = 10.0
 

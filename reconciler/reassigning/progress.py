@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.counts import counted
 from reconciler.replicas import Partition, Placement, largest
 from reconciler.sizes import size_words, time_words
-from reconciler.summary import counted
 
 WINDOW_SECONDS = 30.0
 """The rate is that of the last half minute."""

@@ -26,10 +26,10 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
 )
+from reconciler.counts import counted
 from reconciler.live import Source
 from reconciler.quotas import limit_words
 from reconciler.rendering.replicas import finished, reassigned
-from reconciler.summary import counted
 from reconciler.topic_configs import human
 from reconciler.users import user_words
 

@@ -20,10 +20,10 @@ from reconciler.comparison import (
     MirrorImpact,
     Travel,
 )
+from reconciler.counts import counted
 from reconciler.plans import Plan
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style
-from reconciler.summary import counted
 
 FORMAT_VERSION = 1
 LONGEST = 40

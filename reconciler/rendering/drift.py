@@ -28,12 +28,12 @@ from reconciler.changes import (
     StopMirror,
     touched,
 )
+from reconciler.counts import counted
 from reconciler.plans import Plan, Planned
 from reconciler.quotas import limit_words
 from reconciler.rendering.changes import shape
 from reconciler.rendering.lists import left_lists
 from reconciler.rendering.style import Style
-from reconciler.summary import counted
 from reconciler.topic_configs import human
 from reconciler.users import credentials_text
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from reconciler.counts import counted
 from reconciler.explanation import Explanation, FlowAnswer, FlowDetails, MirrorDetails, RuleAnswer, TopicAnswer, Value
 from reconciler.rendering.style import SHOWN, Style
-from reconciler.summary import counted
 
 FORMAT_VERSION = 1
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.failovers import Check, GroupMove, GroupOffset, Level, Report, Step, StepResult
 from reconciler.rendering.style import Style
@@ -32,7 +33,7 @@ def failover_verdict(report: Report) -> str:
         return f"Blocked: {what}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
     if failed:
         return f"Failed: {what} at step {failed[0].name}"
-    groups = f"{len(report.seen.groups)} groups from {move.origin} to {move.destination}"
+    groups = f"{counted(len(report.seen.groups), 'group')} from {move.origin} to {move.destination}"
     head = "Would move" if report.dry else "Moved"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
         head = "Nothing to do, already moved"
@@ -44,9 +45,10 @@ def _sums(report: Report) -> str:
     missed = [group_total(one, "missed") for one in report.seen.groups]
     if None in again or None in missed:
         unset = sum(a is None for a in again)
-        return f"{unset} groups without offsets for some partition; auto.offset.reset decides there"
+        return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
     bound = "" if report.seen.reachable and all(_exact(one) for one in report.seen.groups) else "at most "
-    return f"{bound}{sum(a or 0 for a in again):,} records read again, {bound}{sum(m or 0 for m in missed):,} missed"
+    read_again = counted(sum(a or 0 for a in again), "record")
+    return f"{bound}{read_again} read again, {bound}{sum(m or 0 for m in missed):,} missed"
 
 
 def group_total(group: GroupMove, which: str) -> int | None:
@@ -116,7 +118,7 @@ def _left(report: Report) -> list[str]:
         return ["", f"what was written on {origin} and not copied is not known: it does not answer"]
     if report.left_behind == 0:
         return ["", f"nothing is left behind on {origin}"]
-    return ["", f"{report.left_behind:,} offsets were written on {origin} since and are not copied"]
+    return ["", f"not copied: {counted(report.left_behind, 'offset')} written on {origin} since"]
 
 
 def failover_markdown(report: Report) -> str:

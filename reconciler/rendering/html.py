@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reconciler import planfile
 from reconciler.causes import History
 from reconciler.changes import Risk
+from reconciler.counts import counted
 from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
@@ -23,7 +24,7 @@ from reconciler.rendering.outline import Entry, Place, Step, Value, ground, outl
 from reconciler.rendering.sections import Item, Section, left_sections, load_sections
 from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.waves import gates_words
-from reconciler.summary import applied_verdict, counted, verdict
+from reconciler.summary import applied_verdict, verdict
 
 _KINDS = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 _OPEN = 40

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from reconciler import planfile
 from reconciler.causes import History
 from reconciler.changes import Risk
+from reconciler.counts import counted
 from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
 from reconciler.rendering.drift import NOTHING, differences, drift_verdict
@@ -29,7 +30,7 @@ from reconciler.rendering.sections import Item, Section, left_sections, load_sec
 from reconciler.rendering.shifts import shift_sections
 from reconciler.rendering.style import SHOWN
 from reconciler.rendering.waves import gates_words
-from reconciler.summary import applied_verdict, counted, verdict
+from reconciler.summary import applied_verdict, verdict
 
 _NAMES = 60
 

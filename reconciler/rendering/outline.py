@@ -21,6 +21,7 @@ from reconciler.changes import (
     UserChange,
     cluster_of,
 )
+from reconciler.counts import counted
 from reconciler.plans import Basis, Plan, Planned, SeenCluster
 from reconciler.rendering.changes import (
     TAKEN_OVER,
@@ -32,7 +33,7 @@ from reconciler.rendering.changes import (
 )
 from reconciler.rendering.stakes import stakes_lines
 from reconciler.rendering.waves import later_words, wave_heading
-from reconciler.summary import action, counted
+from reconciler.summary import action
 from reconciler.topic_configs import human
 
 FOLD = 3

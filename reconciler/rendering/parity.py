@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import assert_never
 
+from reconciler.counts import counted
 from reconciler.parity import Disparity, Parity
 from reconciler.rendering.html import report_html
 from reconciler.rendering.markdown import report_markdown
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Format, Style
-from reconciler.summary import counted
 
 FORMAT_VERSION = 1
 

@@ -1,13 +1,15 @@
-"""Replicas in words: what moves where, how much and how long; and the load of each broker before, during and after."""
+"""Replicas in words, and what is under way as JSON: what moves where, how much and how long; and the load of each
+broker before, during and after."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.replicas import BrokerLoad, Load, Placement, ReplicaFacts, largest
+from reconciler.counts import counted
+from reconciler.replicas import BrokerLoad, Load, Move, Placement, ReplicaFacts, largest
 from reconciler.sizes import size_words, time_words
-from reconciler.summary import counted
 
 SHOWN = 3
 LOADS_WHY = "before -> after, and the most each holds meanwhile where that is more"
@@ -24,7 +26,7 @@ def reassigned(changes: Sequence[ReassignReplicas]) -> Iterator[str]:
         if changes[0].before is not None and later > 0:
             yield f"partitions that come in this plan follow: {changes[0].partitions} in all"
     else:
-        yield f"{counted(len(moved), 'partition')}"
+        yield counted(len(moved), "partition")
     if begun := sum(change.in_flight for change in changes):
         yield f"goes on with {counted(begun, 'partition')} that an earlier run began"
     if size := sum(change.bytes_to_copy for change in changes):
@@ -63,17 +65,58 @@ def under_way(cluster: str, facts: ReplicaFacts) -> Iterator[str]:
     if not facts.moves and facts.journal is None:
         yield f"{cluster}: no reassignment is under way"
         return
-    sizes = largest(facts.sizes)
     for move in facts.moves:
-        whole = sizes.get(move.key, 0)
-        left = sum(whole - facts.sizes.get((*move.key, broker), 0) for broker in move.adding)
+        bytes_left = _left(move, facts)
+        left = "how much is left is not known" if bytes_left is None else f"{size_words(bytes_left)} left"
         whose = "ours" if facts.ours(move) else "someone else's"
         to = ", ".join(map(str, move.target))
-        yield f"{cluster}: {move.topic}-{move.partition} -> {to}, {size_words(max(0, left))} left, {whose}"
+        yield f"{cluster}: {move.topic}-{move.partition} -> {to}, {left}, {whose}"
     if facts.journal is not None:
-        throttled = sorted({broker for broker, _ in facts.journal.brokers})
+        throttled = _throttled(facts)
         on = f"throttles of ours on broker {', '.join(map(str, throttled))}" if throttled else "no throttle of ours"
         yield f"{cluster}: begun by an apply of {facts.journal.environment}; {on}"
+
+
+def reassignments_json(environment: str, found: Mapping[str, ReplicaFacts]) -> str:
+    """As schemas/reassignments.schema.json. ``found``: by cluster."""
+    clusters = {
+        name: {
+            "begun_by_apply": facts.journal is not None,
+            "throttled_brokers": _throttled(facts),
+            "reassignments": [
+                {
+                    "topic": move.topic,
+                    "partition": move.partition,
+                    "before": list(move.before),
+                    "after": list(move.target),
+                    "bytes_left": _left(move, facts),
+                    "ours": facts.ours(move),
+                }
+                for move in facts.moves
+            ],
+        }
+        for name, facts in found.items()
+    }
+    document = {
+        "format_version": 1,
+        "kind": "reassignments",
+        "environment": environment,
+        "exit_code": 0,
+        "clusters": clusters,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _left(move: Move, facts: ReplicaFacts) -> int | None:
+    """Bytes that its new replicas still lack; None where no broker told the size of the partition."""
+    whole = largest(facts.sizes).get(move.key)
+    if whole is None:
+        return None
+    return sum(max(0, whole - facts.sizes.get((*move.key, broker), 0)) for broker in move.adding)
+
+
+def _throttled(facts: ReplicaFacts) -> list[int]:
+    return sorted({broker for broker, _ in facts.journal.brokers}) if facts.journal is not None else []
 
 
 def _placement(one: Placement) -> str:

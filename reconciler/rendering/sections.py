@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from reconciler.changes import Ignored
+from reconciler.counts import counted
 from reconciler.plans import Plan
 from reconciler.rendering.replicas import LOADS_WHY, load_lines
 from reconciler.rendering.style import SHOWN
@@ -80,7 +81,7 @@ def _unknown(plan: Plan) -> Section:
 
 def _unmanaged(plan: Plan) -> Section:
     items = [
-        Item(f"{cluster}/{one.ref.name}, {one.partitions} partition{'s' if one.partitions != 1 else ''}")
+        Item(f"{cluster}/{one.ref.name}, {counted(one.partitions, 'partition')}")
         for cluster, found in groupby(plan.unmanaged, key=lambda one: one.ref.cluster)
         for one in found
     ]
@@ -95,7 +96,7 @@ def unmanaged_rules(plan: Plan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 def _unmanaged_access(plan: Plan) -> Section:
     items = tuple(
-        Item(f"{cluster}: {principal}, {len(rules)} rule{'s' if len(rules) != 1 else ''}", rules)
+        Item(f"{cluster}: {principal}, {counted(len(rules), 'rule')}", rules)
         for cluster, principal, rules in unmanaged_rules(plan)
     )
     why = "neither declared nor made by an earlier run, never touched"

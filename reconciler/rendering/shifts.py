@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from reconciler.acls import WILDCARD, ResourceType
 from reconciler.authorizing.deciding import IMPLIES
 from reconciler.authorizing.effects import OPERATIONS
+from reconciler.counts import counted
 from reconciler.plans import Plan
 from reconciler.rendering.sections import Item, Section
 from reconciler.stakes import AccessShift
-from reconciler.summary import counted
 
 TITLE = "Who may do what"
 SHOWN = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from reconciler.counts import counted
 from reconciler.stakes import Reader, Stakes
-from reconciler.summary import counted
 
 SHOWN = 5
 
@@ -32,7 +32,7 @@ def _lines(told: Sequence[Stakes]) -> Iterator[str]:
     taken = _sum([one.bytes for one in told])
     if records is not None:
         # Offsets are counted: those of transaction markers and of compacted records hold none.
-        held.append(f"at most {records:,} record{'s' if records != 1 else ''}" if records else "no record")
+        held.append(f"at most {counted(records, 'record')}" if records else "no record")
     if taken is not None:
         held.append(f"{size(taken)} on disk, all replicas")
     if held:

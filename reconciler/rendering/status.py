@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
@@ -142,7 +143,7 @@ def verdict(live: LiveState) -> str:
     lag = f"{sum(known):,} records behind" if all_known else "lag not fully known"
     if all_known and known and any(mirror.flows and mirror.state.value != "running" for mirror in mirrors):
         lag += " when last told"  # the source may have grown since: nobody looks
-    words = [f"{running} of {_counted(len(live.mirrors), 'mirror')} running", lag, _counted(conditions, "condition")]
+    words = [f"{running} of {counted(len(live.mirrors), 'mirror')} running", lag, counted(conditions, "condition")]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
 
 
@@ -150,7 +151,7 @@ def _cluster_words(found: LiveCluster | Unknown) -> str:
     if isinstance(found, Unknown):
         return f"unknown: {found.error}. {found.todo}"
     value = _cluster(found)
-    words = f"{_counted(value['brokers'], 'broker')}, {_counted(value['topics'], 'topic')}, id {found.cluster_id}"
+    words = f"{counted(value['brokers'], 'broker')}, {counted(value['topics'], 'topic')}, id {found.cluster_id}"
     bad = {key: value[key] for key in ("leaderless_partitions", "under_replicated_partitions") if value[key]}
     return words + "".join(f", {count} {key.replace('_', ' ')}" for key, count in bad.items())
 
@@ -203,9 +204,10 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
     """``flow orders is paused since ... by ann@host: maintenance; 6 of 6 partitions``."""
     for scope, one in told(flow.name, flow):
         pause = Pause(scope, int(str(one["since_ms"])), str(one["by"]), str(one["reason"]))
-        yield f"{scope} is paused {words(pause)}; {one['paused_partitions']} of {one['partitions']} partitions"
+        every = counted(int(str(one["partitions"])), "partition")
+        yield f"{scope} is paused {words(pause)}; {one['paused_partitions']} of {every}"
     if flow.resuming_partitions:
-        yield f"flow {flow.name} is resuming: {flow.resuming_partitions} partitions are not copied yet"
+        yield f"flow {flow.name} is resuming; not copied yet: {counted(flow.resuming_partitions, 'partition')}"
 
 
 def _limit_lines(flow: FlowStatus) -> list[str]:
@@ -218,9 +220,9 @@ def _limit_lines(flow: FlowStatus) -> list[str]:
 
 def _lost_lines(flow: FlowStatus) -> Iterator[str]:
     for one in flow.lost:
-        parts = [_counted(int(str(one[f"{noun}s"])), noun) for noun in ("offset", "record")]
-        parts += [f"{one['batches']:,} batches"] if one["batches"] else []
-        where = _counted(int(str(one["partitions"])), "partition")
+        parts = [counted(int(str(one[f"{noun}s"])), noun) for noun in ("offset", "record")]
+        parts += [counted(int(str(one["batches"])), "batch", "batches")] if one["batches"] else []
+        where = counted(int(str(one["partitions"])), "partition")
         yield f"flow {flow.name} went on behind {one['code']}: {', '.join(parts)} lost in {where}; last: {one['text']}"
 
 
@@ -228,10 +230,6 @@ def _condition(flow: str, condition: Mapping[str, object]) -> str:
     place = "".join(f" {condition[key]}" for key in ("topic", "partition") if condition.get(key) is not None)
     text = str(condition["text"]).rstrip(". ")  # what a broker says may end with a stop of its own
     return f"  ! {flow}{place}: {condition['code']}: {text}. {condition['todo']}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: int | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler import planfile
 from reconciler.changes import Risk
 from reconciler.plans import Plan
 from reconciler.rendering.lists import cut, left_lists
@@ -36,11 +35,6 @@ def plan_text(plan: Plan, style: Style | None = None, ignoring: str = "") -> str
         told = [f"  {item.sign} {item.text}{''.join(f'; {one}' for one in item.more)}" for item in section.items]
         lines += ["", section.heading, *cut(told, chosen)]
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
-
-
-def plan_json(plan: Plan) -> str:
-    """The saved plan itself, as schemas/plan.schema.json."""
-    return planfile.dumps(plan)
 
 
 def _entry(entry: Entry, style: Style, indent: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from reconciler.counts import counted
 from reconciler.translations import Translated, Translations
 
 HOW = {
@@ -25,7 +26,7 @@ def translations_text(made: Translations) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in (head, *rows)]
     lines += [f"left out: {what}" for what in made.left_out]
     exact = sum(row.found.exact for row in made.rows)
-    lines.append(f"{len(rows)} position{'s' if len(rows) != 1 else ''}, {exact} exact")
+    lines.append(f"{counted(len(rows), 'position')}, {exact} exact")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

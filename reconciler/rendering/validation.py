@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.counts import counted
 from reconciler.errors import Problem
-from reconciler.summary import counted
 from reconciler.topology import Topology
 
 FORMAT_VERSION = 1

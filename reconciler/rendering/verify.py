@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 
+from reconciler.counts import counted
 from reconciler.rendering.style import Style
-from reconciler.summary import counted
 from reconciler.verification import ComparedPartition, Equality, FirstDifference, Part, ShownRecord, Verification
 
 FORMAT_VERSION = 1
@@ -125,7 +125,7 @@ def _difference(one: ComparedPartition, style: Style) -> Iterator[str]:
     else:
         yield from (f"  {line}" for line in _fields(found))
     if one.compared == "records":
-        yield f"  read: {one.source_records:,} records at the source, {one.target_records:,} at the target"
+        yield f"  read: {counted(one.source_records, 'record')} at the source, {one.target_records:,} at the target"
     else:
         yield f"  {one.differing:,} of {max(one.source_records, one.target_records):,} keys differ"
 

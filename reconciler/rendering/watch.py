@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror, LiveState
 from reconciler.rendering.status import verdict
@@ -69,5 +70,5 @@ def _conditions(flow: FlowStatus) -> str:
     words = [("! " if code in stopping else "") + code + (f" x{n}" if n > 1 else "") for code, n in counts.items()]
     if flow.pauses:
         paused = sum(int(str(one["paused_partitions"])) for one in flow.pauses)
-        words.append(f"paused ({len(flow.pauses)} wish{'es' if len(flow.pauses) > 1 else ''}, {paused} partitions)")
+        words.append(f"paused ({counted(len(flow.pauses), 'wish', 'wishes')}, {counted(paused, 'partition')})")
     return ", ".join(words)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.counts import counted
 from reconciler.plans import Plan, Planned
 from reconciler.rollouts import Gates, MirrorGate
-from reconciler.summary import counted
 from reconciler.topic_configs import human
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from reconciler.changes import MirrorChange
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.healths import ClusterHealth, Fault, Short, Sight
 from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror
@@ -14,7 +15,6 @@ from reconciler.plans import Planned
 from reconciler.rollout.assigning import own_clusters
 from reconciler.rollouts import Gates, MirrorGate
 from reconciler.sizes import time_words
-from reconciler.summary import counted
 from reconciler.topology import Topology
 
 SHOWN = 3
@@ -137,7 +137,7 @@ def _behind(most_ms: int, name: str, flow: FlowStatus | None, late_ms: int) -> I
         late = time_words(late_ms / 1000)
         yield Fault("lag", f"flow {name}", f"its lag is not known: the report of its job is {late} late, {allowed}")
     elif seconds * 1000 > most_ms:
-        records = f" ({flow.records_lag:,} records)" if flow is not None and flow.records_lag else ""
+        records = f" ({counted(flow.records_lag, 'record')})" if flow is not None and flow.records_lag else ""
         yield Fault("lag", f"flow {name}", f"{time_words(seconds)} behind{records}, {allowed}")
 
 

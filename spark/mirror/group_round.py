@@ -243,5 +243,7 @@ async def _bounds(cluster: Cluster, keys: set[Key]) -> tuple[dict[Key, int], dic
     await cluster.refresh({topic for topic, _ in keys})
     begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
     end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
-    known = [key for key in keys if isinstance(begin[key], int) and isinstance(end[key], int)]
-    return {key: int(begin[key]) for key in known}, {key: int(end[key]) for key in known}  # type: ignore[arg-type]
+    known = [
+        (key, first, last) for key in keys if isinstance(first := begin[key], int) and isinstance(last := end[key], int)
+    ]
+    return {key: first for key, first, _ in known}, {key: last for key, _, last in known}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from sandbox import brokers, commands, ports
@@ -52,6 +55,15 @@ def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
     assert later["east"].cluster_id == first.sandbox["east"].cluster_id
     commands.down(clear=True)
     assert commands.status() == ()
+
+
+def test_programs_read_which_brokers_answer() -> None:
+    schema = json.loads(resources.files("schemas").joinpath("sandbox.schema.json").read_text("utf-8"))
+    state = commands.ClusterState("plain", "east", "127.0.0.1:1", "sandbox-x", (1, 2), (3,), (2,))
+    for states in ((), (state,)):
+        told = json.loads(commands.json_status(states))
+        jsonschema.validate(told, schema)
+    assert told["clusters"][0]["brokers"] == {"answering": [2], "running": [1, 2], "stopped": [3]}
 
 
 @pytest.mark.kafka

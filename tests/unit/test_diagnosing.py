@@ -154,11 +154,18 @@ def command(principal: str, rest: str) -> str:
 
 def test_what_is_asked_is_what_each_principal_needs() -> None:
     asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
-    assert asked["east", Principal.PLAN] == Ask(("orders", "other"), described=("reconciler-doctor",))
-    assert asked["east", Principal.APPLY] == Ask(("orders",), ("__reconciler", "new"), (), ("reconciler.test",))
+    lock = ("__reconciler",)
+    assert asked["east", Principal.PLAN] == Ask(("orders", "other"), described=("reconciler-doctor",), reads=lock)
+    assert asked["east", Principal.APPLY] == Ask(
+        ("orders",), ("__reconciler", "new"), (), ("reconciler.test",), reads=lock, writes=lock
+    )
     assert asked["east", Principal.MIRROR] == Ask(("orders",))
     assert asked["west", Principal.MIRROR] == Ask(
-        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"), (), ("mirror.f",), ("mirror.f.0", "mirror.f.1")
+        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"),
+        (),
+        ("mirror.f",),
+        ("mirror.f.0", "mirror.f.1"),
+        writes=(OFFSETS_TOPIC,),
     )
 
 
@@ -210,6 +217,21 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
             [command("mirror", "Write --transactional-id mirror.f. --resource-pattern-type prefixed")],
         ),
         ("west", rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"})), []),
+        (
+            "east",
+            rights(Principal.APPLY, {}, reads={"__reconciler": True}, writes={"__reconciler": False}),
+            [command("apply", "Write --topic __reconciler")],
+        ),
+        (
+            "east",
+            rights(Principal.PLAN, {}, reads={"__reconciler": False}),
+            [command("plan", "Read --topic __reconciler")],
+        ),
+        (
+            "west",
+            rights(Principal.MIRROR, {"east.orders": ["WRITE"]}, writes={OFFSETS_TOPIC: False, STATUS_TOPIC: True}),
+            [command("mirror", f"Write --topic {OFFSETS_TOPIC}")],
+        ),
         ("east", rights(Principal.MIRROR, {"orders": ["DESCRIBE"]}), [command("mirror", "Read --topic orders")]),
         (
             "east",

@@ -33,10 +33,14 @@ def test_it_loads_and_every_declared_topic_has_an_owner(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_secrets_are_references(name: str) -> None:
-    for cluster in _load(name).clusters.values():
-        for principal in Principal:
-            for key, value in cluster.client_for(principal).items():
-                assert not is_secret(key) or value.startswith("${")
+    settings = [
+        setting
+        for cluster in _load(name).clusters.values()
+        for principal in Principal
+        for setting in cluster.client_for(principal).items()
+    ]
+    assert settings
+    assert [key for key, value in settings if is_secret(key) and not value.startswith("${")] == []
 
 
 def test_sandbox_is_what_the_demo_starts() -> None:

@@ -72,7 +72,8 @@ def test_a_mirror_that_cannot_be_looked_at_is_unknown() -> None:
 def test_clusters_are_read_at_the_same_time() -> None:
     meeting = threading.Barrier(3)
     readers = {name: MeetingCluster(name, meeting) for name in ("a", "b", "c")}
-    assert all(isinstance(cluster, LiveCluster) for cluster in observe(readers).clusters.values())
+    found = observe(readers).clusters
+    assert {name: type(cluster) for name, cluster in found.items()} == dict.fromkeys(readers, LiveCluster)
 
 
 def test_nothing_to_observe_is_an_empty_state() -> None:

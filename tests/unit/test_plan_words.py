@@ -8,6 +8,7 @@ from importlib import resources
 
 import jsonschema
 
+from reconciler import planfile
 from reconciler.errors import Moved, StalePlan
 from reconciler.flow_syncs import ConfigSync
 from reconciler.plans import Plan
@@ -15,7 +16,7 @@ from reconciler.rendering.drift import differences, drift_json, drift_verdict
 from reconciler.rendering.html import plan_html
 from reconciler.rendering.markdown import plan_markdown
 from reconciler.rendering.style import Style
-from reconciler.rendering.text import plan_json, plan_text
+from reconciler.rendering.text import plan_text
 from reconciler.topology import TopicDefaults
 from tests.builders import cluster, flow, topic, topology, world
 
@@ -35,7 +36,7 @@ def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_t
         assert "delete.retention.ms" in told
         assert "delete.retention.ms = " not in told
     assert "retention.ms = 1d (source east/orders)" in plan_text(plan, Style())
-    assert '"key": "delete.retention.ms"' in plan_json(plan)
+    assert '"key": "delete.retention.ms"' in planfile.dumps(plan)
     assert "built in at the source" not in plan_text(planned("target"), Style())
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
@@ -13,12 +17,22 @@ from reconciler.errors import ClusterError
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.reassigning import cancel
 from reconciler.reassigning.window import Watch
-from reconciler.replicas import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, Pace
+from reconciler.rendering.replicas import reassignments_json, under_way
+from reconciler.replicas import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    Journal,
+    Pace,
+    ReplicaFacts,
+)
 from reconciler.summary import verdict
 from reconciler.topology import Topology
 from tests.builders import World, changed, cluster, codes, flow, ids, topic, topology, world
 from tests.fakes import FakeCluster
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "reassignments.schema.json").read_text("utf-8"))
 SLOW = Pace(throttle=100, bytes_in_flight=2_000, partitions_in_flight=3)
 
 
@@ -220,6 +234,28 @@ def test_one_that_begins_between_plan_and_apply_stops_it() -> None:
     (outcome,) = seen.apply(wished(3), plan)
     assert "theirs-0 is being reassigned by someone else" in outcome.error
     assert factors(east) == {1}
+
+
+def test_what_is_on_the_way_is_told_to_people_and_programs() -> None:
+    seen = one_topic(1)
+    east = seen.clusters["east"]
+    east.put("theirs", 1, 1).sizes[0] = 10_000
+    east.put("untold", 1, 1)
+    east.reassign(("theirs", 0), (1, 2))
+    east.reassign(("untold", 0), (1, 2))
+    facts = east.replica_facts("test")
+    sizes = {key: size for key, size in facts.sizes.items() if key[0] != "untold"}
+    facts = replace(facts, sizes=sizes, journal=Journal("test", 0, brokers=((2, LEADER_RATE),)))
+    told = json.loads(reassignments_json("test", {"east": facts, "west": ReplicaFacts()}))
+    jsonschema.validate(told, SCHEMA)
+    assert told["clusters"]["west"] == {"begun_by_apply": False, "throttled_brokers": [], "reassignments": []}
+    assert (told["clusters"]["east"]["begun_by_apply"], told["clusters"]["east"]["throttled_brokers"]) == (True, [2])
+    moves = {one["topic"]: one for one in told["clusters"]["east"]["reassignments"]}
+    assert [moves["theirs"][key] for key in ("before", "after", "ours")] == [[1], [1, 2], False]
+    assert (moves["theirs"]["bytes_left"] or 0) > 0
+    assert moves["untold"]["bytes_left"] is None
+    words = list(under_way("east", facts))
+    assert "east: untold-0 -> 1, 2, how much is left is not known, someone else's" in words
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +17,15 @@ from mirror.positions import Position, decode, encode
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.repositioning import Standing, costs, destinations, require_still, table, taken_over
+from reconciler.rendering.positions import positions_json, positions_text
+from reconciler.repositioning import Seen, Standing, costs, destinations, require_still, table, taken_over
 from replication.pauses import Scope
 from replication.position_text import END, moved
+from tests.builders import flow
 
 TWO = (Standing(0, 50, 100, 900), Standing(1, 700, 0, 800))
 ORDERS = Scope("f", "orders")
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "positions.schema.json").read_text("utf-8"))
 
 
 def test_a_place_is_one_that_the_source_has_for_every_partition() -> None:
@@ -44,11 +50,9 @@ def test_positions_of_another_flow_are_taken_over_where_it_has_one() -> None:
 
 def test_what_is_left_out_and_what_is_copied_again_is_told() -> None:
     assert costs(TWO, destinations(TWO, "earliest")) == [
-        "700 offsets are copied again: their records are at the target twice"
+        "copied again, so that the target has the records twice: 700 offsets"
     ]
-    assert costs(TWO, destinations(TWO, "latest")) == [
-        "900 offsets that the source has are passed over and never copied"
-    ]
+    assert costs(TWO, destinations(TWO, "latest")) == ["passed over and never copied: 900 offsets that the source has"]
     assert costs((Standing(0, None, 0, 9),), {0: 4}) == [
         "1 partition has no position yet and would else begin where start says"
     ]
@@ -62,6 +66,24 @@ def test_the_table_says_what_is_not_known() -> None:
         ["11", "1200", "0", "2200", "1,000"],
     ]
     assert len(set(map(len, lines))) == 1
+
+
+def test_programs_read_where_it_stood_and_where_it_goes_on() -> None:
+    looked = Seen("e", flow("east", "west", name="f"), "orders", "east.orders", (Standing(0, None, 0, 9), TWO[1]))
+    moved_one = replace(looked, moved={1: 5}, left=(0,), taken_from="old")
+    for seen in (looked, moved_one):
+        jsonschema.validate(json.loads(positions_json(seen)), SCHEMA)
+    told = json.loads(positions_json(moved_one))
+    assert [told[key] for key in ("flow", "source", "target", "remote_topic")] == ["f", "east", "west", "east.orders"]
+    assert [(one["position"], one["behind"], one.get("moved_to")) for one in told["partitions"]] == [
+        (None, None, None),
+        (700, 100, 5),
+    ]
+    assert positions_text(moved_one).splitlines()[:2] == [
+        "orders-1 goes on at source offset 5",
+        "orders-0 stays: flow old has no position for it",
+    ]
+    assert positions_text(looked).splitlines() == table(looked.standings)
 
 
 def mirror(state: JobState = JobState.RUNNING, **fields: Any) -> LiveMirror:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from reconciler.acls import AclBinding, Unsupported
@@ -89,8 +90,7 @@ class AccessControl:
         try:
             self.record.write(kept)
             for start in range(0, len(changes), BATCH):
-                some = changes[start : start + BATCH]
-                failures |= self._run(lambda cluster, some=some: self._sent(cluster, some))  # type: ignore[misc]
+                failures |= self._run(partial(self._sent, changes=changes[start : start + BATCH]))
             self.record.write({acl: None for acl in struck if acl not in failures})
         except ClusterError as error:
             return dict.fromkeys(before, f"{self.cluster.name}: {error}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
+from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.live import LiveTopic
 from reconciler.topic_configs import same
@@ -39,7 +40,7 @@ def obstacle(change: AddPartitions | AlterConfigs | DeleteTopic, topic: LiveTopi
     if recreated := _identity(change.topic_id, topic):
         return recreated
     if isinstance(change, AddPartitions) and len(topic.partitions) > change.after:
-        return f"has {len(topic.partitions)} partitions by now, more than the {change.after} planned"
+        return f"has {counted(len(topic.partitions), 'partition')} by now, more than the {change.after} planned"
     return None
 
 
@@ -77,7 +78,7 @@ def _identity(topic_id: str, topic: LiveTopic) -> str | None:
 
 def _partitions(wanted: int, topic: LiveTopic) -> str | None:
     found = len(topic.partitions)
-    return None if wanted in (-1, found) else f"has {found} partitions, not {wanted}"
+    return None if wanted in (-1, found) else f"has {counted(found, 'partition')}, not {wanted}"
 
 
 def _factor(wanted: int | None, topic: LiveTopic) -> str | None:

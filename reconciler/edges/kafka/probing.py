@@ -3,11 +3,13 @@
 Topics: the operations brokers themselves say are allowed (KIP-430). Creates: validate-only requests. Groups and
 transactional ids: requests that are authorized first and then refused, because nobody has the member or producer id
 they name: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs Describe.
+Topics that are not there: a Fetch and a Produce without a record, which are authorized before anybody looks for the
+topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from confluent_kafka import TopicCollection
@@ -24,6 +26,7 @@ from reconciler.edges.kafka.requests import send
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.topology import Cluster, Principal, TopicRef
 
+TOPIC_DENIED = 29
 GROUP_DENIED = 30
 TRANSACTIONAL_ID_DENIED = 53
 
@@ -47,6 +50,12 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
     groups: Mapping[str, bool] | Unknown = {}
     transactional_ids: Mapping[str, bool] | Unknown = {}
     described: Mapping[str, bool] | Unknown = {}
+    reads: Mapping[str, bool] | Unknown = {}
+    writes: Mapping[str, bool] | Unknown = {}
+    if ask.reads:
+        reads = _tried(cluster, principal, "reading", lambda wire: _allowed(wire.fetch_nothing, ask.reads))
+    if ask.writes:
+        writes = _tried(cluster, principal, "writing", lambda wire: _allowed(wire.produce_nothing, ask.writes))
     if ask.described:
         described = _tried(cluster, principal, "groups", lambda wire: _described(wire, ask.described))
     if ask.groups or ask.transactional_ids:
@@ -65,6 +74,8 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         groups=groups,
         transactional_ids=transactional_ids,
         described=described,
+        reads=reads,
+        writes=writes,
         cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
     )
 
@@ -108,6 +119,13 @@ def _tried(cluster: Cluster, principal: Principal, what: str, ask: Callable[[Wir
             return ask(wire)
     except ReconcilerError as error:
         return Unknown(what, f"{what} could not be asked for: {error}", "Look at kafka-acls.sh --list")
+
+
+def _allowed(tell: Callable[[Collection[str]], Mapping[str, int]], topics: Iterable[str]) -> dict[str, bool]:
+    codes: dict[str, int] = {}
+    for batch in batched(topics, DESCRIBE_TOPICS_BATCH):
+        codes |= tell(batch)
+    return {topic: code != TOPIC_DENIED for topic, code in codes.items()}
 
 
 def _groups(wire: Wire, names: Iterable[str]) -> dict[str, bool]:

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import ClusterAuthorizationFailedError, KafkaError
+from kafka.errors import BrokerResponseError, ClusterAuthorizationFailedError, KafkaError
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.consumer.group import HeartbeatRequest
+from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.producer.transaction import EndTxnRequest
 
 from reconciler.edges.kafka.identity import client_settings, secrets_in
 from reconciler.errors import ReconcilerError
 from reconciler.topology import Cluster, Principal
+from wire.errors import name_of
 
 # librdkafka's name -> kafka-python's
 _NAMES = {
@@ -34,6 +37,8 @@ _NAMES = {
     "ssl.key.password": "ssl_password",
 }
 _TIMEOUT_MS = 10_000
+BY_NAME_FETCH, BY_NAME_PRODUCE = 11, 8
+"""Layouts that name topics; a topic that is not there has no id."""
 NOBODY = 1 << 61
 """A producer id that no cluster has handed out."""
 
@@ -87,6 +92,40 @@ class Wire:
         )
         return int(self._send("EndTxn", request).error_code)
 
+    def fetch_nothing(self, topics: Collection[str]) -> Mapping[str, int]:
+        """The error code of each topic, none of which need be there: 29 without Read on it. Waits for nothing."""
+        partition = FetchRequest.FetchTopic.FetchPartition(
+            partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition]) for topic in topics],
+            forgotten_topics_data=[],
+            max_version=BY_NAME_FETCH,
+        )
+        answer = self._send("Fetch", request)
+        return {one.topic: int(one.partitions[0].error_code) for one in answer.responses}
+
+    def produce_nothing(self, topics: Collection[str]) -> Mapping[str, int]:
+        """The error code of each topic, none of which need be there: 29 without Write on it. Carries no record, which
+        a topic that is there refuses."""
+        told = ProduceRequest.TopicProduceData
+        partition = told.PartitionProduceData(index=0, records=b"")
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=[told(name=topic, partition_data=[partition]) for topic in topics],
+            max_version=BY_NAME_PRODUCE,
+        )
+        answer = self._send("Produce", request)
+        return {one.name: int(one.partition_responses[0].error_code) for one in answer.responses}
+
     def features(self) -> Mapping[str, int]:
         """Finalized features (KIP-584) with their level."""
         found = self._asked("features", self._admin.describe_features)
@@ -117,7 +156,7 @@ class Wire:
         """controller_mutation_rate (KIP-599) by whom it is for; empty when there is none."""
         response = self._send("DescribeClientQuotas", DescribeClientQuotasRequest(components=[], strict=False))
         if response.error_code:
-            raise ReconcilerError(f"the quotas may not be described: error {response.error_code}")
+            raise ReconcilerError(f"the quotas may not be described: {name_of(response.error_code)}")
         found: dict[str, float] = {}
         for entry in response.entries or ():
             who = ", ".join(f"{part.entity_type} {part.entity_name or '(default)'}" for part in entry.entity)
@@ -143,7 +182,8 @@ class Wire:
             raise self._failed(f"no answer about {what}", error) from None
 
     def _failed(self, what: str, error: Exception) -> ReconcilerError:
-        words = f"{what}: {type(error).__name__}: {error}"
+        code = getattr(error, "errno", -1) if isinstance(error, BrokerResponseError) else -1
+        words = f"{what}: {name_of(code) if code > 0 else f'{type(error).__name__}: {error}'}"
         for secret in self._secrets:
             words = words.replace(secret, "***")
         return ReconcilerError(words)

@@ -1,0 +1,136 @@
+"""What each principal needs on topics: those that are there, and those that apply and the mirror job will make.
+
+Border: names and operations; what of it is missing is ``permissions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from reconciler.access import access_clusters
+from reconciler.checkups import Rights
+from reconciler.enrolling import user_clusters
+from reconciler.internal_topics import internal_topics, written_by
+from reconciler.limiting import quota_clusters
+from reconciler.locks import LOCK_TOPIC, lock_cluster
+from reconciler.routing import Route
+from reconciler.topology import Flow, Principal, Topology
+from replication.names import STATUS_TOPIC
+
+FEW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """``operation`` on each of ``topics``; ``pattern`` is one resource, as kafka-acls writes it, for all of them."""
+
+    operation: str
+    topics: tuple[str, ...]
+    pattern: str
+    why: str
+
+
+def topic_needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
+    """All of them, for the topics that this principal was asked about."""
+    records = tuple(record_needs(topology, cluster, one.principal, routes))
+    match one.principal:
+        case Principal.PLAN:
+            seen = tuple(sorted({*one.operations, *one.denied}))
+            everything = "a topic that plan cannot see would look as if it were not there"
+            values = "its values would be unknown, and what rests on them is not planned"
+            described = Needed("DESCRIBE", seen, "--topic '*'", everything)
+            return (described, Needed("DESCRIBE_CONFIGS", seen, "--topic '*'", values), *records)
+        case Principal.APPLY:
+            changed = tuple(sorted({*one.operations, *one.denied} - {LOCK_TOPIC}))
+            doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
+            reasons = {
+                "DESCRIBE": "what it changes it must see",
+                "DESCRIBE_CONFIGS": "what it changes it must see",
+                "ALTER": "partitions could not be added",
+                "ALTER_CONFIGS": "configs could not be changed",
+            }
+            needs = [Needed(operation, changed, "--topic '*'", why) for operation, why in reasons.items()]
+            return (*needs, *records, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
+        case Principal.MIRROR:
+            return records
+        case _:
+            assert_never(one.principal)
+
+
+def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
+    """To Read and Write records, also of topics that are not there yet."""
+    match principal:
+        case Principal.PLAN:
+            if _carries_status(topology, cluster):
+                why = "plan could not tell which definition a mirror runs with"
+                yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why)
+            if keeps_lock(topology, cluster):
+                why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
+                yield Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why)
+            elif cluster in _record_clusters(topology):
+                why = "plan could not tell which access rules, quotas and users are ours (docs/access.md)"
+                yield Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why)
+        case Principal.APPLY:
+            why = "mirror pause and resume could not be recorded"
+            topics = {STATUS_TOPIC: why} if _carries_status(topology, cluster) else {}
+            if keeps_lock(topology, cluster):
+                topics[LOCK_TOPIC] = "the lock of the environment is kept there; nothing could be applied"
+            elif cluster in _record_clusters(topology):
+                why = "no access rule, quota or user could be made, since it could not be written down as ours"
+                topics[LOCK_TOPIC] = why
+            for topic, why in topics.items():
+                yield from (Needed(each, (topic,), f"--topic {topic}", why) for each in ("READ", "WRITE"))
+        case Principal.MIRROR:
+            yield from _mirror(topology, cluster, routes)
+        case _:
+            assert_never(principal)
+
+
+def wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
+    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
+    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
+    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
+    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_record(topology, cluster) else set())
+
+
+def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
+    for flow in topology.flows.values():
+        mine = [route for route in routes if route.flow == flow.name]
+        if flow.source == cluster:
+            topics = tuple(sorted({route.source.name for route in mine}))
+            yield Needed("READ", topics, "--topic '*'" if len(topics) > FEW else "", f"flow {flow.name} reads them")
+        if flow.target == cluster:
+            topics = tuple(sorted({route.remote.name for route in mine}))
+            yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
+        for topic in written_by(flow):
+            if topic.ref.cluster == cluster:
+                name, why = topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}"
+                yield Needed("WRITE", (name,), f"--topic {name}", why)
+    if _carries_status(topology, cluster):
+        yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
+        yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "pause and resume would have no effect")
+
+
+def _written(flow: Flow) -> str:
+    if flow.naming.policy == "default":
+        return f"--topic {flow.source}{flow.naming.separator} --resource-pattern-type prefixed"
+    return "--topic '*'"
+
+
+def _carries_status(topology: Topology, cluster: str) -> bool:
+    return any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
+
+
+def keeps_lock(topology: Topology, cluster: str) -> bool:
+    return lock_cluster(topology).name == cluster
+
+
+def _keeps_record(topology: Topology, cluster: str) -> bool:
+    """Of the lock, or of what is ours."""
+    return keeps_lock(topology, cluster) or cluster in _record_clusters(topology)
+
+
+def _record_clusters(topology: Topology) -> frozenset[str]:
+    return access_clusters(topology) | quota_clusters(topology) | user_clusters(topology)
