@@ -73,6 +73,7 @@ def basis_now(planned: Plan, topology: Topology, live: LiveState) -> Basis:
     """What ``planned`` rests on, as it is now: the same subjects, nothing else."""
     return replace(
         planned.basis,
+        environment=topology.environment,
         topology_digest=topology_digest(topology),
         clusters=_seen(topology, live),
         observed=observe_again((one.subject for one in planned.basis.observed), live),
@@ -84,7 +85,7 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
     before = planned.basis
     moved: list[Moved] = []
     if before.environment != now.environment:
-        moved.append(Moved("environment", before.environment, now.environment))
+        return (Moved("environment", before.environment, now.environment),)
     if before.topology_digest != now.topology_digest:
         moved.append(
             Moved("topology files", f"digest {before.topology_digest[:16]}", f"digest {now.topology_digest[:16]}")

@@ -33,7 +33,8 @@ def round_lines(found: Round) -> Iterator[Line]:
     for refused in found.plan.refused:
         yield "warning", "refused", {"subject": refused.subject, "why": refused.reason.text, "todo": refused.todo}
     for held in found.held:
-        yield "info", "held back", {"change": held.id, "why": held.why}
+        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in found.contested)
+        yield "warning" if disputed else "info", "held back", {"change": held.id, "why": held.why}
     for outcome in found.outcomes:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}

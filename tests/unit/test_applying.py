@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.applying import Silent, apply, exit_code
-from reconciler.errors import BlockedError, ReconcilerError, RunnerError
+from reconciler.errors import BlockedError, Moved, ReconcilerError, RunnerError
 from reconciler.exit_codes import ExitCode
 from reconciler.handover import handovers
 from reconciler.planning import basis_now, still_true
@@ -182,6 +184,13 @@ def test_an_untouched_world_keeps_a_plan_true() -> None:
     seen = world()
     seen.clusters["east"].put("pay", 2)
     assert moved(seen) == []
+
+
+def test_a_plan_of_another_environment_is_said_to_be_one() -> None:
+    seen, other = world(), replace(WISHED, environment="staging")
+    planned = seen.plan(WISHED)
+    told = still_true(planned, basis_now(planned, other, seen.look(other)))
+    assert told == (Moved("environment", WISHED.environment, "staging"),)
 
 
 def test_a_strangers_topic_does_not_spoil_a_plan() -> None:

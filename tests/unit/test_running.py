@@ -232,6 +232,7 @@ def test_a_field_set_back_again_and_again_is_left_alone(settled: Folder) -> None
     assert [len(one.contested) for one in found] == [0, 0, 0, 0, 1, 1]
     assert "someone else disagrees" in found[4].held[0].why
     assert "retention.ms = 60000" in found[4].held[0].why
+    assert ("warning", "held back") in [line[:2] for line in round_lines(found[4])], "it needs a person"
 
 
 def test_what_nobody_contests_is_still_corrected(settled: Folder) -> None:
