@@ -38,6 +38,7 @@ def systems() -> dict[str, System]:
         "mm2-tuned": MirrorMaker2(Tuning.TUNED),
         "mm2-tuned-one": MirrorMaker2(Tuning.TUNED, tasks=1),
         "mm2-exactly-once": MirrorMaker2(Tuning.EXACTLY_ONCE),
+        "mm2-exactly-once-one": MirrorMaker2(Tuning.EXACTLY_ONCE, tasks=1),
         "ours": Reconciler(),
         "ours-one": Reconciler(Shape(lanes=1, parallelism=1)),
         "ours-at-least-once": Reconciler(Shape(delivery="at_least_once")),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.arrival import Arrival
+from bench.clusters import settle
 from bench.cpu import ProcessTree, Usage, cpu_seconds
 from bench.equality import digests
 from bench.figures import BenchError, Case, Clusters, Copied, Failed, LineUse, Loaded, Run, System
@@ -147,6 +148,7 @@ def copy(system: System, case: Case, loaded: Loaded, clusters: Clusters, repeat:
 def _copy(system: System, given: Ground, run: Run, repeat: int) -> Copied:
     clusters, loaded = given.clusters, given.loaded
     arrival = Arrival(clusters, run.remote_topic, loaded)
+    settle(clusters, loaded.topic)
     try:
         began = time.monotonic()
         with started(system, run) as tree:

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from bench.clusters import SERVER_JVM
 from bench.cpu import cpu_seconds
 from bench.report import machine
 from sandbox import processes
@@ -75,7 +76,7 @@ def three(port: int) -> Iterator[Sandbox]:
     home = home_of("bench-planning")
     take_down(home, clear=True)
     try:
-        profile = replace(PROFILES["trio"], jvm=PROFILES["plain"].jvm)  # compiled as in production
+        profile = replace(PROFILES["trio"], jvm=SERVER_JVM)
         yield bring_up(Launch(profile, home, port, "1g"), console.print)
     finally:
         take_down(home, clear=True)

@@ -160,11 +160,14 @@ class Lane:
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:
+        """The committer looks again only when a commit may have become due: amid a backlog time and size decide."""
         if not self.dirty:
             self.dirty_since = time.monotonic()
+            self.progress.set()
+        elif self.urgent or partition.caught_up:
+            self.progress.set()
         self.dirty.add(partition)
         self.changed.add(partition)
-        self.progress.set()
 
     def drop_unsent(self, partition: Partition) -> None:
         self.queued -= partition.drop_unsent()
@@ -198,6 +201,9 @@ class Lane:
         self.drained.clear()
         if not self.opened_at:
             self.opened_at = time.monotonic()
+            self.progress.set()
+        elif self.open_bytes >= self.tuning.transaction_bytes:
+            self.progress.set()
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
         """``base_offset``: the target offset of its first record, -1 unknown."""
