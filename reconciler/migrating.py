@@ -53,6 +53,9 @@ def _copied(one: Ended, flow: str | None) -> Iterator[str]:
         where = f"{counted(found.partitions, 'partition')} of {counted(found.topics, 'topic')}"
         words = f"{counted(found.records_total, 'record')} in {where}"
         yield f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}"
+        undecided = (found.catch_up or {}).get("offsets_undecided")
+        if isinstance(undecided, int):
+            yield f"    not copied: {counted(undecided, 'offset')} behind transactions still open at the source"
 
 
 def _not_reached(failed: Sequence[Ended]) -> ReconcilerError:

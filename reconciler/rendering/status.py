@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
-from reconciler.live import FlowStatus, LiveCluster, LiveMirror, LiveState
+from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.pausing import told, words
 from reconciler.rendering.standing import standing_lines, standing_value
 from reconciler.rollout.standing import Standing
@@ -77,7 +77,7 @@ def _mirror(found: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
         "detail": found.detail,
         "pid": found.pid,
         "started_at_ms": found.started_at_ms,
-        "uptime_seconds": _seconds_since(found.started_at_ms, now_ms),
+        "uptime_seconds": _seconds_since(found.started_at_ms, now_ms) if found.state is JobState.RUNNING else None,
         "status_age_seconds": _seconds_since(found.updated_at_ms, now_ms),
         "flows": {name: _flow(flow) for name, flow in found.flows.items()},
     }
@@ -161,11 +161,10 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
         return [f"mirror {name}: unknown: {found.error}. {found.todo}"]
     head = f"mirror {name}: {found.state.value}"
     if found.application_id:
-        up = _seconds_since(found.started_at_ms, now_ms)
-        head += f", application {found.application_id}, up {_duration(up)}, fingerprint {found.fingerprint}"
+        head += f", application {found.application_id}, {_since_when(found, now_ms)}, fingerprint {found.fingerprint}"
     lines = [head + (f" ({found.detail})" if found.detail else "")]
     rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
-    rows += [_flow_row(flow) for flow in found.flows.values()]
+    rows += [_flow_row(flow, found.state) for flow in found.flows.values()]
     if found.flows:
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         for row in rows:
@@ -179,11 +178,28 @@ def _mirror_lines(name: str, found: LiveMirror | Unknown, now_ms: int) -> list[s
     return lines
 
 
-def _flow_row(flow: FlowStatus) -> list[str]:
+def _since_when(found: LiveMirror, now_ms: int) -> str:
+    """Only a job that runs is up. What another one told last is as old as its record."""
+    if found.state is JobState.RUNNING:
+        return f"up {_duration(_seconds_since(found.started_at_ms, now_ms))}"
+    return f"last heard of {_duration(_seconds_since(found.updated_at_ms, now_ms))} ago"
+
+
+def _flow_row(flow: FlowStatus, job: JobState) -> list[str]:
+    """A job that does not run copies nothing, whatever its last record says."""
+    runs = job is JobState.RUNNING
     lag = "unknown" if flow.records_lag is None else f"{flow.records_lag:,}"
     seconds = "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:.1f}"
-    rate = f"{flow.records_per_second:,.0f}"
-    return [f"  {flow.name}", flow.state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds]
+    rate = f"{flow.records_per_second:,.0f}" if runs else "0"
+    return [
+        f"  {flow.name}",
+        flow.state if runs else job.value,
+        f"{flow.topics:,}",
+        f"{flow.partitions:,}",
+        rate,
+        lag,
+        seconds,
+    ]
 
 
 def _work_lines(flow: FlowStatus) -> list[str]:

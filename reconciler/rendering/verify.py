@@ -144,7 +144,8 @@ def _words(found: FirstDifference) -> str:
         case ("swapped",):
             return "records stand in another order"
         case _:
-            return f"{', '.join(found.what)} differ"
+            one = len(found.what) == 1 and found.what[0] != "headers"
+            return f"{', '.join(found.what)} {'differs' if one else 'differ'}"
 
 
 def _fields(found: FirstDifference) -> Iterator[str]:

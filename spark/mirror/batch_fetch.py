@@ -219,7 +219,10 @@ class Fetcher:
     def _accept(self, partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> None:
         lane = self._lane
         lane.changed.add(partition)
-        partition.end = answer.last_stable if lane.committed_only and answer.last_stable >= 0 else answer.high_watermark
+        partition.end = answer.high_watermark
+        if lane.committed_only and answer.last_stable >= 0:
+            partition.end = answer.last_stable
+            lane.held.seen(partition, answer.last_stable, answer.high_watermark)
         if not answer.records:
             return
         try:

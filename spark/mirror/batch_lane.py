@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mirror import batch_refusals
+from mirror.batch_held import Held
 from mirror.batch_partition import Partition, Phase, Piece, Tuning
 from mirror.copied import Copied
 from mirror.lanes import Condition, LaneSpec
@@ -97,6 +98,7 @@ class Lane:
         self.touched: set[Partition] = set()
         self.changed = Changed()
         self.blocked: set[Partition] = set()
+        self.held = Held()
         self.added: set[Partition] = set()
         self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction
         self.joined.set()

@@ -212,6 +212,7 @@ class Session:
             if now >= self._report_at():
                 self._leave()
                 self._retry(now)
+                self.lane.changed.update(self.lane.held.look(now))
                 self._report()
             noticed = self.lane.changed.noticed
             noticed.clear()

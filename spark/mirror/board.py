@@ -117,10 +117,11 @@ class Board:
                     found[name, number] = lane.load + 10_000.0 * len(lane.specs)
             return found
 
-    def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int]) -> None:
-        """Source offsets up to which the flow is to be copied."""
+    def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int], undecided: int = 0) -> None:
+        """Source offsets up to which the flow is to be copied. ``undecided``: offsets behind them, of transactions that
+        were open then and of what follows them."""
         with self._guard:
-            self._flows[flow].goal = dict(ends)
+            self._flows[flow].goal, self._flows[flow].undecided = dict(ends), undecided
 
     def done(self, flow: str) -> frozenset[tuple[str, int]]:
         """Partitions that are copied up to their goal."""

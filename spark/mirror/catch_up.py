@@ -6,8 +6,9 @@ The goal is a file ``goal.json`` of the run directory, not a part of the hand-ov
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,8 @@ GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
 PATIENCE_S = 90.0
 _WAITING = ("unavailable", "unreachable", "unreadable")
+_MOST_TOLD = 8
+_BY_ITSELF = re.compile(r"[;.]? ?[^;.]*\bby itself\b[^;.]*")  # true of a job that goes on; this one ends
 Ends = Mapping[tuple[str, int], int]
 
 
@@ -57,12 +60,13 @@ class CatchUp:
     board: Board
     _calm_since: float | None = None
     _ends: dict[str, Ends] = field(default_factory=dict)
+    _seen: dict[tuple[str, str, str | None, int | None], float] = field(default_factory=dict)
 
     def look(self) -> Verdict | None:
         flows = [view for view in self.board.view() if self._wanted(view.settings)]
-        for view in flows:
-            if (why := self._hopeless(view)) is not None:
-                return Verdict(False, f"flow {view.settings.name} cannot be caught up with: {why}")
+        hopeless = [(view.settings.name, why) for view in flows if (why := self._hopeless(view)) is not None]
+        if hopeless:
+            return Verdict(False, " ".join(f"flow {name} cannot be caught up with: {why}" for name, why in hopeless))
         if not all(view.running and self._begun(view) for view in flows):
             return None
         reached = self._calm(flows) if self.goal.calm_s else all(self._reached(view) for view in flows)
@@ -82,12 +86,15 @@ class CatchUp:
             return False
         if flow.name not in self._ends:
             specs = self.board.discovered_now(flow.name).specs
+            source = clients.admin(flow.source)
             try:
-                found = starts.resolve(clients.admin(flow.source), specs, "latest", None, flow.isolation)
+                written = starts.resolve(source, specs, "latest", None, "read_uncommitted")  # first: ends only grow
+                found = starts.resolve(source, specs, "latest", None, flow.isolation)
             except KafkaException:
                 return False
             self._ends[flow.name] = {(spec.topic, spec.partition): end for spec, end in found.items()}
-            self.board.set_goal(flow.name, self._ends[flow.name])
+            undecided = sum(max(0, written[spec] - end) for spec, end in found.items())
+            self.board.set_goal(flow.name, self._ends[flow.name], undecided)
         return True
 
     def _without_lane(self, flow: str) -> list[Condition]:
@@ -106,23 +113,42 @@ class CatchUp:
         return time.monotonic() - self._calm_since >= self.goal.calm_s
 
     def _hopeless(self, view: FlowView) -> str | None:
-        now = time.time() * 1000
+        now = time.monotonic()  # a clock that is set must end nothing
         left, laneless = self._left(view), self._without_lane(view.settings.name)
         for pause in view.pauses:
             if any(pause.scope.covers(one.topic, one.partition) for one in left):
                 return f"{pause.scope} is paused. Resume it with reconciler mirror resume, then start again"
-        for condition, since_ms in view.conditions:
+        found: list[Condition] = []
+        lasts = False
+        for condition, since in self._since(view, now):
             waits = condition.code.endswith(_WAITING)
-            held = (now - since_ms) / 1000 > (PATIENCE_S if waits else GRACE_S)
             concerns = condition.topic is None or any(
                 one.topic == condition.topic and condition.partition in (None, one.partition) for one in left
             )
             missing = condition in laneless or condition.code.startswith(("target_topic", "start_"))
-            if held and (condition.stops or waits) and (concerns or missing):
-                return f"{condition.code}: {condition.text}. {condition.todo}"
-        return None
+            if (condition.stops or waits) and (concerns or missing):
+                found.append(condition)
+                lasts |= now - since > (PATIENCE_S if waits else GRACE_S)
+        return _in_words(found) if lasts else None
+
+    def _since(self, view: FlowView, now: float) -> list[tuple[Condition, float]]:
+        """Since when each condition is told; one that went and came back is new."""
+        flow, before = view.settings.name, self._seen
+        told = {(flow, one.code, one.topic, one.partition): one for one, _ in view.conditions}
+        self._seen = {key: since for key, since in before.items() if key[0] != flow}
+        self._seen |= {key: before.get(key, now) for key in told}
+        return [(one, self._seen[key]) for key, one in told.items()]
 
     def _left(self, view: FlowView) -> list[PartitionView]:
         ends = self._ends.get(view.settings.name, {})
         done = self.board.done(view.settings.name)
         return [p for p in view.partitions if (p.topic, p.partition) in ends.keys() - done or not ends]
+
+
+def _in_words(found: Sequence[Condition]) -> str:
+    """All that is in the way, and what to do, each once."""
+    told = found[:_MOST_TOLD]
+    texts = [f"{one.code}: {one.text.rstrip('. ')}." for one in told]
+    texts += [f"And {len(found) - len(told):,} more, see reconciler status."] if len(found) > len(told) else []
+    todos = dict.fromkeys(words for one in told if (words := _BY_ITSELF.sub("", one.todo).strip(" .;")))
+    return " ".join([*texts, *(f"{words}." for words in todos)])

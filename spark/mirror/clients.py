@@ -21,7 +21,7 @@ _CONSUME = {
     "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
     "queued.max.messages.kbytes": 16_384,  # several lanes share a task's memory
     "queued.min.messages": 100_000,
-    "fetch.wait.max.ms": 100,
+    "fetch.wait.max.ms": 5,  # the next partition waits for the last request at the end of the one before
     "fetch.message.max.bytes": 1_048_576,
     "check.crcs": True,
 }

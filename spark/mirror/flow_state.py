@@ -58,6 +58,7 @@ class FlowState:
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
+    undecided: int = 0
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:

@@ -107,4 +107,4 @@ def goal_view(flow: FlowState) -> GoalView | None:
         return None
     left = goal_left(flow)
     known = None if None in left.values() else sum(offsets or 0 for offsets in left.values())
-    return GoalView(len(left), sum(offsets == 0 for offsets in left.values()), known)
+    return GoalView(len(left), sum(offsets == 0 for offsets in left.values()), known, flow.undecided)

@@ -105,7 +105,8 @@ def _goal(view: FlowView) -> Mapping[str, Any]:
     goal = view.goal
     if goal is None:
         return {}
-    return {"catch_up": {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left}}
+    undecided = {"offsets_undecided": goal.undecided} if goal.undecided else {}
+    return {"catch_up": {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left, **undecided}}
 
 
 def _lost(one: FlowLoss) -> Mapping[str, Any]:

@@ -49,11 +49,13 @@ class GroupsView:
 
 @dataclass(frozen=True, slots=True)
 class GoalView:
-    """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known)."""
+    """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known).
+    ``undecided``: offsets that were held back by open transactions of the source when it began; not waited for."""
 
     partitions: int
     done: int
     left: int | None
+    undecided: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mirror.verify.bounds import bounds_of
 from mirror.verify.chunks import Chunk, Compared
 from mirror.verify.judging import TopicTraits
 from mirror.verify.ranges import PartitionRange, Unread, Window
-from mirror.verify.tasks import Suspect, chunks_of, entries_of, locate
+from mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
 
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.spark.records import producer
@@ -52,7 +52,7 @@ def one_unread(flow: HandMadeFlow, traits: dict[str, TopicTraits] | None = None,
 
 def compared(plan: PartitionRange) -> tuple[bool, int, Compared]:
     """(equal, source records, how far)"""
-    rows = list(chunks_of(plan))
+    rows = list(each(chunks_of, [plan]))
     [end] = [row for row in rows if isinstance(row, Compared)]
     sides = {
         side: [(row.number, row.digest, row.records) for row in rows if isinstance(row, Chunk) and row.side == side]
@@ -100,9 +100,35 @@ def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow)
     remove(flow.source, topic, 50)
     equal, count, end = compared(plan)
     assert (equal, count, end.older_target, end.source_start) == (True, 150, 50, 50)
-    told = locate(Suspect(plan, 0, 10, 10))
+    [told] = each(locate, [Suspect(plan, 0, 10, 10)])
     assert told.difference is None
     assert "removed" in told.error
+
+
+def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow) -> None:
+    """The same readers go from partition to partition, also after one that cannot be read, and to one half read."""
+    plans: list[PartitionRange] = []
+    for number in range(6):
+        topic = flow.topics(f"{flow.name}-{number}")
+        good = numbered(3000 + 100 * number)
+        flow.fill(topic, good, [*good[:-1], (b"other", b"value", (), 1_700_000_000_000)] if number == 3 else good)
+        found = bounds_of(flow.settings(f"{flow.name}-{number}"), Window(), {}, number)
+        plans += found.ranges
+    strange = replace(plans[2], index=9, target=replace(plans[2].target, topic="not-there"))
+    rows = list(each(chunks_of, [*plans[:3], strange, *plans[3:], plans[0]]))
+    failed = {row.index: row.error for row in rows if isinstance(row, Compared) and row.error}
+    assert set(failed) == {9}
+    for plan in plans:
+        digests = [
+            [
+                (c.number, c.records, c.digest)
+                for c in rows
+                if isinstance(c, Chunk) and (c.index, c.side) == (plan.index, side)
+            ]
+            for side in ("source", "target")
+        ]
+        assert sum(records for _, records, _ in digests[0]) == (3000 + 100 * plan.index) * (2 if plan.index == 0 else 1)
+        assert (digests[0] == digests[1]) is (plan.index != 3)
 
 
 def test_a_flow_that_began_at_latest_has_older_records_at_the_source(flow: HandMadeFlow) -> None:
@@ -178,10 +204,10 @@ def test_a_partition_that_cannot_be_read_says_so_in_its_row(flow: HandMadeFlow) 
     flow.fill(topic_of(flow), numbered(5), numbered(5))
     plan = one_range(flow)
     strange = replace(plan, target=replace(plan.target, topic="not-there"))
-    [row] = [row for row in chunks_of(strange) if isinstance(row, Compared)]
+    [row] = [row for row in each(chunks_of, [strange]) if isinstance(row, Compared)]
     assert "not-there" in row.error
     assert row.todo
-    [row] = [row for row in entries_of(strange) if isinstance(row, Compared)]
+    [row] = [row for row in each(entries_of, [strange]) if isinstance(row, Compared)]
     assert "not-there" in row.error
 
 

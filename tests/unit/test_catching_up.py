@@ -7,12 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 from mirror.board import Board
 from mirror.catch_up import GRACE_S, PATIENCE_S, CatchUp, Goal, Verdict, goal_of
 from mirror.discovery import Discovered
 from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec
 from mirror.settings import Settings, parse
+from mirror.status import Application, record
 
 from reconciler.edges.supervisor import Supervisor
 from reconciler.errors import ReconcilerError
@@ -50,8 +52,8 @@ class World:
 
     def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Verdict | None:
         self.mode.look()
-        now = time.time() + seconds
-        monkeypatch.setattr("mirror.catch_up.time.time", lambda: now)
+        now = time.monotonic() + seconds
+        monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: now)
         return self.mode.look()
 
 
@@ -96,6 +98,19 @@ def test_a_condition_that_stays_ends_it_with_what_to_do(settings: Settings, monk
     assert "source_truncated: text. todo" in verdict.detail
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_ends_nothing_and_holds_nothing_up(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    world = World(settings, Goal())
+    world.at(100, 50, condition=STOP)
+    assert world.mode.look() is None
+    now = time.time() + hours * 3600
+    monkeypatch.setattr("mirror.catch_up.time.time", lambda: now)
+    assert world.mode.look() is None
+    assert world.later(monkeypatch, GRACE_S + 1) is not None
+
+
 def test_a_condition_of_a_partition_that_is_done_does_not_matter(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,15 +148,79 @@ def test_topics_that_have_no_lane_are_not_caught_up_with(
     specs = world.board.discovered_now(world.flow.name).specs
     world.board.discovered(world.flow.name, Discovered(specs, (told,), 2, complete=True))
     world.at(100, 100)
-    clock = [1000.0]
-    monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: clock[0])
-    assert world.mode.look() is None
-    clock[0] += 6
     assert world.later(monkeypatch, GRACE_S - 1) is None
     verdict = world.later(monkeypatch, 3)
     assert verdict is not None
     assert not verdict.reached
     assert f"{code}: audit is not copied. todo" in verdict.detail
+
+
+def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it would cost a round a topic. A job that ends does not go on by itself, whatever a condition says."""
+    world = World(settings, Goal())
+    todo = "Run reconciler apply, which creates it; copying starts by itself."
+    names = [f"audit.{number}" for number in range(12)]
+    told = tuple(Condition("target_topic_missing", f"{name} is not copied", todo, name, stops=True) for name in names)
+    specs = world.board.discovered_now(world.flow.name).specs
+    world.board.discovered(world.flow.name, Discovered(specs, told, 13, complete=True))
+    world.at(100, 50, condition=STOP)
+    verdict = world.later(monkeypatch, GRACE_S + 3)
+    assert verdict is not None
+    assert verdict.detail.startswith(
+        f"flow {world.flow.name} cannot be caught up with: "
+        "target_topic_missing: audit.0 is not copied. target_topic_missing: audit.1 is not copied. "
+    )
+    assert verdict.detail.endswith(
+        "audit.7 is not copied. And 5 more, see reconciler status. Run reconciler apply, which creates it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("todo", "left"),
+    [
+        ("Give WRITE on a.b at the target; copying goes on by itself.", "Give WRITE on a.b at the target."),
+        ("Check h:1, h:2 (group mirror.x). It is tried again by itself.", "Check h:1, h:2 (group mirror.x)."),
+        ("The lane is tried again by itself.", ""),
+        ("Run it (the doctor prints it; a.b-c).", "Run it (the doctor prints it; a.b-c)."),
+    ],
+)
+def test_what_to_do_says_nothing_of_a_job_that_goes_on(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, todo: str, left: str
+) -> None:
+    world = World(settings, Goal())
+    world.at(100, 50, condition=Condition("record_refused", "text.", todo, "orders", 1, stops=True))
+    verdict = world.later(monkeypatch, GRACE_S + 3)
+    assert verdict is not None
+    assert verdict.detail.partition("with: ")[2] == f"record_refused: text. {left}".strip()
+
+
+def test_open_transactions_of_the_source_are_not_waited_for_and_told(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in them, and behind them, is not copied, and the end must not look as if it were."""
+    world = World(settings, Goal())
+    world.mode = CatchUp(Goal(), settings, world.board)
+    specs = world.board.discovered_now(world.flow.name).specs
+    ends = {"read_uncommitted": (130, 100), "read_committed": (100, 110)}  # the second one ended, or grew, meanwhile
+
+    def resolve(_source: object, _specs: object, kind: str, _time: object, isolation: str) -> dict[PartitionSpec, int]:
+        assert kind == "latest"
+        return {spec: ends[isolation][spec.partition] for spec in specs}
+
+    monkeypatch.setattr("mirror.catch_up.starts.resolve", resolve)
+    monkeypatch.setattr("mirror.catch_up.clients.admin", lambda _: None)
+    world.at(100, 110, end=110)
+    verdict = world.mode.look()
+    assert verdict is not None
+    assert verdict.reached
+    told = record(settings, Application("app", 1, "host", 2), "running", world.board.view(), 5)
+    assert told["flows"][world.flow.name]["catch_up"] == {
+        "partitions": 2, "done": 2, "offsets_left": 0, "offsets_undecided": 30
+    }  # fmt: skip
+    schema = json.loads((Path(__file__).parents[2] / "schemas/status.schema.json").read_text())
+    jsonschema.validate(told, schema)
 
 
 def test_the_goal_is_read_from_the_run_directory_and_absent_by_default(tmp_path: Path) -> None:

@@ -138,3 +138,8 @@ def test_lag_that_is_not_known_stays_unknown() -> None:
 def test_what_is_malformed_is_named(value: bytes, hint: str) -> None:
     with pytest.raises(MalformedStatusError, match=hint):
         mirror_from_record(value, NOW)
+
+
+def test_what_a_job_said_last_ends_with_one_stop_only() -> None:
+    told = mirror_from_record(record(state="failed", detail="It is gone. Run apply."), NOW).detail
+    assert told == "It is gone. Run apply; host driver.example"

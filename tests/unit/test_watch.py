@@ -86,6 +86,22 @@ def test_the_lag_of_a_job_that_does_not_run_is_what_it_told_last(state: JobState
     assert "0 records behind" in first
 
 
+@pytest.mark.parametrize("state", list(JobState))
+def test_only_a_job_that_runs_is_up_and_copies(state: JobState) -> None:
+    """The figures of another one are as old as its last record, and so is what it called itself."""
+    told = MappingProxyType({"orders": replace(BUSY, state="running")})
+    now = LiveState({}, {"west": LiveMirror("west", state, "app-1", "f" * 16, 60_000, 120_000, 3, "", told)})
+    text, runs = status_text(topology(), now, 300_000), state is JobState.RUNNING
+    assert ("up 4m" in text) is runs
+    assert ("last heard of 3m ago" in text) is not runs
+    [cells] = [line.split() for line in text.splitlines() if line.startswith("  orders")]
+    assert cells[1] == state.value
+    assert cells[4] == ("12,346" if runs else "0")
+    mirror = json.loads(status_json(topology(), now, 300_000))["mirrors"]["west"]
+    assert mirror["uptime_seconds"] == (240 if runs else None)
+    assert mirror["status_age_seconds"] == 180
+
+
 def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     nobody = LiveState({}, {"west": Unknown("mirror west", "no answer from west", "Check it.", ())})
     assert "(mirror west)" in shown(nobody)

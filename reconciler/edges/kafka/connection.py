@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from reconciler.edges.kafka.dialing import tls_refusal
 from reconciler.edges.kafka.errors import Asked, authentication, bad_settings, translate, unreachable
 from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.errors import ClusterError
@@ -48,6 +49,7 @@ class Heard:
         self.secrets = secrets
         self.reasons: dict[str, None] = {}
         self.authentication: str | None = None
+        self.tls = False
         self.refused_since: float | None = None
         self.throttled_until = 0.0
 
@@ -55,6 +57,7 @@ class Heard:
         words = _AFTER.sub("", self.clean(error.str()))
         if error.code() in _AUTHENTICATION_CODES:
             self.authentication = words
+            self.tls = error.code() == KafkaError._SSL
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.refused_since = self.refused_since or time.monotonic()
         else:
@@ -85,15 +88,17 @@ class Connection:
 
     def __init__(self, cluster: Cluster, principal: Principal) -> None:
         self.speaker = speaker_of(cluster, principal)
+        self._cluster, self._principal = cluster, principal
+        self._written = cluster.client_for(principal)
         settings = client_settings(cluster, principal)
-        self.heard = Heard(secrets_in(cluster.client_for(principal), settings))
+        self.heard = Heard(secrets_in(self._written, settings))
         self._looked = 0.0
         self._admin: AdminClient | None = None
         try:
             callbacks = {"error_cb": self.heard, "throttle_cb": self.heard.throttled}
             self._admin = AdminClient({**settings, **callbacks}, logger=DebugLog())
         except (KafkaException, TypeError, ValueError) as error:
-            unreadable = unreadable_file(settings, cluster.client_for(principal))
+            unreadable = unreadable_file(settings, self._written)
             raise bad_settings(self.speaker, self.clean(_words(error)), unreadable) from None
 
     @property
@@ -142,7 +147,7 @@ class Connection:
                 self.admin.poll(0)
             if self.heard.authentication is not None:
                 self.close()
-                raise authentication(self.speaker, self.heard.authentication)
+                raise authentication(self.speaker, self._refusal() or self.heard.authentication)
             if self.heard.refused():
                 break
         error = kafka_error_of(future) if future.done() else None
@@ -153,6 +158,11 @@ class Connection:
         if error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             raise unreachable(self.speaker, self.heard.latest() or ((error.str(),) if error else ()))
         raise self.error(error, asked)
+
+    def _refusal(self) -> str:
+        """What is wrong with a certificate of the cluster, which the client does not tell apart."""
+        servers = self.speaker.bootstrap_servers if self.heard.tls else ()
+        return self.clean(tls_refusal(servers, client_settings(self._cluster, self._principal), self._written))
 
     def settle(self, futures: Iterable[Future[Any]], seconds: float = REQUEST_SECONDS + 5) -> None:
         """Waits until all futures are done. Raises ClusterError when the client itself does not keep its bound."""

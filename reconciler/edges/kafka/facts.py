@@ -5,8 +5,6 @@ Each part that cannot be read is Unknown by itself; the others are still told.
 
 from __future__ import annotations
 
-import socket
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -20,17 +18,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from reconciler.checkups import Address, Certificate, ClusterFacts
+from reconciler.checkups import Address, ClusterFacts
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.edges.kafka.dialing import dial
 from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.protocol import Wire
 from reconciler.edges.kafka.stakes import read_nature
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.topology import Cluster, Principal
-from wire.tls import unreadable_file
 
-DIAL_SECONDS = 5.0
 SECURITY_DISABLED = 54
 _ANY_ACL = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
@@ -126,42 +123,4 @@ def _address(cluster: Cluster, principal: Principal, server: str) -> Address:
         settings = client_settings(cluster, principal)
     except ReconcilerError as error:
         return Address(server, error.what)
-    if unreadable := unreadable_file(settings, cluster.client_for(principal)):
-        return Address(server, unreadable)
-    host, _, port = server.rpartition(":")
-    host = host.strip("[]")
-    try:
-        with socket.create_connection((host, int(port)), DIAL_SECONDS) as plain:
-            if not settings.get("security.protocol", "").upper().endswith("SSL"):
-                return Address(server)
-            with _context(settings).wrap_socket(plain, server_hostname=host) as secured:
-                return Address(server, "", _certificate(secured.getpeercert() or {}))
-    except ssl.SSLError as error:
-        return Address(server, f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or error}")
-    except OSError as error:
-        return Address(server, f"no connection: {error.strerror or error}")
-
-
-def _context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        cafile=settings.get("ssl.ca.location"), cadata=settings.get("ssl.ca.pem") or None
-    )
-    context.check_hostname = settings.get("ssl.endpoint.identification.algorithm", "https") != "none"
-    if settings.get("enable.ssl.certificate.verification", "true") == "false":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate := settings.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password"))
-    return context
-
-
-def _certificate(told: Mapping[str, Any]) -> Certificate | None:
-    """None when it was not verified: Python then tells nothing of it."""
-    if "notAfter" not in told:
-        return None
-    names = tuple(str(value) for _, value in told.get("subjectAltName", ()))
-    return Certificate(
-        int(ssl.cert_time_to_seconds(str(told["notBefore"]))),
-        int(ssl.cert_time_to_seconds(str(told["notAfter"]))),
-        names,
-    )
+    return dial(server, settings, cluster.client_for(principal))

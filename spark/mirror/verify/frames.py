@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from pyspark import StorageLevel
@@ -17,7 +18,10 @@ from mirror.verify.chunks import CHUNK_RECORDS, Chunk, Compared
 from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
 from mirror.verify.state_frames import CUTS, ENTRIES, StateCounts, state_counts, struct
 from mirror.verify.states import Entry
-from mirror.verify.tasks import Counts, Located, Suspect, chunks_of, entries_of, locate
+from mirror.verify.tasks import Counts, Located, Suspect, bundled, chunks_of, each, entries_of, locate
+
+_TASKS_A_CORE = 8
+_BEGINNING = 5_000.0
 
 CHUNKS = struct(
     ("index", IntegerType),
@@ -38,7 +42,7 @@ PLACES = struct(
 
 
 class Comparison:
-    """One reading of ``plans``: as many Spark tasks as partitions, biggest first. ``close`` frees what is cached."""
+    """One reading of ``plans``, several partitions a Spark task, biggest first. ``close`` frees what is cached."""
 
     def __init__(self, session: Any, plans: Sequence[PartitionRange]) -> None:
         self._session = session
@@ -68,7 +72,8 @@ class Comparison:
             return {}
         context = self._session.sparkContext
         context.setJobDescription("verify: looking for the first difference")
-        found = context.parallelize(list(suspects), len(suspects)).map(locate).collect()
+        bundles = bundled([(s, float(s.plan.source.end + s.plan.target.end)) for s in suspects], _most(context))
+        found = context.parallelize(bundles, len(bundles)).flatMap(partial(each, locate)).collect()
         return {one.index: one for one in found}
 
     def write_chunks(self, folder: str) -> None:
@@ -145,6 +150,16 @@ def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
     context = session.sparkContext
     if not plans:
         return context.emptyRDD()
-    biggest_first = sorted(plans, key=lambda p: p.source.start + p.target.start - p.source.end - p.target.end)
-    rows = context.parallelize(biggest_first, len(biggest_first)).flatMap(read)
+    bundles = bundled([(plan, _load(plan)) for plan in plans], _most(context))
+    rows = context.parallelize(bundles, len(bundles)).flatMap(partial(each, read))
     return rows.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _load(plan: PartitionRange) -> float:
+    """In offsets; to begin a partition costs as much as some thousand of them."""
+    return _BEGINNING + sum(span.end - span.start for span in (plan.source, plan.target))
+
+
+def _most(context: Any) -> int:
+    """Tasks: enough that one that takes long keeps no core waiting, few enough that Spark's share stays small."""
+    return _TASKS_A_CORE * int(context.defaultParallelism)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import clients
 from mirror.faults import error_of, is_moving
+from mirror.lanes import Endpoint
 from mirror.verify.ranges import Span
 from mirror.verify.records import Record
 
@@ -30,7 +32,44 @@ class UnreadableError(Exception):
         self.todo = todo
 
 
-def records(span: Span, *, timestamps: bool = True, to_end: bool = False) -> Iterator[Record]:
+class Readers:
+    """Consumers that serve one partition after the other: to make one takes longer than to read a small partition.
+
+    Owned by one thread. ``close`` closes all; one that failed is not used again.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[Endpoint, str, Consumer]] = []
+
+    @contextmanager
+    def lent(self, span: Span) -> Iterator[Consumer]:
+        """Nobody else uses it meanwhile; two streams of one side get two. Raises UnreadableError."""
+        consumer, sound = self._taken(span), True
+        try:
+            yield consumer
+        except Exception:
+            sound = False
+            raise
+        finally:
+            if sound:
+                consumer.unassign()
+                self._idle.append((span.endpoint, span.isolation, consumer))
+            else:
+                consumer.close()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop()[2].close()
+
+    def _taken(self, span: Span) -> Consumer:
+        for number, (endpoint, isolation, consumer) in enumerate(self._idle):
+            if (endpoint, isolation) == (span.endpoint, span.isolation):
+                del self._idle[number]
+                return consumer
+        return _consumer(span)
+
+
+def records(span: Span, readers: Readers, *, timestamps: bool = True, to_end: bool = False) -> Iterator[Record]:
     """Every committed record of ``span`` in order. Without ``timestamps`` all of them are 0. ``to_end``: on to the end
     that the partition has when it is reached.
 
@@ -38,29 +77,25 @@ def records(span: Span, *, timestamps: bool = True, to_end: bool = False) -> Ite
     """
     if span.start >= span.end and not to_end:
         return
-    consumer = _consumer(span)
     try:
-        for offset, message in _messages(consumer, span, to_end):
-            headers = tuple(message.headers() or ())
-            timestamp = message.timestamp()[1] if timestamps else 0
-            yield Record(offset, timestamp, message.key(), message.value(), headers)
+        with readers.lent(span) as consumer:
+            for offset, message in _messages(consumer, span, to_end):
+                headers = tuple(message.headers() or ())
+                timestamp = message.timestamp()[1] if timestamps else 0
+                yield Record(offset, timestamp, message.key(), message.value(), headers)
     except KafkaException as error:
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
     except UnicodeDecodeError:
         raise _unreadable(span, "a header name is not UTF-8", None) from None
-    finally:
-        consumer.close()
 
 
-def log_start(span: Span) -> int:
+def log_start(span: Span, readers: Readers) -> int:
     """Where the log begins now. Raises UnreadableError."""
-    consumer = _consumer(span)
     try:
-        return _low(consumer, span)
+        with readers.lent(span) as consumer:
+            return _low(consumer, span)
     except KafkaException as error:
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
-    finally:
-        consumer.close()
 
 
 def _low(consumer: Consumer, span: Span) -> int:
@@ -91,7 +126,8 @@ def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[in
     consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
     heard = time.monotonic()
     while True:
-        found = consumer.consume(_AT_ONCE, 0.5)
+        found = consumer.consume(1, 0.5)  # several at once are waited for until they are that many
+        found += consumer.consume(_AT_ONCE, 0) if found else []
         if any(message.error() is None or not is_moving(message.error()) for message in found):
             heard = time.monotonic()
         elif time.monotonic() - heard > _SILENCE_S:

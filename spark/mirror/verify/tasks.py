@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mirror.verify.chunks import Chunk, Compared, compare
 from mirror.verify.differences import Difference, first_difference
 from mirror.verify.ranges import SOURCE, TARGET, PartitionRange, Span
-from mirror.verify.reading import UnreadableError, log_start
+from mirror.verify.reading import Readers, UnreadableError, log_start
 from mirror.verify.records import Record, within
 from mirror.verify.states import Entry, confirmed, entries, last_of
 from mirror.verify.travelled import own, travelling
+
+Given = TypeVar("Given")
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +58,72 @@ class Located:
     todo: str = ""
 
 
-def chunks_of(plan: PartitionRange) -> Iterator[Chunk | Compared]:
+def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]]:
+    """At most ``most`` bundles of about the same load, heaviest first; what is heavier than the others goes alone."""
+    bundles: list[tuple[float, int, list[Given]]] = [(0.0, number, []) for number in range(min(most, len(loads)))]
+    for one, load in sorted(loads, key=lambda given: -given[1]):
+        total, number, members = bundles[0]
+        members.append(one)
+        heapq.heapreplace(bundles, (total + load, number, members))
+    return [members for _, _, members in sorted(bundles, key=lambda bundle: -bundle[0])]
+
+
+def each(read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given]) -> Iterator[Row]:
+    """What one Spark task does: ``bundle`` one after the other."""
+    with closing(Readers()) as readers:
+        for one in bundle:
+            yield from read(one, readers)
+
+
+def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[Chunk | Compared]:
     try:
-        now = _as_it_is_now(plan)
-        yield from compare(now, lambda side: _open(now, side))
+        now = _as_it_is_now(plan, readers)
+        yield from compare(now, lambda side: _open(now, side, readers))
     except UnreadableError as error:
         yield Compared(plan.index, error=str(error), todo=error.todo)
 
 
-def entries_of(plan: PartitionRange) -> Iterator[Entry | Compared]:
+def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[Entry | Compared]:
     try:
-        now = _as_it_is_now(plan)
+        now = _as_it_is_now(plan, readers)
         for side, span in ((SOURCE, now.source), (TARGET, now.target)):
-            yield from entries(now, side, travelling(now, side, span))
+            yield from entries(now, side, travelling(now, side, span, readers))
         yield Compared(now.index, now.source.start, now.target.start, source_end=now.position)
     except UnreadableError as error:
         yield Compared(plan.index, error=str(error), todo=error.todo)
 
 
-def locate(suspect: Suspect) -> Located:
+def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
     try:
         find = _in_state if suspect.plan.compacted else _in_order
-        return Located(suspect.plan.index, find(suspect))
+        return (Located(suspect.plan.index, find(suspect, readers)),)
     except UnreadableError as error:
-        return Located(suspect.plan.index, error=str(error), todo=error.todo)
+        return (Located(suspect.plan.index, error=str(error), todo=error.todo),)
 
 
-def _as_it_is_now(plan: PartitionRange) -> PartitionRange:
+def _as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
     """Retention may have moved the beginning of a log since the bounds were read: that side is then cut there."""
 
     def now(span: Span) -> Span:
         if span.start >= span.end:
             return span
-        low = log_start(span)
+        low = log_start(span, readers)
         return replace(span, start=min(low, span.end), cut=True) if low > span.start else span
 
     return replace(plan, source=now(plan.source), target=now(plan.target))
 
 
-def _open(plan: PartitionRange, side: str, start: int | None = None) -> Iterator[Record]:
+def _open(plan: PartitionRange, side: str, readers: Readers, start: int | None = None) -> Iterator[Record]:
     span = plan.source if side == SOURCE else plan.target
     if start is None:
-        return within(own(plan, side, span), plan.window)
+        return within(own(plan, side, span, readers), plan.window)
     later = replace(plan.window, from_ms=None)
-    return within(own(plan, side, replace(span, start=start)), later)
+    return within(own(plan, side, replace(span, start=start), readers), later)
 
 
-def _in_order(suspect: Suspect) -> Difference | None:
+def _in_order(suspect: Suspect, readers: Readers) -> Difference | None:
     def side(name: str, start: int | None) -> Iterable[Record]:
-        return () if start is None else _open(suspect.plan, name, start)
+        return () if start is None else _open(suspect.plan, name, readers, start)
 
     source, target = side(SOURCE, suspect.source_offset), side(TARGET, suspect.target_offset)
     found = first_difference(source, target, suspect.skipped)
@@ -109,9 +132,9 @@ def _in_order(suspect: Suspect) -> Difference | None:
     return found
 
 
-def _in_state(suspect: Suspect) -> Difference | None:
+def _in_state(suspect: Suspect, readers: Readers) -> Difference | None:
     """The source is read to where it ends now: a key written since then is not a difference."""
-    plan, keys = _as_it_is_now(suspect.plan), frozenset(suspect.keys)
-    source = last_of(keys, own(plan, SOURCE, plan.source, to_end=True))
-    target = last_of(keys, own(plan, TARGET, plan.target))
+    plan, keys = _as_it_is_now(suspect.plan, readers), frozenset(suspect.keys)
+    source = last_of(keys, own(plan, SOURCE, plan.source, readers, to_end=True))
+    target = last_of(keys, own(plan, TARGET, plan.target, readers))
     return confirmed(plan, suspect.keys, source, target)

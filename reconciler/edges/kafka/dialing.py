@@ -1,0 +1,107 @@
+"""A socket, and a TLS handshake where there is one, with one bootstrap server: what ``doctor`` tells of addresses.
+
+It is also asked once librdkafka could not connect: librdkafka words every refused certificate alike and blames
+ssl.ca.location, also for a wrong host name or a date.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.checkups import Address, Certificate
+from wire.errors import SettingError
+from wire.tls import context_of, unreadable_file
+
+DIAL_SECONDS = 5.0
+_ASKED_AT_MOST = 2
+_TLS = "TLS failed: "
+# X509_V_ERR_* of OpenSSL
+_NOT_YET, _EXPIRED = 9, 10
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+_OTHER_NAME = (62, 64)
+
+
+def dial(server: str, settings: Mapping[str, str], written: Mapping[str, str]) -> Address:
+    """``settings``: librdkafka's, with secrets; ``written``: the same before references were resolved."""
+    if unreadable := unreadable_file(settings, written):
+        return Address(server, unreadable)
+    try:
+        context = context_of(settings) if _secure(settings) else None
+    except SettingError as error:
+        return Address(server, str(error))
+    host, _, port = server.rpartition(":")
+    host = host.strip("[]")
+    try:
+        with socket.create_connection((host, int(port)), DIAL_SECONDS) as plain:
+            if context is None:
+                return Address(server)
+            with context.wrap_socket(plain, server_hostname=host) as secured:
+                return Address(server, "", _certificate(secured.getpeercert() or {}))
+    except ssl.SSLCertVerificationError as error:
+        return Address(server, _TLS + _refused(error, (host, int(port)), context))
+    except ssl.SSLError as error:
+        return Address(server, f"{_TLS}{error.reason or error}")
+    except OSError as error:
+        return Address(server, f"no connection: {error.strerror or error}")
+
+
+def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Mapping[str, str]) -> str:
+    """Why we refuse the certificate of a server; empty when no refusal of ours is found."""
+    if not _secure(settings):
+        return ""
+    for server in tuple(servers)[:_ASKED_AT_MOST]:
+        found = dial(server, settings, written)
+        if found.error.startswith(_TLS):
+            return f"{server}: {found.error}"
+    return ""
+
+
+def _secure(settings: Mapping[str, str]) -> bool:
+    return settings.get("security.protocol", "").upper().endswith("SSL")
+
+
+def _refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], context: ssl.SSLContext | None) -> str:
+    if error.verify_code == _EXPIRED:
+        return "the broker's certificate, or one of an authority above it, has expired. Renew it there"
+    if error.verify_code == _NOT_YET:
+        return "the broker's certificate is not valid yet. Compare the clocks of this machine and of the broker"
+    if error.verify_code in _UNKNOWN_AUTHORITY:
+        return (
+            "the broker's certificate is of an authority that is not trusted here. Name that authority's certificate "
+            f"in ssl.ca.location, or look whether this is the broker that is meant ({error.verify_message})"
+        )
+    if error.verify_code in _OTHER_NAME and context is not None:
+        return (
+            f"the broker's certificate is for {_names(place, context)}, and not for {place[0]}. Write "
+            "bootstrap_servers as the certificate does, or have it issued for this name, too"
+        )
+    return error.verify_message
+
+
+def _names(place: tuple[str, int], context: ssl.SSLContext) -> str:
+    """Asks once more: of a certificate that was refused Python tells nothing."""
+    context.check_hostname = False
+    try:
+        with (
+            socket.create_connection(place, DIAL_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=place[0]) as secured,
+        ):
+            found = _certificate(secured.getpeercert() or {})
+    except OSError:
+        found = None
+    return ", ".join(found.names) if found is not None and found.names else "another name"
+
+
+def _certificate(told: Mapping[str, Any]) -> Certificate | None:
+    """None when it was not verified: Python then tells nothing of it."""
+    if "notAfter" not in told:
+        return None
+    names = tuple(str(value) for _, value in told.get("subjectAltName", ()))
+    return Certificate(
+        int(ssl.cert_time_to_seconds(str(told["notBefore"]))),
+        int(ssl.cert_time_to_seconds(str(told["notAfter"]))),
+        names,
+    )

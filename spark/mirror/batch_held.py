@@ -1,0 +1,84 @@
+"""Source partitions whose committed readers wait for an open transaction: from its first record on nothing can be read.
+
+Lag counts what can be read, so it is 0 there, and stays 0 when a producer never ends its transaction. Waiting is what
+each transaction causes; what outlives the usual timeout of transactions is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirror.batch_partition import Partition, Phase
+from mirror.lanes import Condition
+
+TELL_AFTER = 60.0
+"""Seconds: Kafka's default of transaction.timeout.ms."""
+CODE = "source_transaction_open"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``stable``: where readers of committed records wait, ``high``: where the partition ends; ``since``: monotonic."""
+
+    stable: int
+    high: int
+    since: float
+
+
+class Held:
+    """Of one lane. Partitions without an open transaction cost one look into a dict."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Partition, Waiting] = {}
+
+    def seen(self, partition: Partition, stable: int, high: int) -> None:
+        """What the source has just told; ``stable`` and ``high`` as in a Fetch response."""
+        before = self._waiting.get(partition)
+        if high <= stable:
+            if before is not None:
+                del self._waiting[partition]
+                _over(partition)
+            return
+        if before is None or before.stable != stable:
+            _over(partition)
+            self._waiting[partition] = Waiting(stable, high, time.monotonic())
+        elif before.high != high:
+            self._waiting[partition] = Waiting(stable, high, before.since)
+
+    def look(self, now: float) -> Iterable[Partition]:
+        """Those of which something is to be told anew. What is not copied any more is forgotten."""
+        told = []
+        for partition, one in list(self._waiting.items()):
+            if partition.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
+                del self._waiting[partition]
+                continue
+            mine = partition.condition is None or partition.condition.code == CODE
+            if partition.phase is Phase.COPYING and mine and now - one.since > TELL_AFTER:
+                condition = open_transaction(partition, one)
+                if condition != partition.condition:
+                    partition.condition = condition
+                    told.append(partition)
+        return told
+
+
+def _over(partition: Partition) -> None:
+    if partition.condition is not None and partition.condition.code == CODE:
+        partition.condition = None
+
+
+def open_transaction(partition: Partition, one: Waiting) -> Condition:
+    spec = partition.spec
+    name, behind = f"{spec.topic}-{spec.partition}", one.high - one.stable
+    return Condition(
+        "source_transaction_open",
+        f"{name} is not copied further than source offset {one.stable}: a transaction that began there has been open "
+        f"for more than {TELL_AFTER:.0f} s, and until it ends nobody who reads committed records gets what follows, "
+        f"{behind:,} offset{'s' if behind > 1 else ''} so far; lag does not count them",
+        "Wait, where the producer keeps transactions open for so long. Else end it with Kafka's own kafka-transactions "
+        f"at the source: abort --topic {spec.topic} --partition {spec.partition} --start-offset {one.stable}.",
+        spec.topic,
+        spec.partition,
+        stops=True,
+    )

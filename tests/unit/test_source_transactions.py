@@ -1,0 +1,71 @@
+"""A transaction that stays open at the source is told: lag counts what can be read, so it would stay 0 for ever."""
+
+from __future__ import annotations
+
+import pytest
+from mirror.batch_held import TELL_AFTER, Held
+from mirror.batch_partition import Partition, Phase
+from mirror.lanes import Condition, PartitionSpec
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("mirror.batch_held.time.monotonic", lambda: now[0])
+    return now
+
+
+def copying() -> Partition:
+    return Partition(PartitionSpec("orders", 3, "east.orders", ""), phase=Phase.COPYING)
+
+
+def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock: list[float]) -> None:
+    held, partition = Held(), copying()
+    held.seen(partition, 40, 41)
+    clock[0] += TELL_AFTER
+    held.seen(partition, 40, 1_240)  # others write on behind it
+    assert held.look(clock[0]) == []
+    clock[0] += 0.1
+    assert held.look(clock[0]) == [partition]
+    assert held.look(clock[0]) == [], "told once"
+    told = partition.condition
+    assert told is not None
+    assert (told.code, told.topic, told.partition, told.stops) == ("source_transaction_open", "orders", 3, True)
+    assert "orders-3 is not copied further than source offset 40" in told.text
+    assert "1,200 offsets so far" in told.text
+    assert "abort --topic orders --partition 3 --start-offset 40" in told.todo
+    held.seen(partition, 1_241, 1_241)
+    assert partition.condition is None
+    assert held.look(clock[0] + 1e6) == []
+
+
+def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -> None:
+    """There is always one open, but none for long."""
+    held, partition = Held(), copying()
+    for stable in range(0, 1000, 10):
+        held.seen(partition, stable, stable + 50)
+        clock[0] += TELL_AFTER / 2
+        assert held.look(clock[0]) == []
+    assert partition.condition is None
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.PAUSED, Phase.LEAVING])
+def test_what_is_not_fetched_tells_nothing(clock: list[float], phase: Phase) -> None:
+    """What stops it is told already, and nobody looks whether the transaction has ended."""
+    held, partition = Held(), copying()
+    held.seen(partition, 40, 41)
+    partition.phase = phase
+    partition.condition = other = Condition("record_refused", "text", "todo", "orders", 3, stops=True)
+    assert held.look(clock[0] + 1e6) == []
+    assert partition.condition is other
+    partition.phase, partition.condition = Phase.COPYING, None
+    assert held.look(clock[0] + 1e6) == []
+
+
+def test_another_condition_is_not_taken_away_or_overwritten(clock: list[float]) -> None:
+    held, partition = Held(), copying()
+    held.seen(partition, 40, 41)
+    partition.condition = other = Condition("source_unavailable", "text", "todo", "orders", 3, stops=True)
+    assert held.look(clock[0] + 1e6) == []
+    held.seen(partition, 41, 41)
+    assert partition.condition is other

@@ -1,0 +1,138 @@
+"""Why a certificate is refused is told: librdkafka calls every reason the same, and doctor and plan must not."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.dialing import dial
+from reconciler.edges.kafka.errors import DESCRIBE_CLUSTER
+from reconciler.errors import ClusterError
+from reconciler.topology import Cluster, Principal
+
+DAY = datetime.timedelta(days=1)
+
+
+def pem(key: ec.EllipticCurvePrivateKey, password: bytes = b"") -> bytes:
+    how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+
+
+class Files:
+    """Certificates of two authorities, ``ca`` and ``other``, below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("ca", "other")}
+        for name in self.keys:
+            self.issue(name, name, name, days=9)
+
+    def issue(self, file: str, name: str, by: str, days: int) -> str:
+        """A certificate that ends ``days`` from now, with its key in the same file."""
+        now = datetime.datetime.now(datetime.UTC)
+        key = self.keys.get(file) or ec.generate_private_key(ec.SECP256R1())
+        made = x509.CertificateBuilder().public_key(key.public_key()).serial_number(x509.random_serial_number())
+        made = made.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        made = made.issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, by)]))
+        made = made.not_valid_before(now - 10 * DAY).not_valid_after(now + days * DAY)
+        made = made.add_extension(x509.BasicConstraints(ca=file in self.keys, path_length=None), critical=True)
+        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        found = made.sign(self.keys[by], hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        (self.folder / f"{file}.pem").write_bytes(found if file in self.keys else found + pem(key))
+        return str(self.folder / f"{file}.pem")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"))
+
+
+@contextmanager
+def listening(certificate: str) -> Iterator[str]:
+    """A server that shakes hands and says nothing; its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    held: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    plain = server.accept()[0]
+                except OSError:
+                    return
+                try:
+                    held.append(context.wrap_socket(plain, server_side=True))
+                except OSError:
+                    plain.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"localhost:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    for one in held:
+        one.close()
+
+
+CASES = [
+    ("elsewhere", "ca", 9, "the broker's certificate is for elsewhere, and not for localhost"),
+    ("localhost", "ca", -1, "has expired"),
+    ("localhost", "other", 9, "of an authority that is not trusted here"),
+]
+
+
+@pytest.mark.parametrize(("name", "by", "days", "why"), CASES)
+def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
+    files: Files, name: str, by: str, days: int, why: str
+) -> None:
+    settings = {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
+    with listening(files.issue("broker", name, by, days)) as server:
+        assert why in dial(server, settings, settings).error
+        connection = Connection(Cluster("east", (server,), client=settings), Principal.PLAN)
+        with pytest.raises(ClusterError) as caught:
+            connection.first(connection.admin.describe_cluster(request_timeout=30.0), DESCRIBE_CLUSTER, 30.0)
+    assert caught.value.kind == "authentication"
+    assert f"{server}: TLS failed: " in caught.value.why
+    assert why in caught.value.why
+
+
+def test_a_good_certificate_is_told_with_its_names(files: Files) -> None:
+    settings = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
+    with listening(files.issue("broker", "localhost", "ca", 9)) as server:
+        found = dial(server, settings, settings)
+    assert not found.error
+    assert found.certificate is not None
+    assert found.certificate.names == ("localhost",)
+
+
+def test_authorities_in_a_folder_and_in_the_settings_are_read(files: Files, tmp_path: Path) -> None:
+    """As librdkafka reads them; doctor called both no connection."""
+    text = (files.folder / "ca.pem").read_text()
+    for settings in ({"ssl.ca.pem": text}, {"enable.ssl.certificate.verification": "false"}):
+        with listening(files.issue("broker", "localhost", "ca", 9)) as server:
+            assert not dial(server, {"security.protocol": "ssl", **settings}, settings).error
+
+
+@pytest.mark.timeout(60)
+def test_a_key_that_is_locked_or_of_another_certificate_is_told_and_asked_of_nobody(files: Files) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    (files.folder / "other.key").write_bytes(pem(key))
+    (files.folder / "locked.key").write_bytes(pem(key, b"hunter2"))
+    mine = files.issue("mine", "me", "ca", 9)
+    for name, why in (("other.key", "mismatch"), ("locked.key", "TLS settings cannot be used")):
+        place = str(files.folder / name)
+        settings = {"security.protocol": "SSL", "ssl.certificate.location": mine, "ssl.key.location": place}
+        assert why in dial("localhost:1", settings, settings).error.replace("MISMATCH", "mismatch")
