@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from reconciler.applying.looking_up import looked_up, unsure
 from reconciler.applying.restraint import Caution, Progress, refuse_if_blocked
 from reconciler.changes import (
     AclChange,
@@ -19,19 +20,13 @@ from reconciler.changes import (
     cluster_of,
 )
 from reconciler.errors import ClusterError, RunnerError
-from reconciler.landing import landed, user_landed
 from reconciler.plans import Outcome, Plan, Planned, Result
 from reconciler.ports import ClusterAdmin, MirrorRunner
 from reconciler.probing import AccessWaves, Conduct, Wave
 from reconciler.reassigning import reassign
 from reconciler.reassigning.window import Watch
 
-CUT_SHORT = "interrupted before it was done"
 INTERRUPTED = "not begun: the run was interrupted"
-LEFT_MOVING = (
-    "interrupted: what is on the way goes on, throttled\n"
-    "Run apply again to go on, or take it back with: reconciler reassignments cancel ENV."
-)
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
 
@@ -47,7 +42,8 @@ def apply(
     """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
 
     Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption, or when the gate
-    closes, the rest is skipped; what was under way when interrupted is looked up on the cluster.
+    closes, the rest is skipped; what was under way when interrupted is looked up on the cluster; when interrupted
+    again, nobody is asked any more.
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress)
@@ -56,7 +52,10 @@ def apply(
     try:
         run.carry_out()
     except KeyboardInterrupt:
-        run.interrupted()
+        try:
+            run.interrupted()
+        except KeyboardInterrupt:
+            run.given_up()
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
 
 
@@ -148,10 +147,18 @@ class _Run:
     def interrupted(self) -> None:
         """Says of every change whether it was done; asks the cluster about those that were under way."""
         self.caution.promotion.interrupted()
-        for planned in self.under_way:
-            if planned.id not in self.outcomes:
-                self._record(self._looked_up(planned))
+        for outcome in looked_up(self._left(), self.admins, self.waves):
+            self._record(outcome)
         self.ended(INTERRUPTED)
+
+    def given_up(self) -> None:
+        """Interrupted again, while clusters were asked: says what is known without them."""
+        for planned in self._left():
+            self._record(unsure(planned))
+        self.ended(INTERRUPTED)
+
+    def _left(self) -> list[Planned]:
+        return [planned for planned in self.under_way if planned.id not in self.outcomes]
 
     def ended(self, why: str) -> None:
         """What has no outcome yet was not begun."""
@@ -259,33 +266,6 @@ class _Run:
                 "The topology changed between plan and start, or another run started the job",
                 "Run plan again.",
             )
-
-    def _looked_up(self, planned: Planned) -> Outcome:
-        change = planned.change
-        unsure = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
-        if isinstance(change, ReplicaChange):
-            return Outcome(planned.id, Result.FAILED, LEFT_MOVING)
-        if not isinstance(change, TopicChange | AclChange | AlterQuota | UserChange):
-            return Outcome(planned.id, Result.FAILED, unsure)
-        try:
-            if isinstance(change, AlterQuota):
-                limits = self.admins[change.cluster].read_quotas().get(change.entity, {})
-                made = all(limits.get(one.key) == one.after for one in change.limits)
-                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
-            if isinstance(change, UserChange):
-                made = user_landed(change, self.admins[change.cluster].read_users())
-                return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))
-            if isinstance(change, AclChange):
-                shown = self.admins[change.cluster].read_access().acls
-                if not isinstance(shown, frozenset):
-                    return Outcome(planned.id, Result.FAILED, unsure)
-                return self.waves.cut_off(planned, shown) or Outcome(planned.id, Result.FAILED, CUT_SHORT)
-            found = self.admins[change.ref.cluster].read((change.ref.name,))
-        except ClusterError:
-            return Outcome(planned.id, Result.FAILED, unsure)
-        if landed(change, found):
-            return Outcome(planned.id, Result.DONE)
-        return Outcome(planned.id, Result.FAILED, CUT_SHORT)
 
     def _fail(self, batch: list[Planned], error: str) -> None:
         for planned in batch:

@@ -115,7 +115,7 @@ def _nothing(found: Comparison) -> str:
 def _item(item: ItemChange) -> Item:
     place = f", {item.where}" if item.where else ""
     means = f": {item.means}" if item.means else ""
-    return Item(f"{item.kind} {item.name}{means}{place}", tuple(_field(one) for one in item.fields), item.sign.value)
+    return Item(f"{item.kind} {item.name}{place}{means}", tuple(_field(one) for one in item.fields), item.sign.value)
 
 
 def _field(field: FieldChange) -> str:

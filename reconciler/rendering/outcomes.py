@@ -15,6 +15,8 @@ from reconciler.rendering.style import Style
 from reconciler.summary import applied_verdict
 
 FORMAT_VERSION = 1
+FOLD = 3
+"""So many changes a reason, on average, are told together."""
 _MARKS = {
     Result.LEFT: ("-", "NOT undone"),
     Result.FAILED: ("-", "failed"),
@@ -62,7 +64,7 @@ def outcomes_text(
         lines += [chosen.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
     for result in _MARKS:
         some = [outcome for outcome in outcomes if outcome.result is result]
-        if (result in _OF_A_WAVE or (rolled and result is Result.SKIPPED)) and len(some) > 1:
+        if _is_alike(some, rolled):
             lines += _together(some, chosen)
         else:
             for outcome in some:
@@ -132,6 +134,15 @@ def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[Item]:
         todo = [f"against what others did: {line}" for line in one.todo]
         text = f"probe of {one.cluster}, stage {one.stage}: {one.verdict} ({one.seconds:.1f} s)"
         yield Item(text, (*checks, *todo))
+
+
+def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
+    """Whether few reasons stand for many changes: what became of a wave, what a gate or an interruption left."""
+    if len(some) < 2:
+        return False
+    if some[0].result is Result.SKIPPED and not rolled:
+        return len(some) >= FOLD * len({outcome.error for outcome in some})
+    return some[0].result in (*_OF_A_WAVE, Result.SKIPPED)
 
 
 def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:

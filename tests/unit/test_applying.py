@@ -143,6 +143,32 @@ def test_what_landed_although_the_answer_was_lost_counts_as_done() -> None:
     assert {one.id for one in outcomes if one.result is Result.DONE} == {i for i in ids(planned) if ":west/" in i}
 
 
+@pytest.mark.parametrize("second", [KeyboardInterrupt(), unreachable("west")])
+def test_interrupted_again_or_without_an_answer_it_still_tells_of_every_change(second: BaseException) -> None:
+    """Whoever cancels a job may signal twice; and a silent cluster is asked once, not once for each change."""
+    seen = world()
+    planned = seen.plan(WISHED)
+    west, asked = seen.clusters["west"], []
+    read = west.read
+
+    def cut_off(*_: object) -> None:
+        west.read = silent  # type: ignore[method-assign,assignment]
+        raise KeyboardInterrupt
+
+    def silent(topics: object = None) -> object:
+        asked.append(topics)
+        raise second
+
+    west.perform = cut_off  # type: ignore[method-assign,assignment]
+    outcomes = apply(planned, seen.clusters, seen.runner, handovers(WISHED), Silent())
+    west.read = read  # type: ignore[method-assign]
+    assert len(asked) == 1
+    there = [one for one in outcomes if ":west/" in one.id]
+    assert len(there) > 1
+    assert all(one.result is Result.FAILED and "is not known" in one.error for one in there)
+    assert {one.result for one in outcomes if one not in there} == {Result.SKIPPED}
+
+
 def test_a_restart_that_is_interrupted_is_planned_again_while_the_old_job_runs_on() -> None:
     seen = world()
     seen.apply(WISHED)
