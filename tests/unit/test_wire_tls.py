@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -115,6 +116,20 @@ def test_a_revoked_broker_is_refused_and_another_is_not(authority: Authority, br
     assert handshake(listening(), ssl_ca_location=ca, ssl_crl_location=authority.revoking()).version()
     with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
         handshake(listening(), ssl_ca_location=ca, ssl_crl_location=authority.revoking(certificate))
+
+
+def test_an_authority_key_identifier_is_not_asked_for_by_any_python(
+    authority: Authority, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ssl.create_default_context
+
+    def as_from_3_13_on(**settings: Any) -> ssl.SSLContext:
+        context = made(**settings)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_from_3_13_on)
+    assert handshake(broker[1](), ssl_ca_location=str(authority.folder / "ca.pem")).version()
 
 
 def test_only_the_named_curve_is_offered(authority: Authority, broker: Broker) -> None:
