@@ -137,12 +137,12 @@ def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[Item]:
 
 
 def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
-    """Whether few reasons stand for many changes: what became of a wave, what a gate or an interruption left."""
+    """Whether few reasons stand for many changes: a wave, a gate, an interruption, a cluster that fell silent."""
     if len(some) < 2:
         return False
-    if some[0].result is Result.SKIPPED and not rolled:
-        return len(some) >= FOLD * len({outcome.error for outcome in some})
-    return some[0].result in (*_OF_A_WAVE, Result.SKIPPED)
+    if some[0].result in _OF_A_WAVE or (rolled and some[0].result is Result.SKIPPED):
+        return True
+    return len(some) >= FOLD * len({outcome.error for outcome in some})
 
 
 def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
@@ -151,9 +151,10 @@ def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
     for one in some:
         alike.setdefault(one.error, []).append(one.id)
     colour, word = _MARKS[some[0].result]
+    all_of_them = some[0].result in (Result.FAILED, Result.LEFT)
     for error, names in alike.items():
-        yield f"  {style.paint(colour, word)}: {style.listed(names)}"
-        yield from (f"      {line}" for line in error.splitlines())
+        yield f"  {style.paint(colour, word)}: {', '.join(names) if all_of_them else style.listed(names)}"
+        yield from (f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines())
 
 
 def _told(outcome: Outcome, style: Style) -> list[str]:

@@ -364,6 +364,20 @@ def test_a_rollout_that_halted_is_told_in_each_format() -> None:
     assert "halted" not in left
 
 
+def test_one_reason_for_many_changes_is_told_once_with_all_that_failed() -> None:
+    plan = first()
+    ids = [one.id for one in plan.changes]
+    assert len(ids) > 12
+    down = "cluster west does not answer\nRun plan again to see what is left."
+    failed = outcomes_text(plan, [Outcome(one, Result.FAILED, down) for one in ids])
+    assert failed.count("does not answer") == 1
+    assert all(one in failed for one in ids)
+    left = outcomes_text(plan, [Outcome(one, Result.SKIPPED, "not begun: the run was interrupted") for one in ids])
+    assert f"and {len(ids) - 8} more\n      the run was interrupted\n" in left
+    apart = outcomes_text(plan, [Outcome(one, Result.FAILED, f"no room for {one}") for one in ids])
+    assert apart.count("failed: ") == len(ids)
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_colour_only_adds_colour(name: str) -> None:
     plan = PLANS[name]()
