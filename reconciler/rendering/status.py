@@ -139,7 +139,8 @@ def verdict(live: LiveState) -> str:
     conditions = sum(len(flow.conditions) for mirror in mirrors for flow in mirror.flows.values())
     lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]
     known = [lag for lag in lags if lag is not None]
-    all_known = len(known) == len(lags) and len(mirrors) == len(live.mirrors)
+    told = bool(lags) or not live.mirrors  # a mirror that never ran told nothing
+    all_known = told and len(known) == len(lags) and len(mirrors) == len(live.mirrors)
     lag = f"{sum(known):,} records behind" if all_known else "lag not fully known"
     if all_known and known and any(mirror.flows and mirror.state.value != "running" for mirror in mirrors):
         lag += " when last told"  # the source may have grown since: nobody looks

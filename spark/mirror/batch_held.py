@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from mirror.batch_partition import Partition, Phase
 from mirror.lanes import Condition
 
-TELL_AFTER = 60.0
-"""Seconds: Kafka's default of transaction.timeout.ms."""
+TELL_AFTER = 75.0
+"""Seconds. A producer that is gone is given up after 60 s by default, and brokers look for such every 10 s."""
 CODE = "source_transaction_open"
 
 

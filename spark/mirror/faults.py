@@ -129,10 +129,14 @@ def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
         "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is tried again by itself.",
         "transaction_timeout_refused": f"Set transaction.max.timeout.ms of {lane.target.cluster} to at least "
         f"{TRANSACTION_TIMEOUT_MS} on its brokers. The lane is tried again by itself.",
+        "authentication_failed": f"Check sasl.* and ssl.* of {lane.source.cluster} and {lane.target.cluster}, under "
+        "client and principals.mirror, and their secrets where the Spark tasks run; reconciler doctor tries them. The "
+        "lane is tried again by itself.",
         "secret_missing": "Set it where the Spark tasks run. The lane is tried again by itself.",
     }
     return Condition(
         code,
         f"lane {lane.lane} of {lane.flow} failed: {text}",
         todo.get(code, "The lane is tried again by itself; if this stays, look into the task's log."),
+        stops=True,
     )

@@ -12,14 +12,16 @@ import pytest
 from mirror.board import Board
 from mirror.catch_up import GRACE_S, PATIENCE_S, CatchUp, Goal, Verdict, goal_of
 from mirror.discovery import Discovered
+from mirror.faults import lane_failed
 from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec
 from mirror.settings import Settings, parse
-from mirror.status import Application, record
+from mirror.status import Application, flow_state, record
 
 from reconciler.edges.supervisor import Supervisor
 from reconciler.errors import ReconcilerError
 from reconciler.terminal import seconds
 from replication.pauses import Pause, Scope
+from tests.unit.test_mirror_lease import lane as any_lane
 from tests.unit.test_mirror_settings import handover
 
 
@@ -96,6 +98,26 @@ def test_a_condition_that_stays_ends_it_with_what_to_do(settings: Settings, monk
     assert verdict is not None
     assert not verdict.reached
     assert "source_truncated: text. todo" in verdict.detail
+
+
+@pytest.mark.parametrize("code", ["authentication_failed", "permission_denied", "secret_missing", "lane_failed"])
+def test_a_lane_that_fails_again_and_again_ends_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Nothing of the lane is copied meanwhile, so its flow is degraded and not running."""
+    world = World(settings, Goal())
+    failed = lane_failed(any_lane(0), code, "broker h:1 refused SCRAM")
+    for number in set(world.lanes.values()):
+        parts = tuple(PartitionProgress("orders", n, 50, 100) for n, where in world.lanes.items() if where == number)
+        world.board.progress(LaneProgress(world.flow.name, number, parts, (failed,)))
+    [view] = world.board.view()
+    assert flow_state(view, "running") == "degraded"
+    assert world.later(monkeypatch, GRACE_S - 1) is None
+    verdict = world.later(monkeypatch, 3)
+    assert verdict is not None
+    assert not verdict.reached
+    assert "broker h:1 refused SCRAM" in verdict.detail
+    assert "by itself" not in verdict.detail
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

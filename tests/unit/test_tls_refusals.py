@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from reconciler.edges.kafka.connection import Connection
+from reconciler.edges.kafka.connection import Connection, Heard
 from reconciler.edges.kafka.dialing import dial
 from reconciler.edges.kafka.errors import DESCRIBE_CLUSTER
 from reconciler.errors import ClusterError
@@ -107,6 +108,18 @@ def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
     assert caught.value.kind == "authentication"
     assert f"{server}: TLS failed: " in caught.value.why
     assert why in caught.value.why
+
+
+@pytest.mark.parametrize("alert", ["ssl/tls alert bad certificate", "tlsv1 alert unknown ca"])
+def test_a_client_certificate_that_the_broker_refuses_is_a_login_that_failed(alert: str) -> None:
+    """Brokers say so after the handshake, and librdkafka then tells it as a connection that broke."""
+    heard = Heard(())
+    words = f"ssl://h:1/bootstrap: Receive failed: error:0A000412:SSL routines::{alert}: SSL alert number 42"
+    heard(KafkaError(KafkaError._TRANSPORT, words))
+    assert heard.authentication == words
+    heard = Heard(())
+    heard(KafkaError(KafkaError._TRANSPORT, "ssl://h:1/bootstrap: Disconnected"))
+    assert heard.authentication is None
 
 
 def test_a_good_certificate_is_told_with_its_names(files: Files) -> None:

@@ -108,6 +108,8 @@ def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     assert "no answer from west" in shown(nobody)
     assert "lag not fully known; 0 conditions; 1 unknown" in shown(nobody)
     assert "absent" in shown(live(JobState.ABSENT))
+    first = status_text(topology(), live(JobState.ABSENT), 0).splitlines()[0]
+    assert first == "0 of 1 mirror running; lag not fully known; 0 conditions"
 
 
 class Terminal(io.StringIO):

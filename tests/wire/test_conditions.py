@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from mirror.batch_partition import Tuning
 from mirror.batch_path import batch_path
@@ -280,3 +280,32 @@ def test_a_later_claim_is_never_fought(flow: Flow, create_topic: CreateTopic) ->
     lane = flow.lane(claim=Claim(1, "old"))
     report = batch_path(lane, UntilControl(lane.partitions, caught_up, 20))
     assert report.end is LaneEnd.SUPERSEDED
+
+
+def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
+    flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows it cannot be read, so no lag counts it."""
+    monkeypatch.setattr("mirror.batch_held.TELL_AFTER", 1.0)
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(20))
+    fill(flow.source, flow.topic, _records(20), 1)
+    hanging = Producer({**flow.source.super_client(), "transactional.id": flow.topic})
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    hanging.produce(flow.topic, b"undecided", partition=0)
+    assert hanging.flush(30) == 0
+    fill(flow.source, flow.topic, _records(7))
+    fill(flow.source, flow.topic, _records(5), 1)
+    lane = Lane(flow.lane())
+    with running(lane):
+        told = lane.until(lambda p: has("source_transaction_open")(p) and _copied(0, 20)(p) and _copied(1, 25)(p))
+        [condition] = told.conditions
+        assert (condition.topic, condition.partition, condition.stops) == (flow.topic, 0, True)
+        assert "not copied further than source offset 20" in condition.text
+        assert "8 offsets so far" in condition.text
+        assert caught_up(told), "there is no lag"
+        hanging.commit_transaction(30)
+        told = lane.until(_copied(0, 29))
+    assert told.conditions == ()
+    assert flow.target_content() == flow.source_content()

@@ -32,6 +32,7 @@ LOOK_AROUND_SECONDS = 1.5
 
 _log = logging.getLogger("reconciler.kafka")
 _AFTER = re.compile(r" \(after \d+ms in state \w+\)")
+_ALERT = "SSL alert number"  # a broker that refuses a client certificate says so after the handshake (TLS 1.3)
 _AUTHENTICATION_CODES = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
@@ -55,7 +56,7 @@ class Heard:
 
     def __call__(self, error: KafkaError) -> None:
         words = _AFTER.sub("", self.clean(error.str()))
-        if error.code() in _AUTHENTICATION_CODES:
+        if error.code() in _AUTHENTICATION_CODES or _ALERT in words:
             self.authentication = words
             self.tls = error.code() == KafkaError._SSL
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
