@@ -6,17 +6,10 @@ the audit record tells it.
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.auditing import Actor, begun, changed, ended
-from reconciler.edges.audit_file import AuditFile
-from reconciler.edges.git import revision
-from reconciler.edges.kafka_lock import this_process
 from reconciler.edges.moving import Committed, Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.live import LiveMirror
@@ -24,7 +17,7 @@ from reconciler.pausing import Wish, require_exists, scopes
 from reconciler.plans import Outcome, Result
 from reconciler.repositioning import Seen, Standing, costs, destinations, require_still, table, taken_over
 from reconciler.routing import selector_of
-from reconciler.steering import job_of
+from reconciler.steering import audited, job_of
 from reconciler.topology import Flow, Isolation, Principal
 from reconciler.wiring import Session, open_session
 from replication.names import position_group
@@ -123,9 +116,10 @@ class _Place:
         for number, offset in chosen.items():
             at = before.get((self.remote, number))
             wanted[self.remote, number] = Committed(offset, moved(at.metadata if at is not None else "", self.topic_id))
-        with _audited(self.session, f"seek:{self.scope}") as outcomes:
+        step = f"seek:{self.scope}"
+        with audited(self.session, "mirror seek", [step]) as outcomes:
             refused = self.target.commit({self.group: wanted}).get(self.group, {})
-            outcomes.append(Outcome(f"seek:{self.scope}", Result.FAILED if refused else Result.DONE))
+            outcomes.append(Outcome(step, Result.FAILED if refused else Result.DONE))
         if refused:
             (topic, number), why = min(refused.items())
             first = f"first {topic}-{number}: {why}"
@@ -148,21 +142,3 @@ def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
         if found is not None and flow in found.flows:
             return found
     return None
-
-
-@contextmanager
-def _audited(session: Session, change_id: str) -> Iterator[list[Outcome]]:
-    """One run in the audit record; what the block leaves in the list is its outcome."""
-    run, seen = uuid.uuid4().hex, revision(session.folder)
-    command = "mirror seek"
-    actor = Actor(command, session.topology.environment, this_process(command), seen.commit, seen.dirty)
-    outcomes: list[Outcome] = []
-    with AuditFile(session.state) as audit:
-        audit.write(begun(run, time.time(), actor, None, 1))
-        try:
-            yield outcomes
-        finally:
-            outcomes = outcomes or [Outcome(change_id, Result.FAILED, "interrupted")]
-            for outcome in outcomes:
-                audit.write(changed(run, time.time(), outcome, None))
-            audit.write(ended(run, time.time(), outcomes, ""))

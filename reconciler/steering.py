@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.auditing import Actor, begun, changed, ended
@@ -141,23 +142,41 @@ def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None])
     for scope, pause in wished.items():
         key = pause_key(session.topology.environment, scope)
         by_cluster.setdefault(_place(session, scope.flow), {})[key] = None if pause is None else dumps(pause)
+    with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
+        for cluster, values in by_cluster.items():
+            _written(session, cluster, values)
+            outcomes += [Outcome(step, Result.DONE) for step in _steps(values)]
+
+
+@contextmanager
+def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[list[Outcome]]:
+    """One run in the audit record, of a lever that takes no lock. What the block leaves in the list are its outcomes; a
+    step without one failed by what the block raised. Raises ReconcilerError at once when the record cannot be kept."""
     run, seen = uuid.uuid4().hex, revision(session.folder)
     actor = Actor(command, session.topology.environment, this_process(command), seen.commit, seen.dirty)
     outcomes: list[Outcome] = []
+    why = "interrupted"
     with AuditFile(session.state) as audit:
-        audit.write(begun(run, time.time(), actor, None, len(wished)))
+        audit.write(begun(run, time.time(), actor, None, len(steps)))
         try:
-            for cluster, values in by_cluster.items():
-                outcomes += _written(session, cluster, values)
+            yield outcomes
+        except ReconcilerError as error:
+            why = str(error)
+            raise
         finally:
+            told = {outcome.id for outcome in outcomes}
+            outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in told]
             for outcome in outcomes:
                 audit.write(changed(run, time.time(), outcome, None))
             audit.write(ended(run, time.time(), outcomes, ""))
 
 
-def _written(session: Session, cluster: str, values: Mapping[str, bytes | None]) -> list[Outcome]:
+def _steps(values: Mapping[str, bytes | None]) -> list[str]:
+    return [f"{'resume' if value is None else 'pause'}:{key}" for key, value in values.items()]
+
+
+def _written(session: Session, cluster: str, values: Mapping[str, bytes | None]) -> None:
     write_records(session.topology.clusters[cluster], Principal.APPLY, values)
-    return [Outcome(f"{'resume' if value is None else 'pause'}:{key}", Result.DONE) for key, value in values.items()]
 
 
 def _await(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.edges.audit_file import read_lines
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.pausing import Wish, paused_notes, progress, require_exists, scopes, to_lift
+from reconciler.plans import Outcome, Result
+from reconciler.steering import audited
 from replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
 from tests.builders import flow, topology
 from tests.fakes import FakeCluster
@@ -141,3 +145,24 @@ def test_without_a_job_nobody_confirms() -> None:
 def test_a_plan_says_what_is_paused_by_whom_and_why() -> None:
     [note] = paused_notes(told(entry(4, topic="orders")))
     assert note.startswith("topic orders of flow f is paused since 1970-01-01 00:00:00 UTC by ann@host: why")
+
+
+def test_a_lever_that_failed_halfway_says_so_in_the_audit_record(tmp_path: Path) -> None:
+    session: Any = SimpleNamespace(folder=tmp_path, state=tmp_path / "state", topology=topology(flow("east", "west")))
+
+    def levers(error: BaseException) -> None:
+        with audited(session, "mirror pause", ["pause:a", "pause:b"]) as outcomes:
+            outcomes.append(Outcome("pause:a", Result.DONE))
+            raise error
+
+    for error in (ReconcilerError("west does not answer", "it is down"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            levers(error)
+    lines = read_lines(session.state)
+    assert [line["kind"] for line in lines] == ["begin", "change", "change", "end"] * 2
+    assert [(line["id"], line["result"], line["error"]) for line in lines if line["kind"] == "change"] == [
+        ("pause:a", "done", ""),
+        ("pause:b", "failed", "west does not answer\nit is down"),
+        ("pause:a", "done", ""),
+        ("pause:b", "failed", "interrupted"),
+    ]
