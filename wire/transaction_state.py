@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 
 from wire.compact import NO_TAGS, Reader, count, string
+from wire.connection import Connection
 from wire.errors import MalformedResponseError
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
@@ -44,6 +45,20 @@ class TransactionState:
     def epochs(self, *, version_2: bool) -> tuple[int, ...]:
         """Which its records can carry: with KIP-890 version 2 the end of a transaction raises the epoch."""
         return (self.epoch, self.epoch - 1) if version_2 and self.state != "Ongoing" else (self.epoch,)
+
+
+async def ask(connection: Connection, transactional_id: str) -> TransactionState | None:
+    """Of its coordinator. None: the broker is older. Raises ConnectionLostError and MalformedResponseError."""
+    _, newest = connection.versions.get(DESCRIBE_TRANSACTIONS, (0, -1))
+    if newest < VERSION:
+        return None
+    frame = await connection.send((DESCRIBE_TRANSACTIONS, VERSION, True), [pack(transactional_id)])
+    try:
+        told = unpack(frame.body)
+    finally:
+        frame.drop()
+    connection.throttle(told.throttle_ms)
+    return told
 
 
 def pack(transactional_id: str) -> bytes:

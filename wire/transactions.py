@@ -231,21 +231,11 @@ class Identity:
 
     async def _state(self, connection: Connection) -> TransactionState | None:
         """None: the broker is older, or does not say."""
-        _, newest = connection.versions.get(transaction_state.DESCRIBE_TRANSACTIONS, (0, -1))
-        if newest < transaction_state.VERSION:
-            self._tells_state = False
-            return None
-        api = (transaction_state.DESCRIBE_TRANSACTIONS, transaction_state.VERSION, True)
-        frame = await connection.send(api, [transaction_state.pack(str(self.transactional_id))])
-        try:
-            told = transaction_state.unpack(frame.body)
-        finally:
-            frame.drop()
-        connection.throttle(told.throttle_ms)
-        if told.error in _AGAIN:
+        told = await transaction_state.ask(connection, str(self.transactional_id))
+        if told is not None and told.error in _AGAIN:
             raise BrokerError(told.error, f"state of {self.transactional_id}")
-        self._tells_state = told.error not in DENIED
-        return None if told.error else told
+        self._tells_state = told is not None and told.error not in DENIED
+        return None if told is None or told.error else told
 
     async def _add_offsets(self, connection: Connection) -> None:
         request = protocol.AddOffsetsToTxnRequest(
