@@ -20,7 +20,8 @@ from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
 from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
 from tests.fake_prober import FakeProber
-from tests.fakes import FakeCluster, FakeRunner
+from tests.fake_runner import FakeRunner
+from tests.fakes import FakeCluster
 
 
 def cluster(name: str, *, defaults: TopicDefaults | None = None, **fields: Any) -> Cluster:

@@ -6,47 +6,34 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from reconciler.acls import AclBinding, Unsupported
 from reconciler.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
     AlterQuota,
-    AlterUser,
     ConfigChange,
-    CreateAcl,
     CreateTopic,
     DeleteTopic,
-    DeleteUser,
     TopicChange,
     UserChange,
     touched,
 )
-from reconciler.errors import ClusterError, RunnerError, Unknown
+from reconciler.errors import ClusterError
 from reconciler.live import (
-    Before,
     Broker,
     ConfigValue,
-    FlowStatus,
-    JobState,
-    LiveAccess,
     LiveCluster,
-    LiveMirror,
     LivePartition,
     LiveTopic,
-    LiveUsers,
-    Made,
     Source,
 )
 from reconciler.plans import Outcome, Planned, Result
-from reconciler.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
 from reconciler.replicas import ReplicaFacts
-from reconciler.users import Mechanism, UserRecord
+from tests.fake_principals import BrokerError, HeldPrincipals
 from tests.fake_replicas import FakeReplicas, MovingReplicas
 
 RECORD_LIMIT = 10_000
@@ -76,10 +63,6 @@ TOPIC_CONFIGS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class BrokerError(Exception):
-    """What a broker answers for one topic: Kafka's error name and a message."""
-
-
 @dataclass(slots=True)
 class FakeTopic:
     topic_id: str
@@ -89,7 +72,7 @@ class FakeTopic:
     leaders: dict[int, int] = field(default_factory=dict)
 
 
-class FakeCluster(MovingReplicas):
+class FakeCluster(MovingReplicas, HeldPrincipals):
     """A ``ClusterAdmin`` over a dict.
 
     ``FakeCluster("east")`` is one broker with built-in defaults. ``brokers``: how many; ``cluster_id``: else made of
@@ -112,27 +95,13 @@ class FakeCluster(MovingReplicas):
         self.topics: dict[str, FakeTopic] = {}
         self.hidden: set[str] = set()
         self.calls = 0
-        self.acls: set[AclBinding] = set()
-        self.owned: dict[AclBinding, Made] = {}
-        self.pending: dict[AclBinding, Before] = {}
-        self.altering = True
-        self._late: tuple[int, int, frozenset[AclBinding]] = (0, 0, frozenset())
-        self.access_unreadable: Unknown | Unsupported | None = None
-        self.record_unreadable: Unknown | None = None
-        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.quotas_unreadable: ClusterError | None = None
-        self.quota_keys: dict[QuotaEntity, frozenset[str]] = {}
-        self.users: dict[str, dict[Mechanism, int]] = {}
-        self.passwords: dict[str, dict[Mechanism, str]] = {}
-        self.recorded: dict[str, UserRecord] = {}
-        self.users_unreadable: Unknown | Unsupported | None = None
-        self.cut_off = False
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
         self._acts: dict[int, Callable[[], None]] = {}
-        self._refuse: dict[str, str] = {}
         self._left: int | None = None
+        self._refuse: dict[str, str] = {}
         self.still()
+        self.nobody()
 
     @property
     def name(self) -> str:
@@ -157,10 +126,6 @@ class FakeCluster(MovingReplicas):
         """What a stranger does just before the n-th call from now is answered."""
         self._acts[self.calls + call] = act
 
-    def show_late(self, broker: int, reads: int) -> None:
-        """For so many reads ``broker`` goes on with the rules of now."""
-        self._late = (broker, reads, frozenset(self.acls))
-
     def refuse(self, topic: str, message: str) -> None:
         """Every change of this topic, or of the access rule with this text, is refused, as by a broker-side policy."""
         self._refuse[topic] = message
@@ -180,63 +145,10 @@ class FakeCluster(MovingReplicas):
         brokers = tuple(broker for broker in self.brokers if broker.id not in self.away)
         return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=not self.hidden)
 
-    def read_access(self) -> LiveAccess:
-        self.call()
-        owned = self.record_unreadable or dict(self.owned)
-        return LiveAccess(self.access_unreadable or frozenset(self.acls), owned, pending=dict(self.pending))
-
-    def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
-        self.call()
-        views = {broker.id: frozenset(self.acls) for broker in self.brokers if broker.id not in self.away}
-        late, reads, old = self._late
-        if reads:
-            views[late], self._late = old, (late, reads - 1, old)
-        return views
-
-    def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
-        self.call()
-        for acl, one in before.items():
-            if one is None:
-                self.pending.pop(acl, None)
-            else:
-                self.pending[acl] = one
-
-    def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
-        self.call()
-        failed: dict[AclBinding, str] = {}
-        for acl, one in before.items():
-            self._one_more()
-            if not self.altering or str(acl) in self._refuse:
-                failed[acl] = "CLUSTER_AUTHORIZATION_FAILED"
-                continue
-            if one.made is not None:
-                self.owned[acl] = one.made
-            (self.acls.add if one.there else self.acls.discard)(acl)
-            if one.made is None:
-                self.owned.pop(acl, None)
-        return failed
-
     def seen(self) -> LiveCluster:
         """As ``read``, and no call."""
         live = {name: self._live(name, topic) for name, topic in sorted(self.topics.items())}
         return LiveCluster(self.name, self.cluster_id, self.brokers, live)
-
-    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
-        self.call()
-        if self.quotas_unreadable is not None:
-            raise self.quotas_unreadable
-        return {whom: dict(limits) for whom, limits in self.quotas.items()}
-
-    def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
-        self.call()
-        if isinstance(self.record_unreadable, Unknown):
-            raise ClusterError(self.name, "denied", self.record_unreadable.error, "", self.record_unreadable.todo)
-        return dict(self.quota_keys)
-
-    def read_users(self) -> LiveUsers:
-        self.call()
-        there = {name: dict(found) for name, found in self.users.items()}
-        return LiveUsers(self.users_unreadable or there, self.record_unreadable or dict(self.recorded))
 
     def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
         self.call()
@@ -290,72 +202,6 @@ class FakeCluster(MovingReplicas):
             self._left = None
             raise KeyboardInterrupt
         self._left = None if self._left is None else self._left - 1
-
-    def _rule(self, change: AclChange) -> None:
-        if not self.altering:
-            raise BrokerError("CLUSTER_AUTHORIZATION_FAILED: Alter on the cluster is missing")
-        if isinstance(self.access_unreadable, Unsupported):
-            raise BrokerError("SECURITY_DISABLED: no authorizer is configured")
-        if reason := self._refuse.get(str(change.acl)):
-            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
-        if isinstance(change, CreateAcl):
-            self.owned[change.acl] = Made(change.grant.title, change.grant.maker)
-            self.acls.add(change.acl)
-        else:
-            self.acls.discard(change.acl)
-            self.owned.pop(change.acl, None)
-
-    def _user(self, change: UserChange) -> None:
-        """ScramControlManager; ``cut_off`` is a kill after the password was set and before that was recorded."""
-        if reason := self._refuse.get(change.user):
-            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
-        if isinstance(change, AlterUser) and not all(4096 <= one.after <= 16384 for one in change.credentials):
-            raise BrokerError("UNACCEPTABLE_CREDENTIAL: Too few or too many iterations")
-        there, before = self.users.setdefault(change.user, {}), self.recorded.get(change.user) or UserRecord(None)
-        if isinstance(change, DeleteUser):
-            for one in change.mechanisms:
-                there.pop(one, None)
-            left = tuple(one for one in before.mechanisms if one not in change.mechanisms)
-            self.recorded[change.user] = replace(before, mechanisms=left)
-            if not there:
-                del self.users[change.user]
-            if not change.left:
-                del self.recorded[change.user]
-            return
-        ours = tuple(sorted({*before.mechanisms, *(one.mechanism for one in change.credentials)}))
-        self.recorded[change.user] = replace(before, mechanisms=ours, setting=change.version)
-        for asked in change.credentials:
-            there[asked.mechanism] = asked.after
-            self.passwords.setdefault(change.user, {})[asked.mechanism] = change.password
-        if self.cut_off:
-            self.cut_off = False
-            raise KeyboardInterrupt
-        self.recorded[change.user] = UserRecord(change.version, ours)
-
-    def _check_quota(self, change: AlterQuota) -> None:
-        """ClientQuotaControlManager: each key of an entity fits its kind, and rates in bytes are whole numbers."""
-        if reason := self._refuse.get(str(change.entity)):
-            raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
-        fitting = ("connection_creation_rate",) if change.entity.parts[0].kind == "ip" else OF_CLIENTS
-        for one in change.limits:
-            if one.key not in fitting:
-                raise BrokerError(f"INVALID_REQUEST: Invalid configuration key {one.key}")
-            if one.after is not None and one.key in BYTE_RATES and one.after != int(one.after):
-                raise BrokerError(f"INVALID_REQUEST: {one.key} must be a whole number")
-
-    def _quota(self, change: AlterQuota) -> None:
-        self._check_quota(change)
-        keys = self.quota_keys.get(change.entity, frozenset())
-        keys |= {one.key for one in change.limits if one.after is not None}
-        self.quota_keys[change.entity] = keys - {one.key for one in change.limits if one.after is None}
-        limits = self.quotas.setdefault(change.entity, {})
-        for one in change.limits:
-            if one.after is None:
-                limits.pop(one.key, None)
-            else:
-                limits[one.key] = one.after
-        if not limits:
-            del self.quotas[change.entity]
 
     def call(self) -> None:
         self.calls += 1
@@ -504,52 +350,6 @@ class FakeCluster(MovingReplicas):
         configs = {key: ConfigValue(value, Source.BUILT_IN) for key, (value, _) in TOPIC_CONFIGS.items()}
         configs |= {key: ConfigValue(value, source) for key, (value, source) in self.broker_configs.items()}
         return configs | {key: ConfigValue(value, Source.TOPIC) for key, value in topic.overrides.items()}
-
-
-class FakeRunner:
-    """A ``MirrorRunner`` whose jobs are entries of a dict; a started job reports what its hand-over says."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[str, LiveMirror] = {}
-        self.log: list[str] = []
-        self.handovers: dict[str, str] = {}
-        self._starts = itertools.count(1)
-        self._failures: dict[str, RunnerError | KeyboardInterrupt] = {}
-
-    def fail(self, what: str, error: RunnerError | KeyboardInterrupt) -> None:
-        """``what``: ``start west``, ``restart west`` or ``stop west``; once."""
-        self._failures[what] = error
-
-    def observe(self, mirror: str) -> LiveMirror:
-        return self.jobs.get(mirror, LiveMirror(mirror, JobState.ABSENT))
-
-    def start(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
-        self._log(f"start {mirror}")
-        return self._begun(mirror, handover, progress)
-
-    def _begun(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
-        told = json.loads(handover)
-        flows = {f["name"]: FlowStatus(f["name"], f["fingerprint"], "running") for f in told["flows"]}
-        progress("submitted")
-        self.handovers[mirror] = handover
-        self.jobs[mirror] = LiveMirror(
-            mirror, JobState.RUNNING, f"local-{next(self._starts)}", told["fingerprint"], 0, 0, 4711, "", flows
-        )
-        return self.jobs[mirror]
-
-    def restart(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
-        self._log(f"restart {mirror}")
-        return self._begun(mirror, handover, progress)
-
-    def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
-        self._log(f"stop {mirror}")
-        progress("stopping")
-        self.jobs[mirror] = replace(self.observe(mirror), state=JobState.STOPPED)
-
-    def _log(self, what: str) -> None:
-        self.log.append(what)
-        if error := self._failures.pop(what, None):
-            raise error
 
 
 def unreachable(cluster: str) -> ClusterError:

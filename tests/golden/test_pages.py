@@ -17,6 +17,7 @@ from reconciler.rendering.fitting import GITHUB_LIMIT, Handoff, marker
 from reconciler.rendering.html import drift_html, outcomes_html, plan_html
 from reconciler.rendering.html_style import CSS, SCRIPT
 from reconciler.rendering.markdown import drift_markdown, outcomes_markdown, plan_markdown
+from reconciler.rendering.outline import outline
 from reconciler.topology import TopicRef
 from tests.golden.test_plans import PLANS, agrees
 
@@ -80,8 +81,15 @@ def test_outcome_pages() -> None:
 def test_everything_the_plan_holds_is_on_the_page(name: str, render: object) -> None:
     plan = PLANS[name]()
     text = words(plan_html(plan)) if render is plan_html else unescaped(plan_markdown(plan))
+    entries = [entry for step in outline(plan) for place in step.places for entry in place.entries]
+    assert bool(entries) == bool(plan.changes)
+    for (
+        entry
+    ) in entries:  # the reason of a change is in its headline; of changes told together, the first one's is the why
+        assert entry.headline in text
+        assert entry.why in text
+        assert all(one in text for one in entry.names)
     for planned in plan.changes:
-        assert planned.change.reason.text in text or "why:" in text
         assert planned.risk_why in text
         assert planned.needs_why in text
         if planned.risk_why:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from typing import Any
@@ -11,18 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.checkups import Address, Ask, Certificate, Checkup, ClusterFacts, Finding, Machine, Rights, Verdict
-from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine_findings, permission_findings
+from reconciler.checkups import Address, Certificate, Checkup, ClusterFacts, Finding, Machine, Verdict
+from reconciler.diagnosing import cluster_findings, flow_findings, machine_findings
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import ConfigSync, Groups
+from reconciler.flow_syncs import ConfigSync
 from reconciler.live import LiveState
-from reconciler.locks import LOCK_TOPIC
-from reconciler.quotas import KEYS, Quota, entity
 from reconciler.rendering.checkup import checkup_json, checkup_text
 from reconciler.routing import find_routes
-from reconciler.topology import Carry, Naming, Principal, Topology
-from reconciler.users import ScramUser
-from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.builders import cluster, flow, topic, topology
 from tests.fakes import FakeCluster
 
@@ -51,6 +46,7 @@ FACTS = ClusterFacts(
 )
 WISH = cluster("east", cluster_id="id")
 LOST = Unknown("it", "could not be asked", "do this")
+WORLD = topology(topic("orders", "east"), topic("new", "east"), flow("east", "west", "orders", name="f"))
 
 
 def judged(facts: ClusterFacts = FACTS, **changes: Any) -> dict[str, Finding]:
@@ -109,211 +105,6 @@ def test_each_thing_that_is_not_in_order(check: str, verdict: Verdict, word: str
 def test_an_id_that_is_not_declared_is_told_to_be_written() -> None:
     found = {one.check: one for one in cluster_findings(cluster("east"), FACTS, target=True, now_s=NOW)}["cluster id"]
     assert (found.verdict, found.todo) == (Verdict.WARNING, ("Write cluster_id: id under it",))
-
-
-# -- permissions
-
-WORLD = topology(
-    topic("orders", "east"),
-    topic("new", "east"),
-    flow("east", "west", "orders", name="f"),
-    cluster("east"),
-    cluster("west"),
-)
-
-
-def live() -> LiveState:
-    east, west = FakeCluster("east"), FakeCluster("west")
-    east.put("orders")
-    east.put("other")
-    west.put("east.orders")
-    west.put(STATUS_TOPIC)
-    return LiveState({"east": east.read(), "west": west.read()}, {})
-
-
-def lacking(on: str, rights: Rights, world: Topology = WORLD) -> list[str]:
-    routes = find_routes(world, live()).routes
-    found = list(permission_findings(world, on, [rights], routes))
-    missing = [line for one in found if one.verdict is Verdict.PROBLEM for line in one.todo]
-    assert bool(missing) != any(one.text == "nothing is missing" for one in found)
-    return missing
-
-
-def rights(principal: Principal, operations: Mapping[str, Iterable[str]], **more: Any) -> Rights:
-    allowed = {name: frozenset(words) for name, words in operations.items()}
-    fields: dict[str, Any] = {"sees_all": True, "operations": allowed} | more
-    return Rights(principal, f"User:{principal}", "a:9092", **fields)
-
-
-VIEW = ("DESCRIBE", "DESCRIBE_CONFIGS")
-
-
-def command(principal: str, rest: str) -> str:
-    return f"kafka-acls.sh --bootstrap-server a:9092 --add --allow-principal 'User:{principal}' --operation {rest}"
-
-
-def test_what_is_asked_is_what_each_principal_needs() -> None:
-    asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
-    lock = ("__reconciler",)
-    assert asked["east", Principal.PLAN] == Ask(("orders", "other"), described=("reconciler-doctor",), reads=lock)
-    assert asked["east", Principal.APPLY] == Ask(
-        ("orders",), ("__reconciler", "new"), (), ("reconciler.test",), reads=lock, writes=lock
-    )
-    assert asked["east", Principal.MIRROR] == Ask(("orders",))
-    assert asked["west", Principal.MIRROR] == Ask(
-        (OFFSETS_TOPIC, STATUS_TOPIC, "east.orders"),
-        (),
-        ("mirror.f",),
-        ("mirror.f.0", "mirror.f.1"),
-        writes=(OFFSETS_TOPIC,),
-    )
-
-
-def test_nothing_is_missing_where_everything_is_allowed() -> None:
-    everything = (*VIEW, "READ", "WRITE", "ALTER", "ALTER_CONFIGS", "DELETE")
-    for principal in Principal:
-        names = dict.fromkeys(("orders", "east.orders", STATUS_TOPIC, OFFSETS_TOPIC), everything)
-        told = rights(principal, names, creates={"new": True}, groups={"mirror.f": True})
-        assert lacking("west", told) == []
-
-
-@pytest.mark.parametrize(
-    ("on", "given", "commands"),
-    [
-        (
-            "east",
-            rights(Principal.PLAN, {"orders": ["DESCRIBE"], "other": ["DESCRIBE"]}),
-            [command("plan", "DescribeConfigs --topic '*'")],
-        ),
-        ("east", rights(Principal.PLAN, {"orders": VIEW}, sees_all=False), [command("plan", "Describe --topic '*'")]),
-        (
-            "west",
-            rights(Principal.PLAN, {STATUS_TOPIC: VIEW}),
-            [command("plan", f"Read --topic {STATUS_TOPIC}")],
-        ),
-        (
-            "east",
-            rights(Principal.APPLY, {"orders": (*VIEW, "ALTER")}, creates={"new": False}),
-            [command("apply", "AlterConfigs --topic '*'"), command("apply", "Create --topic '*'")],
-        ),
-        (
-            "east",
-            rights(Principal.PLAN, {"__reconciler": VIEW}, cluster=frozenset({"DESCRIBE_CONFIGS"})),
-            [command("plan", "Read --topic __reconciler"), command("plan", "Describe --cluster")],
-        ),
-        (
-            "east",
-            rights(
-                Principal.APPLY, {"__reconciler": ["READ", "DESCRIBE"]}, transactional_ids={"reconciler.test": False}
-            ),
-            [
-                command("apply", "Write --topic __reconciler"),
-                command("apply", "Write --transactional-id reconciler.test"),
-            ],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {}, transactional_ids={"mirror.f.0": True, "mirror.f.1": False}),
-            [command("mirror", "Write --transactional-id mirror.f. --resource-pattern-type prefixed")],
-        ),
-        ("west", rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"})), []),
-        (
-            "east",
-            rights(Principal.APPLY, {}, reads={"__reconciler": True}, writes={"__reconciler": False}),
-            [command("apply", "Write --topic __reconciler")],
-        ),
-        (
-            "east",
-            rights(Principal.PLAN, {}, reads={"__reconciler": False}),
-            [command("plan", "Read --topic __reconciler")],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"]}, writes={OFFSETS_TOPIC: False, STATUS_TOPIC: True}),
-            [command("mirror", f"Write --topic {OFFSETS_TOPIC}")],
-        ),
-        ("east", rights(Principal.MIRROR, {"orders": ["DESCRIBE"]}), [command("mirror", "Read --topic orders")]),
-        (
-            "east",
-            rights(Principal.MIRROR, {}, denied=frozenset({"orders"})),
-            [command("mirror", "Read --topic orders")],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {"east.orders": ["DESCRIBE"], STATUS_TOPIC: ["DESCRIBE", "READ", "WRITE"]}),
-            [command("mirror", "Write --topic east. --resource-pattern-type prefixed")],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ"]}),
-            [command("mirror", f"Write --topic {STATUS_TOPIC}")],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["WRITE"]}),
-            [command("mirror", f"Read --topic {STATUS_TOPIC}")],
-        ),
-        (
-            "west",
-            rights(Principal.APPLY, {STATUS_TOPIC: (*VIEW, "ALTER", "ALTER_CONFIGS")}),
-            [command("apply", f"Read --topic {STATUS_TOPIC}"), command("apply", f"Write --topic {STATUS_TOPIC}")],
-        ),
-        (
-            "west",
-            rights(Principal.MIRROR, {}, groups={"mirror.f": False}, transactional_ids={"mirror.f.0": False}),
-            [
-                command("mirror", "Read --group mirror.f"),
-                command("mirror", "Write --transactional-id mirror.f. --resource-pattern-type prefixed"),
-            ],
-        ),
-    ],
-)
-def test_what_is_missing_is_printed_as_the_exact_command(on: str, given: Rights, commands: list[str]) -> None:
-    assert lacking(on, given) == commands
-
-
-MARKED: dict[str, Any] = {"provenance": Carry.LOCAL, "naming": Naming("identity")}
-CHOSEN = Groups(include=("billing", "ship-.*", "team-[ab]"), sync_offsets=True)
-SYNCED = topology(
-    flow("east", "west", "orders", name="f", groups=CHOSEN, **MARKED),
-    flow("west", "east", "orders", name="b", **MARKED),
-    cluster("east"),
-    cluster("west"),
-)
-
-
-def test_groups_that_a_broker_would_hide_are_asked_for_by_name() -> None:
-    asked = asks(SYNCED, live(), ())
-    east, west = asked["east", Principal.MIRROR], asked["west", Principal.MIRROR]
-    assert (east.groups, east.described) == (("mirror.b",), ("mirror.b", "billing", "ship-reconciler-doctor"))
-    assert (west.groups, west.described) == (("mirror.f", "billing", "ship-reconciler-doctor"), ("mirror.f",))
-
-
-def test_a_right_on_groups_that_is_missing_is_printed_as_the_exact_command() -> None:
-    east = rights(
-        Principal.MIRROR, {}, described={"mirror.b": False, "billing": False, "ship-reconciler-doctor": False}
-    )
-    assert lacking("east", east, SYNCED) == [
-        command("mirror", "Describe --group mirror.b"),
-        command("mirror", "Describe --group billing"),
-        command("mirror", "Describe --group ship- --resource-pattern-type prefixed"),
-    ]
-    west = rights(Principal.MIRROR, {}, groups={"mirror.f": True, "billing": True, "ship-reconciler-doctor": False})
-    assert lacking("west", west, SYNCED) == [command("mirror", "Read --group ship- --resource-pattern-type prefixed")]
-    plan = rights(Principal.PLAN, {"orders": VIEW}, described={"reconciler-doctor": False})
-    assert lacking("east", plan) == [command("plan", "Describe --group '*'")]
-
-
-def test_a_login_that_failed_says_so_and_nothing_of_permissions() -> None:
-    told = Rights(Principal.APPLY, "User:apply", "a:9092", failed=Unknown("cluster east", "wrong password", "check it"))
-    [one] = permission_findings(WORLD, "east", [told], ())
-    assert (one.verdict, one.text, one.todo) == (Verdict.PROBLEM, "wrong password", ("check it",))
-
-
-def test_what_could_not_be_asked_is_unknown_not_in_order() -> None:
-    told = rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ", "WRITE"]}, groups=LOST)
-    found = list(permission_findings(WORLD, "west", [told], find_routes(WORLD, live()).routes))
-    assert [one.verdict for one in found] == [Verdict.OK, Verdict.UNKNOWN]
 
 
 # -- flows
@@ -391,48 +182,3 @@ def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
     assert (bad.exit_code, good.exit_code) == (1, 0)
     schema = json.loads(resources.files("schemas").joinpath("doctor.schema.json").read_text())
     jsonschema.validate(json.loads(checkup_json(bad)), schema)
-
-
-def test_moving_replicas_needs_rights_on_the_cluster() -> None:
-    wished = topology(topic("orders", replication_factor=3))
-    told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
-    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
-    assert todos == [command("apply", "Alter --cluster"), command("apply", "AlterConfigs --cluster")]
-
-
-def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> None:
-    whom = entity({"user": "orders-app"})
-    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
-    for principal, lacking in (
-        (Principal.PLAN, ["DescribeConfigs"]),
-        (Principal.APPLY, ["DescribeConfigs", "AlterConfigs"]),
-    ):
-        told = rights(principal, {}, cluster=frozenset({"DESCRIBE"}))
-        todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
-        assert todos == [command(principal, f"{word} --cluster") for word in lacking]
-        assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
-
-
-def test_of_a_cluster_that_tells_no_operation_only_what_is_sure_is_missing() -> None:
-    """Without Describe a broker names none, although AlterConfigs may be there."""
-    whom = entity({"user": "orders-app"})
-    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
-    told = rights(Principal.APPLY, {}, cluster=frozenset())
-    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
-    assert todos == [command(Principal.APPLY, "Describe --cluster")]
-
-
-def test_scram_users_need_rights_on_the_cluster_and_on_the_record_where_they_are_declared() -> None:
-    user = ScramUser(1, ("east",), "orders-app", 1, password="${env:APP}")
-    wished = replace(topology(topic("orders", "east", "west")), users=(user,))
-    for principal, lacking in ((Principal.PLAN, ["Describe"]), (Principal.APPLY, ["Describe", "Alter"])):
-        told = rights(principal, {}, cluster=frozenset())
-        found = [one for one in permission_findings(wished, "east", [told], ()) if "--cluster" in "".join(one.todo)]
-        assert [one.todo for one in found] == [(command(principal, f"{word} --cluster"),) for word in lacking]
-        assert "SCRAM users" in found[-1].why
-    told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
-    assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
-    west = replace(wished, users=(replace(user, clusters=("west",)),))
-    seen = rights(Principal.PLAN, {LOCK_TOPIC: ("DESCRIBE",)}, cluster=frozenset({"DESCRIBE"}))
-    [finding] = [one for one in permission_findings(west, "west", [seen], ()) if LOCK_TOPIC in "".join(one.todo)]
-    assert "which access rules, quotas and users are ours" in finding.why

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from reconciler.errors import ClusterError, RunnerError, SecretError, Unknown
 from reconciler.live import JobState, LiveCluster, LiveMirror
 from reconciler.observing import observe
-from tests.fakes import FakeCluster, FakeRunner, unreachable
+from tests.fake_runner import FakeRunner
+from tests.fakes import FakeCluster, unreachable
 
 
 class SilentRunner(FakeRunner):

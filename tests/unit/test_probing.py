@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reconciler.acls import AclBinding
 from reconciler.applying import Caution, Silent, apply, exit_code
 from reconciler.causes import Cause, History, cause_of
-from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
+from reconciler.changes import CreateAcl
 from reconciler.corrections import Corrections, corrected, looked, uncontested
-from reconciler.errors import ClusterError, Unknown
+from reconciler.errors import ClusterError
 from reconciler.exit_codes import ExitCode
 from reconciler.handover import handovers
-from reconciler.live import Before, LiveAccess, Made
+from reconciler.live import Made
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.probes import Check, Needs, Probe, Verdict
 from reconciler.probing.rights import MOST, ask_for, wanted
-from reconciler.probing.undoing import before_of, by_hand, carried_out, put_back
+from reconciler.probing.undoing import by_hand
 from reconciler.rendering.outcomes import outcomes_json, outcomes_text
 from reconciler.topology import Principal, Topology
 from tests.builders import World, world
 from tests.fake_prober import FakeProber
-from tests.unit.test_access_outlook import PLAIN, ROLES, env, ran, secured
+from tests.unit.test_access_outlook import PLAIN, env
 from tests.unit.test_access_plans import rule, rules
 
 SOME = """
@@ -289,100 +287,6 @@ def test_an_undone_deletion_gives_everything_back_to_whom_it_was() -> None:
     assert access_of(seen) == (before[0] | {theirs}, before[1])
 
 
-OWN_DENIAL = rule("deny User:apply alter cluster kafka-cluster")
-
-
-def plus(*entries: str) -> Topology:
-    return secured(roles=ROLES + "".join(f"  - {one}\n" for one in entries))
-
-
-CONSUMER = '{role: consumer, principal: "User:late", clusters: [east], topics: [orders], groups: []}'
-LATE = rule("allow User:late read topic orders")
-
-
-def test_who_lost_alter_meanwhile_is_told_what_to_put_back_by_whom() -> None:
-    seen = ran(secured())
-    east = seen.clusters["east"]
-
-    def strike() -> None:
-        east.acls.add(OWN_DENIAL)
-        east.altering = False
-
-    ended = run(seen, plus(CONSUMER), lambda: east.at_call(VIEWS, strike))
-    assert ended.results[str(LATE)] == "left"
-    assert LATE in east.acls
-    assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
-    for word in (
-        "1 NOT undone",
-        "apply principal User:apply may no longer do what it works with: alter on cluster",
-        by_hand(OWN_DENIAL, False, "east:9092"),
-        by_hand(LATE, False, "east:9092"),
-        "somebody with Alter on the cluster",
-    ):
-        assert word in ended.words, ended.words
-    east.acls.discard(OWN_DENIAL)
-    east.altering = True
-    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done", "it goes on from there"
-    assert seen.plan(plus(CONSUMER)).exit_code is ExitCode.DONE
-
-
-def test_a_super_user_loses_nothing_by_a_denial() -> None:
-    seen = ran(secured())
-    theirs = strangers(seen, "deny User:apply alter cluster kafka-cluster")
-    assert run(seen, plus(CONSUMER), theirs, super_users=["User:apply"]).results[str(LATE)] == "done"
-
-
-def test_who_is_no_super_user_any_more_is_told_by_the_brokers_alone() -> None:
-    seen, bosses = ran(secured()), ["User:apply"]
-    east = seen.clusters["east"]
-    apply_on_both = '"User:apply", clusters: [east, west]'
-    roles = ROLES.replace(apply_on_both, apply_on_both.replace("east, ", ""))
-    wished = secured(roles=f"{roles}  - {CONSUMER}\n")
-    east.acls = {one for one in east.acls if one.principal != "User:apply"}
-    ended = run(seen, wished, lambda: east.at_call(VIEWS, bosses.clear), super_users=bosses)
-    assert ended.results[str(LATE)] == "undone"
-    assert "alter on cluster: the brokers deny it" in ended.words
-
-
-@pytest.mark.parametrize("no_login", [(), (Principal.MIRROR,)])
-def test_a_mirror_that_lost_its_right_meanwhile_takes_the_wave_back(no_login: tuple[Principal, ...]) -> None:
-    seen = ran(secured())
-    theirs = rule("deny User:mirror read topic orders")
-    before = access_of(seen)
-    ended = run(seen, plus(CONSUMER), strangers(seen, "deny User:mirror read topic orders"), no_login=no_login)
-    assert ended.results[str(LATE)] == "undone"
-    assert access_of(seen) == (before[0] | {theirs}, before[1])
-    assert "mirror principal User:mirror may no longer do what it works with: read on topic orders" in ended.words
-
-
-def test_who_cannot_log_in_from_here_is_said_not_to_be_probed() -> None:
-    seen = ran(secured())
-    ended = run(seen, plus(CONSUMER), no_login=(Principal.MIRROR,))
-    assert ended.results[str(LATE)] == "done"
-    [check] = [one for one in ended.probes[0].checks if "mirror" in one.subject]
-    assert (check.verdict, "no secret of mirror" in check.text) == (Verdict.SKIPPED, True)
-    assert "by the rules alone" in check.text
-
-
-def test_a_login_that_falls_silent_leaves_the_wave_unconfirmed() -> None:
-    seen = ran(secured())
-    ended = run(seen, plus(CONSUMER), silent=(4, 5, 6))
-    assert ended.results[str(LATE)] == "unproven"
-
-
-def test_who_could_not_log_in_before_is_not_held_against_the_wave() -> None:
-    seen = ran(secured())
-    ended = run(seen, plus(CONSUMER), silent=range(1, 100))
-    assert ended.results[str(LATE)] == "done"
-    assert "could not log in before the wave, either" in ended.words
-
-
-def test_a_right_that_was_missing_before_is_not_held_against_the_wave() -> None:
-    seen = ran(secured())
-    seen.clusters["east"].acls.add(rule("deny User:apply alter_configs cluster kafka-cluster"))
-    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done"
-
-
 def test_without_the_lock_nothing_is_undone_and_that_is_said() -> None:
     seen, wished = begun(), env(PLAIN, SOME)
     ended = run(seen, wished, vanishing(seen, READ_A), held=lambda: "the lock was taken by ada")
@@ -436,76 +340,6 @@ def test_drift_says_that_a_run_was_cut_off_before_its_probe() -> None:
     run(seen, wished, failing(seen, VIEWS))
     [cause] = {cause_of(one, History()).cause for one in seen.plan(wished).changes if isinstance(one.change, CreateAcl)}
     assert cause is Cause.HALF_FINISHED
-
-
-ACLS = st.sampled_from(
-    [rule(f"{word} User:{who} read topic {name}") for word in ("allow", "deny") for who in "ab" for name in ("t", "u*")]
-)
-OWNER = Made("title", "declared")
-
-
-@st.composite
-def waves(draw: st.DrawFn) -> tuple[LiveAccess, list[AclChange]]:
-    there = draw(st.frozensets(ACLS))
-    owned = dict.fromkeys(draw(st.frozensets(ACLS)), OWNER)
-    pending = {
-        acl: Before(draw(st.booleans()), draw(st.sampled_from([None, OWNER]))) for acl in draw(st.frozensets(ACLS))
-    }
-    why = Reason("test", "test")
-    changes: list[AclChange] = [
-        draw(st.sampled_from([CreateAcl, DeleteAcl]))("east", acl, Grant("t", "declared"), why)
-        for acl in sorted(draw(st.frozensets(ACLS, min_size=1)))
-    ]
-    return LiveAccess(there, owned, pending=pending), changes
-
-
-@given(waves(), st.data())
-def test_undoing_any_prefix_of_a_wave_gives_exactly_what_was_there_before(
-    wave: tuple[LiveAccess, list[AclChange]], data: st.DataObject
-) -> None:
-    access, changes = wave
-    access = replace(access, pending={})
-    assert isinstance(access.acls, frozenset)
-    before = before_of(changes, access)
-    prefix = changes[: data.draw(st.integers(0, len(changes)))]
-    assert put_back(carried_out(access.acls, prefix), before) == access.acls
-
-
-@given(waves())
-def test_doing_and_undoing_leaves_the_ownership_record_as_it_was(wave: tuple[LiveAccess, list[AclChange]]) -> None:
-    access, changes = wave
-    assert isinstance(access.acls, frozenset)
-    assert not isinstance(access.owned, Unknown)
-    seen = world("east")
-    fake = seen.clusters["east"]
-    fake.acls, fake.owned = set(access.acls), dict(access.owned)
-    before = before_of(changes, replace(access, pending={}))
-    for change in changes:
-        fake._rule(change)
-    fake.put_back(before)
-    assert (frozenset(fake.acls), fake.owned) == (access.acls, access.owned)
-
-
-@given(waves())
-def test_what_was_before_a_wave_that_was_cut_off_is_not_forgotten(
-    wave: tuple[LiveAccess, list[AclChange]],
-) -> None:
-    access, changes = wave
-    assert isinstance(access.acls, frozenset)
-    first = before_of(changes, replace(access, pending={}))
-    cut_off = LiveAccess(carried_out(access.acls, changes), access.owned, pending=first)
-    assert before_of(changes, cut_off) == first
-
-
-def test_commands_are_what_kafka_acls_takes() -> None:
-    assert by_hand(rule("allow User:x describe_configs topic pay.*"), True, "b:1") == (
-        "kafka-acls.sh --bootstrap-server b:1 --add --allow-principal 'User:x' --operation DescribeConfigs"
-        " --topic pay. --resource-pattern-type prefixed"
-    )
-    assert by_hand(rule("deny User:x alter cluster kafka-cluster from 10.0.0.1"), False, "b:1") == (
-        "kafka-acls.sh --bootstrap-server b:1 --remove --force --deny-principal 'User:x' --deny-host 10.0.0.1"
-        " --operation Alter --cluster"
-    )
 
 
 def test_a_probe_is_as_bad_as_its_worst_check() -> None:
