@@ -39,7 +39,7 @@ from reconciler.guarding.pruning import PRUNE
 from reconciler.internal_topics import written_by
 from reconciler.live import LiveState
 from reconciler.plans import Planned
-from reconciler.risks import assess
+from reconciler.risks import assess, fallbacks_of
 from reconciler.routing import Routing
 from reconciler.topic_configs import number
 from reconciler.topology import Mirror, Principal, TopicRef, Topology
@@ -276,9 +276,9 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
 def planned(
     ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology, live: LiveState
 ) -> Iterable[Planned]:
-    links = _links(ordered, later, routing, topology)
+    links, fallbacks = _links(ordered, later, routing, topology), fallbacks_of(live)
     for change in ordered:
-        found = assess(change, topology, live)
+        found = assess(change, topology, live, fallbacks)
         needs, why = _needs(change, links)
         yield Planned(
             change_id(change), change, stage_of(change, later), found.risk, found.why, found.reversibility, needs, why

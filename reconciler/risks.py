@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import assert_never
 
 from reconciler.acls import ANYONE, Permission
@@ -27,7 +29,8 @@ from reconciler.changes import (
 )
 from reconciler.counts import counted
 from reconciler.errors import Unknown
-from reconciler.live import LiveState, Source
+from reconciler.live import LiveState
+from reconciler.prospects import BrokerConfigs, broker_configs, different_configs
 from reconciler.sizes import size_words
 from reconciler.topic_configs import human, number
 from reconciler.topology import TopicRef, Topology
@@ -48,14 +51,29 @@ class Assessment:
     reversibility: str = REVERSIBLE
 
 
-def assess(change: Change, topology: Topology, live: LiveState) -> Assessment:
+Fallbacks = Callable[[str], BrokerConfigs]
+"""Cluster -> what its topics have without overrides, as far as other topics tell."""
+
+
+def fallbacks_of(live: LiveState) -> Fallbacks:
+    """Worked out once for each cluster that is asked about, however many changes ask."""
+
+    @cache
+    def fallbacks(cluster: str) -> BrokerConfigs:
+        known = live.known(cluster)
+        return broker_configs(different_configs(known)) if known else {}
+
+    return fallbacks
+
+
+def assess(change: Change, topology: Topology, live: LiveState, fallbacks: Fallbacks) -> Assessment:
     match change:
         case CreateTopic():
             return Assessment(Risk.LOW, "", "reversible while nobody has written to it")
         case AddPartitions():
             return _growth(change, topology, live)
         case AlterConfigs():
-            found = [assess_config(one, _fallback(change.ref, one.key, live)) for one in change.configs]
+            found = [assess_config(one, _fallback(change.ref.cluster, one, fallbacks)) for one in change.configs]
             worst = max(found, key=lambda one: _ORDER.index(one.risk))
             lasting = next((one.reversibility for one in found if one.reversibility != REVERSIBLE), REVERSIBLE)
             return Assessment(worst.risk, "; ".join(one.why for one in found if one.why), lasting)
@@ -184,14 +202,10 @@ def _keyed(ref: TopicRef, topology: Topology, live: LiveState) -> str:
     return "the topic is compacted" if policy and "compact" in (policy.value or "") else ""
 
 
-def _fallback(ref: TopicRef, key: str, live: LiveState) -> str | None:
+def _fallback(cluster: str, change: ConfigChange, fallbacks: Fallbacks) -> str | None:
     """What the topic gets when its override goes, where another topic of the cluster tells."""
-    cluster = live.known(ref.cluster)
-    for topic in cluster.topics.values() if cluster else ():
-        entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
-        if entry is not None and entry.source is not Source.TOPIC:
-            return entry.value
-    return None
+    entry = fallbacks(cluster).get(change.key) if change.after is None else None
+    return entry.value if entry is not None else None
 
 
 def assess_config(change: ConfigChange, fallback: str | None = None) -> Assessment:

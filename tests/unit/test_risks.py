@@ -1,0 +1,68 @@
+"""How dangerous a change is, told without looking at all topics for each of many changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.changes import AlterConfigs, ConfigChange, Reason, Risk, Role
+from reconciler.errors import Unknown
+from reconciler.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
+from reconciler.risks import assess, fallbacks_of
+from reconciler.topology import TopicRef
+from tests.builders import topology
+
+OWN, USUAL = ConfigValue("100", Source.TOPIC), ConfigValue("7", Source.CLUSTER)
+
+
+class Watched(dict[str, LiveTopic]):
+    """Counts how often all of it is looked at."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+    def __iter__(self) -> Iterator[str]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def live_topic(name: str, configs: Mapping[str, ConfigValue] | Unknown) -> LiveTopic:
+    return LiveTopic(name, f"id-{name}", (LivePartition(0, 1, (1,), (1,)),), configs)
+
+
+def losing(name: str, after: str | None = None) -> AlterConfigs:
+    change = ConfigChange("retention.ms", "100", Source.TOPIC, after, "git")
+    return AlterConfigs(TopicRef("east", name), f"id-{name}", (change,), Role.DECLARED, Reason("x", "y"))
+
+
+def state(topics: dict[str, LiveTopic]) -> LiveState:
+    return LiveState({"east": LiveCluster("east", "id", (), topics), "west": Unknown("cluster west", "silent")}, {})
+
+
+def test_all_topics_are_looked_at_once_however_many_lose_an_override() -> None:
+    topics = Watched({f"t{n}": live_topic(f"t{n}", {"retention.ms": OWN}) for n in range(50)})
+    topics["last"] = live_topic("last", {"retention.ms": USUAL})
+    live = state(topics)
+    fallbacks = fallbacks_of(live)
+    found = [assess(losing(f"t{n}"), topology(), live, fallbacks) for n in range(50)]
+    assert {one.risk for one in found} == {Risk.HIGH}
+    assert all("100 ms -> 7 ms" in one.why for one in found)
+    assert topics.looks == 1
+
+
+def test_a_value_that_is_set_needs_no_look_at_others() -> None:
+    topics = Watched({"t": live_topic("t", {"retention.ms": OWN})})
+    live = state(topics)
+    assert assess(losing("t", "200"), topology(), live, fallbacks_of(live)).risk is Risk.LOW
+    assert topics.looks == 0
+
+
+def test_where_nobody_tells_what_remains_the_worst_is_said() -> None:
+    hidden = live_topic("hidden", Unknown("configs of east/hidden", "denied"))
+    live = state({"t": live_topic("t", {"retention.ms": OWN}), "hidden": hidden})
+    found = assess(losing("t"), topology(), live, fallbacks_of(live))
+    assert (found.risk, "may keep less" in found.why) == (Risk.HIGH, True)
+    assert not fallbacks_of(live)("west")
