@@ -3,6 +3,9 @@
 Three one-broker clusters hold the topics; they are made anew, since a broker with ten thousand topics starts slower
 than it makes them. Each command is a process of its own; CPU and peak memory are the kernel's figures for that process
 and its children. The brokers' CPU meanwhile is told apart: on a small machine they and the command share the cores.
+
+What is compared runs in turn, and each round gives a ratio of its own, since the speed of a machine changes from one
+minute to the next.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,11 +27,11 @@ from typing import Annotated
 import typer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from bench.clusters import SERVER_JVM
 from bench.cpu import cpu_seconds
-from bench.report import machine
+from bench.report import machine, spread
 from sandbox import processes
 from sandbox.brokers import Launch, bring_up, take_down
 from sandbox.handles import ClusterHandle, Sandbox
@@ -40,7 +42,11 @@ PORT = 26_300
 FILES = 500
 BATCH = 1_000
 FRESH = 1_000
-WARM = 4
+WARM = 12
+"""Plans of all clusters before the first that counts: brokers that were just started still compile."""
+HEAP = "2g"
+"""Ten thousand topics fill more than 35 % of the 1 GiB that Kafka's own script gives a broker. G1 would then mark it
+again and again, which costs more than the answers do."""
 SAVED = ROOT / "bench" / "results"
 console = Console(soft_wrap=True)
 
@@ -67,6 +73,15 @@ class Case:
     aim: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two commands that run one straight after the other in each round; ``case`` is told as so many times ``base``."""
+
+    case: Case
+    base: Case
+    aim: str
+
+
 def topic_name(number: int) -> str:
     return f"team{number % 40:02}.service{number % 7}.events-{number:05}"
 
@@ -76,8 +91,8 @@ def three(port: int) -> Iterator[Sandbox]:
     home = home_of("bench-planning")
     take_down(home, clear=True)
     try:
-        profile = replace(PROFILES["trio"], jvm=SERVER_JVM)
-        yield bring_up(Launch(profile, home, port, "1g"), console.print)
+        profile = replace(PROFILES["trio"], jvm=(*SERVER_JVM, f"-Xms{HEAP}"))
+        yield bring_up(Launch(profile, home, port, HEAP), console.print)
     finally:
         take_down(home, clear=True)
 
@@ -142,49 +157,72 @@ def timed(case: Case, state: Path, brokers: Callable[[], float] = float) -> Run:
     return Run(case.name, seconds, cpu, brokers() - brokers_before, usage.ru_maxrss / 1024, process.returncode)
 
 
-def cases(folder: Path, sandbox: Sandbox, count: int) -> list[Case]:
+def cases(folder: Path, sandbox: Sandbox, count: int) -> tuple[list[Case], list[Pair]]:
+    """In an order in which both of a pair are neighbours, also when it is turned round."""
     east, every = [sandbox["east"]], list(sandbox.clusters.values())
     same = str(environment(folder / "same", east, count, 0))
     edited = str(environment(folder / "edited", east, count, count // 100))
     threefold = str(environment(folder / "threefold", every, count, 0))
-    return [
-        Case(f"validate, {count:,} topics in {FILES} files", ("validate", same), 0, "6 s"),
-        Case("plan, one cluster, nothing to change", ("plan", same), 0, "4 s, 250 MiB"),
-        Case("plan, one cluster, 1 % changed", ("plan", edited), 2, "as unchanged + 10 %"),
-        Case("plan, three clusters, nothing to change", ("plan", threefold), 0, "1.5 x one cluster"),
-    ]
+    validate = Case(f"validate, {count:,} topics in {FILES} files", ("validate", same), 0, "6 s")
+    one = Case("plan, one cluster, nothing to change", ("plan", same), 0, "4 s, 250 MiB")
+    changed = Case("plan, one cluster, 1 % changed", ("plan", edited), 2, "as unchanged + 10 %")
+    three = Case("plan, three clusters, nothing to change", ("plan", threefold), 0, "1.5 x one cluster")
+    pairs = [Pair(changed, one, "1.1"), Pair(three, one, "1.5")]
+    return [validate, changed, one, three], pairs
+
+
+def ratios(runs: Mapping[Case, Sequence[Run]], pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+    """Each round is divided by itself."""
+    rows: list[tuple[str, ...]] = []
+    for pair in pairs:
+        both = list(zip(runs[pair.case], runs[pair.base], strict=True))
+        seconds = spread([one.seconds / base.seconds for one, base in both]).text("{:.2f}".format)
+        cpu = spread([one.cpu_s / base.cpu_s for one, base in both]).text("{:.2f}".format)
+        rows.append((pair.case.name, pair.base.name, seconds, cpu, pair.aim))
+    return rows
 
 
 def table(runs: Mapping[Case, Sequence[Run]]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for case, found in runs.items():
-        seconds = [run.seconds for run in found]
-        spread = "" if len(found) == 1 else f" ({min(seconds):.2f} to {max(seconds):.2f})"
-        cpu = statistics.median(run.cpu_s for run in found)
+        seconds = spread([run.seconds for run in found]).text("{:.2f}".format)
+        cpu = spread([run.cpu_s for run in found]).text("{:.2f}".format)
+        brokers = spread([run.brokers_cpu_s for run in found]).text("{:.2f}".format)
         peak = max(run.peak_mib for run in found)
-        brokers = statistics.median(run.brokers_cpu_s for run in found)
-        figures = f"{statistics.median(seconds):.2f}{spread}", f"{cpu:.2f}", f"{brokers:.1f}", f"{peak:.0f}"
-        rows.append((case.name, *figures, case.aim))
+        rows.append((case.name, seconds, cpu, brokers, f"{peak:.0f}", case.aim))
     return rows
 
 
 HEAD = ("command", "seconds", "CPU s", "brokers' CPU s", "peak MiB", "aim")
+RATIO_HEAD = ("command", "beside", "times the seconds", "times the CPU s", "aim")
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Head and rows."""
 
 
-def write(runs: Mapping[Case, Sequence[Run]]) -> None:
+def write(runs: Mapping[Case, Sequence[Run]], tables: Sequence[Table]) -> None:
     when, facts = time.strftime("%Y-%m-%dT%H%M%S"), machine()
     SAVED.mkdir(exist_ok=True)
     told = {"when": when, "machine": facts, "runs": [asdict(run) for found in runs.values() for run in found]}
     (SAVED / f"{when}-planning.json").write_text(json.dumps(told, indent=2) + "\n")
-    lines = ["| " + " | ".join(row) + " |" for row in (HEAD, ("---",) * len(HEAD), *table(runs))]
-    (SAVED / f"{when}-planning.md").write_text("\n".join(lines) + "\n")
+    drawn = [["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)] for head, rows in tables]
+    (SAVED / f"{when}-planning.md").write_text("\n\n".join(map("\n".join, drawn)) + "\n")
     console.print(f"Saved: {SAVED / f'{when}-planning.json'} and .md")
+
+
+def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RichTable:
+    table = RichTable()
+    for number, name in enumerate(head):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def main(
     topics: Annotated[int, typer.Option(min=100, help="How many topics each cluster holds.")] = 10_000,
-    repeat: Annotated[int, typer.Option(min=1, help="Rounds; the table shows median, least and most.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds; the tables show median, least and most.")] = 15,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
+    warm: Annotated[int, typer.Option(min=0, help="Plans of all clusters beforehand.")] = WARM,
     save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
 ) -> None:
     """Validate, plan and apply beside ten thousand topics."""
@@ -192,24 +230,22 @@ def main(
         folder = Path(parent)
         for cluster in sandbox.clusters.values():
             fill(cluster, topics)
-        known, brokers = cases(folder, sandbox, topics), partial(brokers_cpu, sandbox)
-        for _ in range(WARM):  # brokers that were just started still compile
+        known, pairs = cases(folder, sandbox, topics)
+        brokers = partial(brokers_cpu, sandbox)
+        for _ in range(warm):
             timed(known[-1], folder / "state", brokers)
         runs: dict[Case, list[Run]] = {case: [] for case in known}
-        for _ in range(repeat):
-            for case in known:
+        for number in range(repeat):
+            for case in known if number % 2 == 0 else reversed(known):
                 runs[case].append(timed(case, folder / "state", brokers))
         grown = environment(folder / "grown", [sandbox["east"]], topics, 0, FRESH)
         fresh = Case(f"apply, {FRESH:,} new topics beside them", ("apply", str(grown), "--yes"), 0)
         runs[fresh] = [timed(fresh, folder / "state", brokers)]
-    shown = Table()
-    for number, name in enumerate(HEAD):
-        shown.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for row in table(runs):
-        shown.add_row(*row)
-    Console(width=160).print(shown)
+    tables: list[Table] = [(HEAD, table(runs)), (RATIO_HEAD, ratios(runs, pairs))]
+    for head, rows in tables:
+        Console(width=180).print(shown(head, rows))
     if save:
-        write(runs)
+        write(runs, tables)
 
 
 if __name__ == "__main__":
