@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler.beginning import begin
+from reconciler.beginning import Begun, begin
 from reconciler.cli_help import ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
@@ -31,6 +31,7 @@ SinceOption = Annotated[
 
 
 def plan(
+    context: typer.Context,
     envs: Envs,
     form: PageOption = Page.TEXT,
     out: OutOption = None,
@@ -45,7 +46,7 @@ def plan(
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
     _refuse_mixed(envs, form, (out, *(write or ())))
     live = base is None and changed_since is None and not (revert or offline)
-    with closing(begin(envs[0], Principal.PLAN)) if live and len(envs) == 1 else nullcontext() as begun:
+    with _begun(context.obj, envs[0]) if live and len(envs) == 1 else nullcontext() as begun:
         from reconciler import planfile, reviewing
         from reconciler.rendering.review import format_of, render
 
@@ -68,6 +69,11 @@ def plan(
                 say(f"saved to {out}; {goes_on or 'to apply it, git revert first'}")
             codes.append(found.exit_code)
     raise typer.Exit(reviewing.worst(codes))
+
+
+def _begun(early: Begun | None, env: Path) -> closing[Begun]:
+    """``early``: what ``start`` has begun."""
+    return closing(early if early is not None and early.folder == env else begin(env, Principal.PLAN))
 
 
 def explain(

@@ -23,7 +23,7 @@ from reconciler.live import LiveCluster, LiveState
 from reconciler.observations import observe_again, subjects, topology_digest
 from reconciler.ordering import after_replicas, place_of, planned
 from reconciler.placing.loads import loads_of
-from reconciler.plans import Basis, Plan, SeenCluster
+from reconciler.plans import NO_EDITION, Basis, Edition, Plan, SeenCluster
 from reconciler.rollout import course_of, in_waves
 from reconciler.routing import Routing
 from reconciler.topology import Topology
@@ -33,8 +33,7 @@ def plan(
     topology: Topology,
     live: LiveState,
     previous: Previous | None = None,
-    revision: str = "",
-    dirty: bool = False,
+    edition: Edition = NO_EDITION,
     prune: bool = False,
 ) -> Plan:
     """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics.
@@ -47,9 +46,9 @@ def plan(
     rests_on = sorted({*subjects(ordered, routing.routes), *access.rests_on})
     basis = Basis(
         environment=topology.environment,
-        topology_digest=topology_digest(topology),
-        revision=revision,
-        dirty=dirty,
+        topology_digest=edition.digest or topology_digest(topology),
+        revision=edition.revision,
+        dirty=edition.dirty,
         clusters=_seen(topology, live),
         observed=observe_again(rests_on, live),
     )

@@ -47,6 +47,19 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Edition:
+    """Of the files that a plan is made from. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
+    (``observations.topology_digest``); None: nobody worked it out yet."""
+
+    revision: str = ""
+    dirty: bool = False
+    digest: str | None = None
+
+
+NO_EDITION = Edition()
+
+
+@dataclass(frozen=True, slots=True)
 class Basis:
     """The ground of a plan. ``revision`` is a git commit or empty."""
 

@@ -16,6 +16,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
         gc.disable()  # they are over in seconds, and nearly all that they make is kept to their end
     try:
+        begun = None
+        if sys.argv[1:2] == ["plan"]:
+            from reconciler.beginning import begin_plan
+
+            begun = begin_plan(sys.argv[2:])
         from reconciler.terminal import run_app
 
         if changes_nothing:
@@ -25,7 +30,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave()
     try:
-        run_app(app)
+        run_app(app, begun=begun)
     except SystemExit as over:
         if changes_nothing:
             _end(over.code)

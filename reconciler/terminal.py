@@ -100,12 +100,15 @@ def _speak_any_name() -> None:
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
-def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
-    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
+def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: object = None) -> None:
+    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes.
+
+    ``begun``: for the command, as its context's ``obj``.
+    """
     _speak_any_name()
     try:
         words = list(arguments) if arguments is not None else None
-        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False, obj=begun)
     except TyperException as error:
         context = getattr(error, "ctx", None)
         say(error.format_message())

@@ -37,10 +37,11 @@ from reconciler.limiting import quota_clusters
 from reconciler.live import LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
+from reconciler.observations import topology_digest
 from reconciler.observing import Wanted, observe
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
-from reconciler.plans import Plan
+from reconciler.plans import Edition, Plan
 from reconciler.rereading import Narrow, ground, unreadable
 from reconciler.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.weighing import described, questions, together, weighed
@@ -123,31 +124,33 @@ class Session:
         Raises ClusterError when the apply principal cannot read the record of the last apply.
         """
         seen = seen or revision(self.folder)
-        with ThreadPoolExecutor(len(self.topology.clusters) + 1) as aside:
+        with ThreadPoolExecutor(len(self.topology.clusters) + 2) as aside:
             applied = aside.submit(self._read_applied, consent)
             wishes = {} if alone else self.topology.clusters
             natures = {name: aside.submit(read_nature, wish, self.principal) for name, wish in wishes.items()}
-            live = self.observe()
+            observed = aside.submit(self.observe)
+            edition = Edition(seen.commit, seen.dirty, topology_digest(self.topology))  # while clusters answer
+            live = observed.result()
             self.applied = applied.result()
             told = {name: future.result() for name, future in natures.items()}
         live = look_closer(self.topology, live, self.clusters)
-        made = plan(self.topology, live, self._previous(), seen.commit, seen.dirty, consent.prune)
-        made = self._checked(described(made, told))
-        made = guarded(made, self.topology, live, self.applied, consent)
-        return made if alone else self._weighed(made, live)
+        made = plan(self.topology, live, self._previous(), edition, consent.prune)
+        return self._reviewed(described(made, told), live, consent, alone)
 
-    def _weighed(self, made: Plan, live: LiveState) -> Plan:
-        """With what its dangerous changes put at stake; all clusters are asked at once."""
-        asked = together(questions(made, live), reading_questions(made, live))
-        if not asked:
-            return weighed(made, self.topology, {})
-        with ThreadPoolExecutor(len(asked)) as pool:
-            answers = {
+    def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
+        """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
+        asked = {} if alone else together(questions(made, live), reading_questions(made, live))
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            stakes = {
                 name: pool.submit(read_stakes, self.topology.clusters[name], self.principal, some)
                 for name, some in asked.items()
             }
-            told = {TopicRef(name, topic): one for name, a in answers.items() for topic, one in a.result().items()}
-        return with_readers(weighed(made, self.topology, told), live, told)
+            made = guarded(self._checked(made), self.topology, live, self.applied, consent)
+            told = {TopicRef(name, topic): one for name, a in stakes.items() for topic, one in a.result().items()}
+        if alone:
+            return made
+        made = weighed(made, self.topology, told)
+        return with_readers(made, live, told) if asked else made
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""

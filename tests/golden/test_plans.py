@@ -26,7 +26,7 @@ from reconciler.flow_syncs import Groups
 from reconciler.guarding import guarded
 from reconciler.loading import load
 from reconciler.planning import plan
-from reconciler.plans import Outcome, Plan, Result
+from reconciler.plans import Edition, Outcome, Plan, Result
 from reconciler.quotas import entity
 from reconciler.rendering.drift import drift_json, drift_text
 from reconciler.rendering.html import outcomes_html
@@ -62,7 +62,7 @@ def first() -> Plan:
     seen = world()
     for number in range(12):
         seen.clusters["east"].put(f"clicks-{number:02}", 3, retention_ms="3600000")
-    return seen.plan(wished(), revision="4f0c2d1e9ab3")
+    return seen.plan(wished(), edition=Edition("4f0c2d1e9ab3"))
 
 
 def removed() -> Plan:
@@ -94,7 +94,7 @@ def edited() -> Plan:
         flow("east", "west", "orders", "pay", lanes=4, replication_factor=1),
         environment="sandbox",
     )
-    return seen.plan(now, previous=told, revision="4f0c2d1e9ab3", dirty=True)
+    return seen.plan(now, previous=told, edition=Edition("4f0c2d1e9ab3", dirty=True))
 
 
 def troubled() -> Plan:
@@ -289,7 +289,7 @@ def rollout() -> Plan:
         environment="sandbox",
     )
     waves = (RolloutWave("canary", clusters=("east",)), RolloutWave("rest", clusters=("west",), soak_ms=3_600_000))
-    return seen.plan(replace(now, rollout=Rollout(waves, 600_000)), previous=told, revision="4f0c2d1e9ab3")
+    return seen.plan(replace(now, rollout=Rollout(waves, 600_000)), previous=told, edition=Edition("4f0c2d1e9ab3"))
 
 
 _CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas, users, rollout)

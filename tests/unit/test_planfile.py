@@ -30,7 +30,7 @@ from reconciler.handover import canonical_json
 from reconciler.live import JobState, LiveMirror
 from reconciler.planfile import PlanfileError
 from reconciler.planning import plan
-from reconciler.plans import Plan
+from reconciler.plans import Edition, Plan
 from reconciler.topology import Tombstone, Topology
 from tests.builders import flow, topic, topology, world
 from tests.worlds import LiveParts, live_parts, topologies
@@ -64,7 +64,7 @@ def saved() -> Plan:
     seen.apply(topology(flow("east", "west", "orders")))
     live = seen.look(wished)
     other = LiveMirror("gone", JobState.RUNNING, "local-9", "0123456789abcdef")
-    planned = plan(wished, replace(live, mirrors={**live.mirrors, "gone": other}), revision="abc", dirty=True)
+    planned = plan(wished, replace(live, mirrors={**live.mirrors, "gone": other}), edition=Edition("abc", dirty=True))
     return replace(
         planned,
         refused=(Refused("a", Reason("b", "c"), "d"),),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler import beginning, cli_review, wiring
-from reconciler.beginning import begin
+from reconciler.beginning import begin, begin_plan, live_folder
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.errors import ReconcilerError, TopologyError
@@ -195,6 +195,67 @@ run_app(cli_review.app, ["plan", "env"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_reads_of_a_plan_begin_before_its_arguments_are_read(tmp_path: Path) -> None:
+    folder = environment(tmp_path / "env", all=CLUSTERS + TOPICS)
+    program = """
+import sys
+from reconciler import beginning, start
+
+def begin(folder, principal):
+    late = {"typer", "pydantic", "reconciler.cli_review"} & sys.modules.keys()
+    sys.exit(" ".join(late) or f"{folder} {principal}")
+
+beginning.begin = begin
+start.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "plan", folder, "--prune", "--format=json"], capture_output=True, text=True
+    )
+    assert done.stderr == f"{folder} plan\n"
+
+
+LIVE = [["env"], ["env", "--prune"], ["--format", "json", "env"], ["--format=json", "env"], ["env", "--out", "p.json"],
+        ["--write", "a.md", "--write", "b.html", "env"], ["env", "--artifact", "--prune"]]  # fmt: skip
+OTHER = [["env", "--base", "main"], ["env", "--base=main"], ["env", "--offline"], ["env", "--revert"], ["one", "two"],
+         ["env", "--changed-since", "main"], ["--help"], ["env", "-h"], ["--", "env"], [], ["--prune"], ["--format"],
+         ["env", "--no-such"], ["--format", "env"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LIVE, ids=" ".join)
+def test_what_is_surely_a_live_plan_is_one(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Path] = []
+
+    def begin(folder: Path, principal: Principal) -> None:
+        begun.append(folder)
+        sys.exit(0)
+
+    monkeypatch.setattr(cli_review, "begin", begin)
+    with pytest.raises(SystemExit):
+        run_app(cli_review.app, ["plan", *words])
+    assert begun == [live_folder(words)] == [Path("env")]
+
+
+@pytest.mark.parametrize("words", OTHER, ids=" ".join)
+def test_nothing_is_begun_early_for_anything_else(words: list[str]) -> None:
+    assert live_folder(words) is None
+
+
+def test_the_command_takes_what_was_begun_and_begins_no_other(tmp_path: Path, story: list[str]) -> None:
+    folder = environment(tmp_path / "env", clusters=CLUSTERS, topics="topics: [")
+    early = begin_plan([str(folder)])
+    with pytest.raises(SystemExit):
+        run_app(cli_review.app, ["plan", str(folder)], early)
+    assert list(dict.fromkeys(story)) == ["read east as plan", "load", "broken off"]
+    assert story.count("read east as plan") == 1
+
+
+def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert begin_plan([str(tmp_path / "nowhere")]) is None
+    with pytest.raises(SystemExit):
+        run_app(cli_review.app, ["plan", str(tmp_path / "nowhere")])
+    assert "nowhere is not there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--base", "main"], ["--changed-since", "main"], ["--offline"], ["--revert"]])

@@ -12,7 +12,7 @@ import logging
 import random
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
@@ -104,10 +104,11 @@ class _Reading:
         told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
         described, sees_all = _described(one for each in told for one in each.topics)
         shelf, parts, found = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
-        for one in await _configs(self._lines, sorted(described)):
-            configs = self._judged(one, shelf)
-            if configs is not None:
-                found[one.name] = _live(described[one.name], configs, parts)
+        async for some in _configs(self._lines, sorted(described)):
+            for one in some:
+                configs = self._judged(one, shelf)
+                if configs is not None:
+                    found[one.name] = _live(described[one.name], configs, parts)
         return LiveCluster(
             name=self._cluster.name,
             cluster_id=probe.cluster_id,
@@ -167,22 +168,22 @@ async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topic
     return told
 
 
-async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> list[wire_topics.ConfigsOf]:
+async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
+    """Answer by answer: what is made of one takes no time while the broker works on the next."""
     version = wire_topics.CONFIGS_VERSION
     for line in lines:
         line.negotiated(wire_topics.DESCRIBE_CONFIGS, version, version, "DescribeConfigs")
     reader = wire_topics.ConfigReader()
     batches, turns = batched(names, BATCH), cycle(lines)
     waiting: deque[Future[Frame]] = deque()
-    found: list[wire_topics.ConfigsOf] = []
     while True:
         for batch in islice(batches, IN_FLIGHT * len(lines) - len(waiting)):
             api = (wire_topics.DESCRIBE_CONFIGS, version, True)
             waiting.append(next(turns).send(api, [wire_topics.pack_describe_configs(batch)], PATIENCE))
         if not waiting:
-            return found
+            return
         throttle, some = _unpacked(await waiting.popleft(), reader.unpack)
-        found += some
+        yield some
         await asyncio.sleep(throttle / 1000)
 
 
