@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,6 +18,7 @@ from reconciler.topology import Cluster, Principal
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conformance.conftest import CreateTopic, real_cluster
 from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError, WireError
+from wire.topics import ConfigsOf
 
 pytestmark = pytest.mark.kafka
 
@@ -92,7 +94,11 @@ def test_a_read_that_breaks_off_is_done_again_by_librdkafka(
     async def fail(*_words: object, **_settings: object) -> None:
         raise error("broken off")
 
-    monkeypatch.setattr(bulk_reading, broken, fail)
+    async def fail_half_way(*_words: object) -> AsyncIterator[list[ConfigsOf]]:
+        yield []
+        raise error("broken off")
+
+    monkeypatch.setattr(bulk_reading, broken, fail_half_way if broken == "_configs" else fail)
     cluster = real_cluster(plain.clusters["east"])
     assert bulk(cluster) is None
     with KafkaCluster(cluster, Principal.PLAN) as reader:
