@@ -30,7 +30,7 @@ def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock
     assert held.look(clock[0]) == [], "told once"
     told = partition.condition
     assert told is not None
-    assert (told.code, told.topic, told.partition, told.stops) == ("source_transaction_open", "orders", 3, True)
+    assert (told.code, told.topic, told.partition, told.stops) == ("source_transaction_open", "orders", 3, False)
     assert "orders-3 is not copied further than source offset 40" in told.text
     assert "1,200 offsets so far" in told.text
     assert "abort --topic orders --partition 3 --start-offset 40" in told.todo
