@@ -70,4 +70,4 @@ def test_a_right_that_is_missing_is_named(secure: Sandbox, unique: str, create_t
         time.sleep(0.2)
     sync.stop()
     assert told[0].code == "groups_not_synced"
-    assert "Authorization" in told[0].text
+    assert "AUTHORIZATION_FAILED" in told[0].text
