@@ -19,6 +19,8 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def visible(text: str) -> str:
     """One line in which no character hides: control, format and bidirectional characters become their escapes."""
+    if text.isprintable():  # nearly all is: none of the categories below, and no white space but the space
+        return text
     return "".join(
         " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
         for char in text

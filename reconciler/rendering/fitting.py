@@ -19,6 +19,7 @@ GITHUB_LIMIT = 65_536
 _LONGEST = 400
 _ITEMS = 60
 """Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
+_CUT = "- and more than fits here\n"
 _MARKER = "<!-- reconciler-"
 
 
@@ -52,12 +53,30 @@ def marker(kind: str, environment: str) -> str:
 
 
 def fitting(told: Callable[[Detail], Iterator[str]], limit: int) -> str:
-    text = ""
+    """With the most detail that fits ``limit``; counts that are still too long end where the limit is."""
     for detail in Detail:
-        text = "\n".join(told(detail)).rstrip("\n") + "\n"
-        if len(text.encode("utf-16-le")) // 2 <= limit:
-            break
-    return text
+        kept, whole = _within(told(detail), limit)
+        if whole:
+            return kept
+    kept, _ = _within(told(Detail.COUNTS), limit - _units(_CUT))
+    return kept + _CUT
+
+
+def _within(lines: Iterator[str], limit: int) -> tuple[str, bool]:
+    """The first lines, as many as ``limit`` holds, and whether these are all. What is too long is not told on."""
+    kept: list[str] = []
+    left = limit
+    for line in lines:
+        left -= _units(line) + 1
+        if left < 0 and line:  # empty lines at the end are left out
+            return "".join(f"{one}\n" for one in kept), False
+        kept.append(line)
+    return "\n".join(kept).rstrip("\n") + "\n", True
+
+
+def _units(text: str) -> int:
+    """UTF-16 code units: never fewer than the characters that GitHub or GitLab counts, however they count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def hidden(kind: str, environment: str, facts: dict[str, str]) -> str:

@@ -40,24 +40,26 @@ def plan_markdown(
 ) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means. ``limit`` in UTF-16 code units."""
     goes_on = handoff or Handoff()
-    facts = {"digest": planfile.digest(plan), "apply": goes_on.apply}
+    digest = planfile.digest(plan)
+    facts = {"digest": digest, "apply": goes_on.apply}
     head = [hidden("plan", plan.basis.environment, facts), _heading(plan, verdict(plan)), "", *_ground(plan), ""]
-    sections = left_sections(plan)
+    steps, sections = outline(plan), left_sections(plan)
+    after = (*load_sections(plan), *shift_sections(plan))
 
     def told(detail: Detail) -> Iterator[str]:
         yield from head
         yield from less(detail, goes_on)
-        yield from _dangers(outline(plan), detail)
+        yield from _dangers(steps, detail)
         yield from told_sections([one for one in sections if one.urgent], detail)
         yield from told_sections(before, detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
-        for step in outline(plan):
+        for step in steps:
             yield from (f"**{markdown(step.opens)}**", "") if step.opens else ()
             yield from _step(step, detail)
-        yield from told_sections((*load_sections(plan), *shift_sections(plan)), detail)
+        yield from told_sections(after, detail)
         yield from told_sections([one for one in sections if not one.urgent], detail)
-        yield from _next(plan, goes_on)
+        yield from _next(plan, goes_on, digest)
 
     return fitting(told, limit)
 
@@ -122,9 +124,10 @@ def outcomes_markdown(
 ) -> str:
     """Exactly what was done and what was not."""
     sections = outcome_sections(outcomes, probes, rolled)
+    first = hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})
 
     def told(detail: Detail) -> Iterator[str]:
-        yield hidden("outcome", plan.basis.environment, {"digest": planfile.digest(plan)})
+        yield first
         yield from (_heading(plan, applied_verdict(plan, outcomes)), "", *_ground(plan), "")
         yield from less(detail, Handoff())
         yield from told_sections(sections, detail)
@@ -216,8 +219,8 @@ def _titled(entry: Entry) -> str:
     return code(entry.title) if len(entry.names) == 1 else markdown(entry.title)
 
 
-def _next(plan: Plan, handoff: Handoff) -> Iterator[str]:
+def _next(plan: Plan, handoff: Handoff, digest: str) -> Iterator[str]:
     yield ""
     if handoff.apply and plan.changes and not plan.refused and not plan.unknown:
         yield from ("Apply exactly this:", fence(handoff.apply, "sh"))
-    yield f"plan {code(planfile.digest(plan)[:16])}"
+    yield f"plan {code(digest[:16])}"

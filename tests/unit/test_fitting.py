@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from reconciler.rendering.fitting import Detail
-from reconciler.rendering.markdown import drift_markdown
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler import planfile
+from reconciler.plans import Plan
+from reconciler.rendering import markdown as told_as
+from reconciler.rendering.escaping import visible
+from reconciler.rendering.fitting import GITHUB_LIMIT, Detail, fitting
+from reconciler.rendering.markdown import drift_markdown, plan_markdown
+from reconciler.rollouts import Rollout, RolloutWave
 from tests.builders import topic, topology, world
 
 
@@ -18,6 +31,70 @@ def test_the_first_step_down_still_names_what_differs() -> None:
     assert "values before and after are left out" in less
     assert [name for name in names if f"{name} retention" in less] == names[:60]
     assert "and 40 more" in less
-    least = drift_markdown(made, limit=0)
+    least = drift_markdown(made, limit=1_500)
     assert "only counts are told" in least
     assert len(list(Detail)) == 4
+
+
+def _steps(detail: Detail) -> list[str]:
+    return [f"told as {detail.name}", *("x" * 9 for _ in range(40 - 10 * detail))]
+
+
+@pytest.mark.parametrize("text", ["x" * 9, "\U0001f40d" * 4 + "x"], ids=["ascii", "characters of two code units"])
+def test_each_step_down_begins_exactly_where_the_one_before_no_longer_fits(text: str) -> None:
+    def told(detail: Detail) -> Iterator[str]:
+        yield from (line.replace("x" * 9, text) for line in _steps(detail))
+        yield from ("", "")  # empty lines at the end count for nothing
+
+    for detail in Detail:
+        whole = sum(len(line) + 1 for line in _steps(detail))
+        fits = fitting(told, whole)
+        assert fits.startswith(f"told as {detail.name}\n")
+        assert len(fits.encode("utf-16-le")) // 2 == whole
+        assert not fitting(told, whole - 1).startswith(f"told as {detail.name}\n") or detail is Detail.COUNTS
+
+
+@given(st.lists(st.text(max_size=30), min_size=1), st.integers(40, 300))
+def test_nothing_is_longer_than_the_limit(lines: list[str], limit: int) -> None:
+    told = fitting(lambda _: iter(lines), limit)
+    assert len(told.encode("utf-16-le")) // 2 <= limit
+    assert told == "\n".join(lines).rstrip("\n") + "\n" or told.endswith("more than fits here\n")
+
+
+def test_counts_of_a_rollout_of_hundreds_of_waves_fit_and_can_be_found_again() -> None:
+    clusters = [f"region-{number:03}-{'x' * 200}" for number in range(300)]
+    waves = tuple(RolloutWave(f"wave {name}", clusters=(name,)) for name in clusters)
+    made = world(*clusters).plan(replace(topology(topic("orders", *clusters)), rollout=Rollout(waves)))
+    text = plan_markdown(made)
+    assert len(text) <= GITHUB_LIMIT
+    assert text.startswith("<!-- reconciler-plan ")
+    assert "only counts are told" in text
+    assert "more than fits here" in text
+
+
+def test_the_digest_and_the_outline_are_made_once_however_often_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world("east").plan(
+        topology(*(topic(f"t{number}", configs={"retention.ms": str(number)}) for number in range(9)))
+    )
+    asked: list[str] = []
+    digest, outline = planfile.digest, told_as.outline
+
+    def counted_digest(plan: Plan) -> str:
+        asked.append("digest")
+        return digest(plan)
+
+    def counted_outline(plan: Plan) -> object:
+        asked.append("outline")
+        return outline(plan)
+
+    monkeypatch.setattr(planfile, "digest", counted_digest)
+    monkeypatch.setattr(told_as, "outline", counted_outline)
+    plan_markdown(made, limit=800)
+    assert sorted(asked) == ["digest", "outline"]
+
+
+@given(st.text())
+def test_no_character_hides(text: str) -> None:
+    hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    assert not [char for char in visible(text) if unicodedata.category(char) in hidden]
+    assert len(visible(text)) >= len(text)
