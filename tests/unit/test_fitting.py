@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from reconciler import planfile
 from reconciler.plans import Plan
-from reconciler.rendering import markdown as told_as
 from reconciler.rendering.escaping import visible
 from reconciler.rendering.fitting import GITHUB_LIMIT, Detail, fitting
 from reconciler.rendering.markdown import drift_markdown, plan_markdown
+from reconciler.rendering.outline import outline
 from reconciler.rollouts import Rollout, RolloutWave
 from tests.builders import topic, topology, world
 
@@ -77,18 +77,16 @@ def test_the_digest_and_the_outline_are_made_once_however_often_it_is_told(monke
         topology(*(topic(f"t{number}", configs={"retention.ms": str(number)}) for number in range(9)))
     )
     asked: list[str] = []
-    digest, outline = planfile.digest, told_as.outline
 
-    def counted_digest(plan: Plan) -> str:
-        asked.append("digest")
-        return digest(plan)
+    def noted(name: str, made: Callable[[Plan], object]) -> Callable[[Plan], object]:
+        def made_and_noted(plan: Plan) -> object:
+            asked.append(name)
+            return made(plan)
 
-    def counted_outline(plan: Plan) -> object:
-        asked.append("outline")
-        return outline(plan)
+        return made_and_noted
 
-    monkeypatch.setattr(planfile, "digest", counted_digest)
-    monkeypatch.setattr(told_as, "outline", counted_outline)
+    monkeypatch.setattr(planfile, "digest", noted("digest", planfile.digest))
+    monkeypatch.setattr("reconciler.rendering.markdown.outline", noted("outline", outline))
     plan_markdown(made, limit=800)
     assert sorted(asked) == ["digest", "outline"]
 
