@@ -71,12 +71,13 @@ def _never_changed(wish: Cluster, found: LiveCluster, applied: Applied | None) -
     if wish.cluster_id is not None or before == found.cluster_id:
         return ""
     held = sorted(name for name, topic in found.topics.items() if not (topic.internal or name.startswith("__")))
-    if found.sees_all and not held:
-        return ""
     names = ", ".join(held[:SHOWN]) + (f" and {len(held) - SHOWN} more" if len(held) > SHOWN else "")
     there = f"it holds {counted(len(held), 'topic')} ({names})" if held else "it hides its topics"
     if before is not None:
+        there = "it holds no topic" if found.sees_all and not held else there
         return f"cluster {wish.name} was {before} until now, and {found.cluster_id} answers: {there}"
+    if found.sees_all and not held:
+        return ""
     return f"cluster {wish.name} has never been changed from this environment: {found.cluster_id} answers, {there}"
 
 

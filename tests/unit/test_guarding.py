@@ -266,6 +266,21 @@ def test_another_cluster_under_a_known_alias_is_told_as_such() -> None:
     assert "was the-old-one until now, and id-of-east answers" in refused.reason.text
 
 
+def test_an_empty_cluster_in_the_place_of_a_known_one_is_told_as_such() -> None:
+    """Rebuilt, or a name that now leads elsewhere: making all topics anew there would hide it."""
+    wished = topology(topic("orders", partitions=2))
+    (refused,) = guard(world("east"), wished, before("east/orders", east="the-old-one")).refused
+    assert refused.reason.text == "cluster east was the-old-one until now, and id-of-east answers: it holds no topic"
+    assert not guard(
+        world("east"), wished, before("east/orders", east="the-old-one"), Consent(first_contact=True)
+    ).refused
+    at_the_sandbox = world("east")
+    at_the_sandbox.clusters["east"].cluster_id = "sandbox-new"
+    made = guard(at_the_sandbox, wished, before("east/orders", east="sandbox-old"))
+    assert not made.refused
+    assert [note for note in made.notes if "was sandbox-old until now, and sandbox-new answers" in note]
+
+
 def test_looking_alone_needs_nobody_to_vouch() -> None:
     seen = world("east")
     seen.clusters["east"].put("mine", 1)
