@@ -14,6 +14,7 @@ from typing import Any
 from reconciler.changes import Reason, ReassignReplicas, Refused, Role, Unmanaged
 from reconciler.diffing.access import compare_access
 from reconciler.diffing.findings import Findings, Settled, merged
+from reconciler.diffing.identities import Stranger, strangers
 from reconciler.diffing.mirrors import compare_mirrors
 from reconciler.diffing.quotas import compare_quotas
 from reconciler.diffing.removals import compare_tombstones, without_doomed
@@ -40,8 +41,9 @@ def diff(
     ``pruning``: unmanaged topics that a prune list owns are deleted, and quotas and users that earlier runs made and
     git names no longer; else it is only told which.
     """
-    clusters = merged(_cluster(topology, live, name) for name in sorted(topology.clusters))
-    present = _usable(topology, live)
+    strange = strangers(topology, live)
+    clusters = merged(_cluster(topology, live, name, strange) for name in sorted(topology.clusters))
+    present = _usable(topology, live, strange)
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
     wished = wishes(topology, usable, routing)
@@ -68,26 +70,18 @@ def diff(
     return replace(found, unknown=_each_once(found.unknown)), routing
 
 
-def _cluster(topology: Topology, live: LiveState, name: str) -> Findings:
+def _cluster(topology: Topology, live: LiveState, name: str, strange: Mapping[str, Stranger]) -> Findings:
     """A cluster that cannot be used, with everything that is left alone because of it."""
-    wish, found = topology.clusters[name], live.clusters.get(name)
+    found = live.clusters.get(name)
     if found is None:
         found = Unknown(f"cluster {name}", "nobody read it")
     if isinstance(found, Unknown):
         return Findings(unknown=(replace(found, detail=(*found.detail, *_dependents(topology, name))),))
-    if wish.cluster_id is None or wish.cluster_id == found.cluster_id:
+    if (stranger := strange.get(name)) is None:
         return Findings(settled=(Settled(f"cluster {name}", "cluster_id"),))
     left = ", ".join(_dependents(topology, name)) or "nothing"
-    what = f"cluster {name} is declared with cluster_id {wish.cluster_id}, but {found.cluster_id} answered"
-    return Findings(
-        refused=(
-            Refused(
-                f"cluster {name}",
-                Reason("wrong-cluster-id", f"{what}; this may be another cluster. Left alone with it: {left}"),
-                f"Correct bootstrap_servers or cluster_id of {name}; look for a tunnel or an old address",
-            ),
-        )
-    )
+    reason = Reason(stranger.code, f"{stranger.what}. Left alone with it: {left}")
+    return Findings(refused=(Refused(f"cluster {name}", reason, stranger.todo),))
 
 
 def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
@@ -98,14 +92,12 @@ def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
     return (*topics, *(f"flow {name}" for name in sorted(flows)), *mirrors)
 
 
-def _usable(topology: Topology, live: LiveState) -> LiveState:
+def _usable(topology: Topology, live: LiveState, strange: Collection[str]) -> LiveState:
     """``live`` without clusters that are not the declared ones: nothing is concluded from them."""
     clusters: dict[str, LiveCluster | Unknown] = {}
-    for name, wish in topology.clusters.items():
+    for name in topology.clusters:
         found = live.clusters.get(name, Unknown(f"cluster {name}", "nobody read it"))
-        if isinstance(found, LiveCluster) and wish.cluster_id not in (None, found.cluster_id):
-            found = Unknown(f"cluster {name}", "not the declared cluster")
-        clusters[name] = found
+        clusters[name] = Unknown(f"cluster {name}", "not the declared cluster") if name in strange else found
     return LiveState(clusters, live.mirrors)
 
 

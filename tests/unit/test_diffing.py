@@ -203,6 +203,28 @@ def test_a_wrong_cluster_id_blocks_everything_on_that_cluster() -> None:
     assert planned.exit_code is ExitCode.BLOCKED
 
 
+def test_two_addresses_of_one_cluster_are_no_two_clusters() -> None:
+    """Another spelling of the address, or a tunnel: the files alone cannot show it."""
+    seen = world("dup", "east", "west")
+    seen.clusters["dup"].cluster_id = seen.clusters["east"].cluster_id
+    wished = topology(topic("orders", "east", "dup"), topic("clicks", "west"), flow("east", "dup", "orders"))
+    planned = seen.plan(wished)
+    assert codes(planned) == {"same-cluster-twice"}
+    assert [one.subject for one in planned.refused] == ["cluster dup", "cluster east"]
+    assert "cluster dup and cluster east are one: id-of-east answers" in planned.refused[0].reason.text
+    assert "dup/orders, flow east-to-dup, mirror dup" in planned.refused[0].reason.text
+    assert ids(planned) == ["create:west/clicks"]
+
+
+def test_where_git_says_which_cluster_it_is_only_the_other_alias_is_refused() -> None:
+    seen = world("dup", "east")
+    seen.clusters["dup"].cluster_id = "id-of-east"
+    wished = topology(cluster("east", cluster_id="id-of-east"), topic("orders", "east", "dup"))
+    planned = seen.plan(wished)
+    assert [one.subject for one in planned.refused] == ["cluster dup"]
+    assert ids(planned) == ["create:east/orders"]
+
+
 def test_a_cluster_that_does_not_answer_is_unknown_with_what_hangs_on_it() -> None:
     seen = world()
     seen.clusters["west"].put("east.flights")
