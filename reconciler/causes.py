@@ -87,7 +87,8 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     if isinstance(planned.change, FinishReassignment):
         return Told(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
     if one is not None:
-        return _config(planned.change, one, [*before, *_creation(planned.change, seen)])
+        lines = (*_creation(planned.change, seen), *before)
+        return _config(planned.change, one, sorted(lines, key=lambda line: str(line.get("at", ""))))
     if isinstance(planned.change, UserChange):
         return _user(planned.change)
     if isinstance(planned.change, AclChange):
@@ -151,17 +152,31 @@ def _user(change: UserChange) -> Told:
 
 
 def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
-    done = [line for line in before if line.get("result") == "done" and _set_by(line, one)]
-    if len(done) > 1 and all(_found_again(line, one) for line in done[1:]):
-        times = f"set {len(done)} times, last by the apply of {done[-1].get('at')}"
+    ours = [(line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, one.key)]
+    wished = one.after if one.goal is None else one.goal
+    done = [(line, old) for line, old in ours if same(one.key, old.get("after"), wished)]
+    if len(done) > 1 and all(same(one.key, old.get("before"), one.before) for _, old in done[1:]):
+        times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
         return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
-    if done:
-        return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {done[-1].get('at')}, and changed since then")
+    if ours:
+        return _since(*ours[-1], one, wished)
     if one.before_source != Source.TOPIC.value:
         why = f"the topic has no value of its own, and {one.before_source} now says otherwise; or it is new in git"
         return Told(Cause.DEFAULT_CHANGED, why)
     assert isinstance(change, AlterConfigs)
     return Told(Cause.NOT_TOLD, "set on the topic, and no earlier run of ours set it: edited outside, or new in git")
+
+
+def _since(line: Line, old: Mapping[str, Any], one: ConfigChange, wished: str | None) -> Told:
+    """What happened since ``line``, the last run of ours that set it, to the value that ``old`` tells."""
+    at, goal = f"the apply of {line.get('at')}", old.get("goal")
+    if one.before_source == Source.TOPIC.value and same(one.key, old.get("after"), one.before):
+        if goal is not None:
+            return Told(Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply goes on")
+        return Told(Cause.NOT_TOLD, f"as {at} left it: git has another wish since then")
+    if same(one.key, old.get("after") if goal is None else goal, wished):
+        return Told(Cause.EDITED_OUTSIDE, f"set by {at}, and changed since then")
+    return Told(Cause.NOT_TOLD, f"set otherwise by {at}; since then it was changed, and git has another wish too")
 
 
 def _limited(line: Line, change: AlterQuota) -> bool:
@@ -176,18 +191,12 @@ def _creation(change: Change, seen: History) -> tuple[Line, ...]:
     return seen.changes.get(f"create:{change.ref}", ()) if isinstance(change, AlterConfigs) else ()
 
 
-def _configs_of(line: Line) -> list[Mapping[str, Any]]:
+def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:
+    """What that run did to one config: none or one."""
     change = line.get("change")
     configs = change.get("configs") if isinstance(change, Mapping) else None
-    return [one for one in configs if isinstance(one, Mapping)] if isinstance(configs, list | tuple) else []
-
-
-def _set_by(line: Line, one: ConfigChange) -> bool:
-    return any(old.get("key") == one.key and same(one.key, old.get("after"), one.after) for old in _configs_of(line))
-
-
-def _found_again(line: Line, one: ConfigChange) -> bool:
-    return any(old.get("key") == one.key and same(one.key, old.get("before"), one.before) for old in _configs_of(line))
+    told = [one for one in configs if isinstance(one, Mapping)] if isinstance(configs, list | tuple) else []
+    return [one for one in told if one.get("key") == key]
 
 
 def _first(error: object) -> str:

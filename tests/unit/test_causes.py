@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,11 @@ def config(before: str = "60000", after: str = "70000", source: str = "topic") -
 def planned(one: ConfigChange | None = None) -> Planned:
     change = AlterConfigs(REF, "id", (one or config(),), Role.DECLARED, BECAUSE)
     return Planned(ID, change, "source topics", "low", "", "")
+
+
+def creation(one: ConfigChange) -> Planned:
+    change = CreateTopic(REF, 1, 1, (replace(one, before=None, goal=None),), Role.DECLARED, BECAUSE)
+    return Planned("create:east/orders", change, "", "low", "", "")
 
 
 def run(
@@ -69,10 +75,30 @@ def test_two_stories_that_fit_are_not_told_as_one() -> None:
     assert cause(config(after="80000"), run(1, config())) is Cause.NOT_TOLD, "git changed since"
 
 
+def test_steps_of_retention_are_our_own_doing_until_someone_sets_another_value() -> None:
+    """A step sets neither what was nor what is wished; that alone is no edit by others."""
+    first = ConfigChange("retention.ms", "90000", "topic", "60000", "declared, 1 of 3 steps", "10000")
+    next_one = replace(first, before="60000", after="30000")
+    told = cause_of(planned(next_one), history(run(1, first)), next_one)
+    assert told.cause is Cause.HALF_FINISHED
+    assert told.why.startswith("the apply of 1970-01-02T00:00:00.000Z lowered it by one step")
+    made = changed("r", 0.0, Outcome("create:east/orders", Result.DONE), creation(first))
+    assert cause(next_one, [made], run(1, first)) is Cause.HALF_FINISHED, "later than what it was made with"
+    assert cause(replace(next_one, before="95000"), run(1, first)) is Cause.EDITED_OUTSIDE
+    assert cause(replace(next_one, before_source="built in"), run(1, first)) is Cause.EDITED_OUTSIDE
+
+
+def test_what_an_earlier_run_left_there_is_no_edit_by_others() -> None:
+    """Git went back to a value that an apply before the last one had set."""
+    there = config(before="60000", after="70000")
+    runs = (run(1, config(before="1", after="70000")), run(2, config(before="70000", after="60000")))
+    told = cause_of(planned(there), history(line for lines in runs for line in lines), there)
+    assert told.cause is Cause.NOT_TOLD
+    assert told.why == "as the apply of 1970-01-03T00:00:00.000Z left it: git has another wish since then"
+
+
 def test_a_topic_that_was_made_and_a_run_that_was_cut_off() -> None:
-    create = Planned(
-        "create:east/orders", CreateTopic(REF, 1, 1, (config(),), Role.DECLARED, BECAUSE), "", "low", "", ""
-    )
+    create = creation(config())
     grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
     made = changed("r", 0.0, Outcome(create.id, Result.DONE), create)
     assert cause_of(create, history([made])).cause is Cause.EDITED_OUTSIDE
