@@ -52,9 +52,19 @@ def _items(found: Iterable[Disparity]) -> tuple[Item, ...]:
 def _alike(found: Iterable[Disparity]) -> dict[str, list[str]]:
     alike: dict[str, list[str]] = {}
     for one in found:
-        words = f"flow {one.flow}, {one.field}: {one.here} on the source, {one.there} on the target: {one.why}"
-        alike.setdefault(words, []).append(f"{one.source} -> {one.remote}")
+        alike.setdefault(_words(one), []).append(f"{one.source} -> {one.remote}" if one.flow else _name(one.source))
     return alike
+
+
+def _words(one: Disparity) -> str:
+    if one.flow:
+        return f"flow {one.flow}, {one.field}: {one.here} on the source, {one.there} on the target: {one.why}"
+    here, there = (ref.partition("/")[0] for ref in (one.source, one.remote))
+    return f"declared on {here} and {there}, {one.field}: {one.here} on {here}, {one.there} on {there}: {one.why}"
+
+
+def _name(ref: str) -> str:
+    return ref.partition("/")[2]
 
 
 def parity_verdict(found: Parity) -> str:
