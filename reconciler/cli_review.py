@@ -65,8 +65,7 @@ def plan(
                 write_text(path, render(found, other, handoff))
             show(render(found, form, handoff, style()))
             if out is not None and found.plan is not None:
-                goes_on = handoff.apply and f"apply exactly this with: {handoff.apply}"
-                say(f"saved to {out}; {goes_on or 'to apply it, git revert first'}")
+                say(f"saved to {out}; {reviewing.goes_on(found.plan, handoff)}")
             codes.append(found.exit_code)
     raise typer.Exit(reviewing.worst(codes))
 

@@ -99,6 +99,15 @@ def handoff(env: Path, out: Path | None, wish: Wish, artifact: str) -> Handoff:
     return Handoff("" if wish.revert else command, artifact)
 
 
+def goes_on(plan: Plan, handoff: Handoff) -> str:
+    """What is to be said of a plan that was saved."""
+    if not handoff.apply:
+        return "to apply it, git revert first"
+    if plan.refused or plan.unknown:
+        return f"apply refuses it while anything is blocked or unknown; the rest of it with: {handoff.apply} --partial"
+    return f"apply exactly this with: {handoff.apply}"
+
+
 def worst(codes: Sequence[ExitCode]) -> ExitCode:
     """Of several environments: what is unknown counts most, then what is blocked, then changes."""
     order = (ExitCode.ERROR, ExitCode.BLOCKED, ExitCode.CHANGES)

@@ -13,7 +13,7 @@ from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
 from reconciler.guarding.pruning import PRUNE
-from reconciler.guarding.shrinking import SHRUNKEN, declared_topics, shrunken
+from reconciler.guarding.shrinking import SHRUNKEN, declared_topics, left_behind, shrunken
 from reconciler.live import LiveState
 from reconciler.plans import Plan
 from reconciler.topology import Topology
@@ -36,7 +36,11 @@ def guarded(
     found = list(shrunken(topology, applied)) or list(_empty(plan, topology))
     changes = [planned.change for planned in plan.changes]
     found += first_contacts(topology, live, applied, changes)
-    notes = (*plan.notes, *(() if consent.first_contact else let_through(topology, live, applied, changes)))
+    notes = (
+        *plan.notes,
+        *left_behind(topology, applied),
+        *(() if consent.first_contact else let_through(topology, live, applied, changes)),
+    )
     return released(replace(plan, refused=(*plan.refused, *found), notes=notes), consent)
 
 

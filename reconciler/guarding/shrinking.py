@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from reconciler.applied import Applied
 from reconciler.changes import Reason, Refused
+from reconciler.counts import counted
 from reconciler.topology import ShrinkLimit, TopicRef, Topology
 
 SHRUNKEN = "shrunken-wish"
@@ -26,12 +27,21 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
         lost = sorted(set(before) - set(now))
         if not too_many(lost, len(before), topology.rules.shrink_limit, left=len(now)):
             continue
-        names = ", ".join(lost[:SHOWN]) + (f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
-        what = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {names}"
+        what = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {_first(lost)}"
         if not now:
             what = f"no {word} are declared any more; {what}"
         todo = f"Look whether a file is missing or empty. If it is meant, {AGREE}"
         yield Refused(f"declared {word}", Reason(SHRUNKEN, what), todo)
+
+
+def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
+    """A note for each cluster that is declared no longer: what is there stands in no list of the plan."""
+    if applied is None:
+        return
+    for name in sorted(applied.clusters.keys() - topology.clusters.keys()):
+        there = [topic for topic in applied.topics if topic.startswith(f"{name}/")]
+        stays = f"{counted(len(there), 'topic')} declared until now ({_first(there)})" if there else "all that is there"
+        yield f"cluster {name} is no longer declared, so nobody looks at it: what stays there is {stays}"
 
 
 def too_many(lost: Collection[str], before: int, limit: ShrinkLimit, left: int) -> bool:
@@ -45,3 +55,7 @@ def declared_topics(topology: Topology) -> tuple[str, ...]:
     return tuple(
         sorted(str(TopicRef(name, topic.name)) for topic in topology.topics.values() for name in topic.clusters)
     )
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

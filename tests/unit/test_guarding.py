@@ -14,7 +14,7 @@ from reconciler.applied import Applied, Consent
 from reconciler.changes import DeleteTopic
 from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
-from reconciler.guarding import guarded, is_prune, released
+from reconciler.guarding import applied_now, guarded, is_prune, released
 from reconciler.guarding.contact import clusters_of
 from reconciler.guarding.protecting import is_protected, protection_of
 from reconciler.narrowing import Autonomy, known_part, within
@@ -201,6 +201,19 @@ def test_an_environment_that_declares_nothing_takes_nothing_away() -> None:
     assert ids(made) == ["stop:west"]
     assert codes(made) == {"shrunken-wish"}
     assert not known_part(made).plan.changes
+
+
+def test_what_stays_on_a_cluster_that_is_declared_no_longer_is_named_once() -> None:
+    """No list of the plan can hold it: nobody reads that cluster any more."""
+    last = before("east/orders", "west/orders", "west/pay", east="id-of-east", west="id-of-west")
+    seen, wished = world("east"), topology(topic("orders", "east", partitions=1))
+    [note] = guard(seen, wished, last).notes
+    assert note == (
+        "cluster west is no longer declared, so nobody looks at it:"
+        " what stays there is 2 topics declared until now (west/orders, west/pay)"
+    )
+    after = applied_now(wished, last, {"east": "id-of-east"}, before())
+    assert not guard(seen, wished, after).notes
 
 
 # first contact

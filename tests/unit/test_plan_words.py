@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 from importlib import resources
 
 import jsonschema
 
 from reconciler import planfile
-from reconciler.errors import Moved, StalePlan
+from reconciler.changes import Reason, Refused
+from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.flow_syncs import ConfigSync
-from reconciler.plans import Plan
+from reconciler.plans import Basis, Plan
 from reconciler.rendering.drift import differences, drift_json, drift_verdict
+from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.html import plan_html
 from reconciler.rendering.markdown import plan_markdown
 from reconciler.rendering.style import Style
 from reconciler.rendering.text import plan_text
+from reconciler.reviewing import goes_on
 from reconciler.topology import TopicDefaults
 from tests.builders import cluster, flow, topic, topology, world
 
@@ -91,3 +95,15 @@ def test_partitions_that_somebody_added_are_drift() -> None:
     assert drift_verdict(plan) == "Drift: 1 difference; 1 that cannot be mended by apply"
     told = json.loads(drift_json(plan))
     jsonschema.validate(told, json.loads(resources.files("schemas").joinpath("drift.schema.json").read_text("utf-8")))
+
+
+def test_a_saved_plan_that_apply_would_refuse_says_so() -> None:
+    clear = Plan(Basis("prod", "0" * 64), ())
+    blocked = replace(clear, refused=(Refused("east/a", Reason("partitions-shrink", "it cannot"), "Ask for more"),))
+    dark = replace(clear, unknown=(Unknown("cluster east", "no answer"),))
+    handoff = Handoff("reconciler apply prod --plan p.json")
+    assert goes_on(clear, handoff) == "apply exactly this with: reconciler apply prod --plan p.json"
+    for held in (blocked, dark):
+        assert goes_on(held, handoff).startswith("apply refuses it")
+        assert goes_on(held, handoff).endswith("reconciler apply prod --plan p.json --partial")
+    assert "git revert" in goes_on(clear, Handoff())
