@@ -18,7 +18,7 @@ from reconciler.comparing import compare
 from reconciler.comparison import Against, Comparison
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.explanation import Explanation
@@ -62,8 +62,13 @@ def review(env: Path, wish: Wish, begun: Begun | None = None) -> Review:
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
             return Review(session.plan(consent=wish.consent))
     now, at = read_topology(env), snapshot(env, wish.base)
-    before = load(at.named, now.environment) if at.texts else None
     against = Against(wish.base, at.commit, revision(env).dirty, wish.revert)
+    try:
+        before = load(at.named, now.environment) if at.texts else None
+    except TopologyError as error:
+        if wish.offline or wish.revert:
+            raise
+        return Review(_planned(env, now, None, wish), None, against, untold=error.problems)
     if not wish.revert:
         found = replace(compare(before, now), same_text=not touched(env, at))
         return Review(None if wish.offline else _planned(env, now, None, wish), found, against)

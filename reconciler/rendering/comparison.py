@@ -21,6 +21,7 @@ from reconciler.comparison import (
     Travel,
 )
 from reconciler.counts import counted
+from reconciler.errors import Problem
 from reconciler.plans import Plan
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style
@@ -60,6 +61,13 @@ def comparison_sections(found: Comparison, against: Against) -> tuple[Section, .
     sections.append(Section("Remote topics that follow", "", follows))
     sections.append(Section("Mirror jobs", "", tuple(_mirror(one) for one in found.mirrors)))
     return (sections[0], *(section for section in sections[1:] if section.items))
+
+
+def untold_section(problems: Sequence[Problem], against: Against) -> Section:
+    """In place of what an edit means, where its base is not valid: an edit that mends it is planned all the same."""
+    since = f"What the edit since {against.base} (commit {against.commit[:12]}) means cannot be told"
+    why = f"{since}: that commit is not valid. What apply would do now is told below."
+    return Section("What the edit means", why, tuple(Item(str(one)) for one in problems), count=len(problems))
 
 
 def comparison_text(sections: Sequence[Section], style: Style | None = None) -> str:

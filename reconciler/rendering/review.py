@@ -9,11 +9,16 @@ from typing import assert_never
 from reconciler import planfile
 from reconciler.causes import History
 from reconciler.comparison import Against, Comparison, Sign
-from reconciler.errors import ReconcilerError
+from reconciler.errors import Problem, ReconcilerError
 from reconciler.exit_codes import ExitCode
 from reconciler.plans import Outcome, Plan
 from reconciler.probes import Probe
-from reconciler.rendering.comparison import comparison_sections, comparison_text, review_json
+from reconciler.rendering.comparison import (
+    comparison_sections,
+    comparison_text,
+    review_json,
+    untold_section,
+)
 from reconciler.rendering.drift import NOTHING, drift_json, drift_text
 from reconciler.rendering.fitting import Handoff
 from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
@@ -35,12 +40,14 @@ class Review:
     """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked.
 
     ``undone``: for a way back, the edit that it takes back; ``comparison`` then leads from now to what was.
+    ``untold``: what is wrong with the base, so that there is no ``comparison`` with it.
     """
 
     plan: Plan | None
     comparison: Comparison | None = None
     against: Against | None = None
     undone: Comparison | None = None
+    untold: tuple[Problem, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -144,6 +151,8 @@ def lasting(plan: Plan | None, undone: Comparison) -> Section:
 
 
 def _before(review: Review) -> tuple[Section, ...]:
+    if review.against is not None and review.untold:
+        return (untold_section(review.untold, review.against),)
     if review.comparison is None or review.against is None:
         return ()
     sections = comparison_sections(review.comparison, review.against)
@@ -151,9 +160,7 @@ def _before(review: Review) -> tuple[Section, ...]:
 
 
 def _text(review: Review, before: tuple[Section, ...], style: Style) -> str:
-    parts = []
-    if review.comparison is not None and review.against is not None:
-        parts.append(comparison_text(before, style))
+    parts = [comparison_text(before, style)] if before else []
     if review.plan is not None:
         parts.append(plan_text(review.plan, style))
     return "\n".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,3 +104,19 @@ def test_explain_puts_live_values_beside_the_layers(cli: Cli, edited: Edited, un
     assert found["asked"] is True
     assert found["topics"][0]["live"].startswith("on the cluster")
     assert cli("explain", edited.env, "no-such-topic").code == 1
+
+
+def test_an_edit_that_mends_a_broken_base_is_planned(cli: Cli, edited: Edited, tmp_path: Path, unique: str) -> None:
+    good = (edited.env / "topology.yaml").read_text()
+    edited.write(f"  {unique}: {{clusters: [east], partitions: many}}\n")
+    edited.commit()
+    (edited.env / "topology.yaml").write_text(good.replace("30d", "31d"))
+    page = tmp_path / "comment.md"
+    ended = cli("plan", edited.env, "--base", "HEAD", "--changed-since", "HEAD", "--write", page)
+    assert ended.code == 2, ended.words
+    assert "cannot be told: that commit is not valid" in ended.out
+    assert re.search(r"HEAD:\S+topology\.yaml:\d.*many", ended.out)
+    for told in (ended.out, page.read_text()):
+        assert re.search(r"retention\.ms.*31d", told)
+    assert json.loads(cli("plan", edited.env, "--base", "HEAD", "--format", "json").out)["kind"] == "plan"
+    assert cli("plan", edited.env, "--base", "HEAD", "--revert").code == 1
