@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 CLEAN, CHANGES, BLOCKED = "0", "2", "3"
 LIMIT = 65_000  # GitHub refuses a comment above 65,536 characters
@@ -125,7 +126,7 @@ def reviewed_plan(target: Path) -> None:
     name = f"plan-{variable('ENVIRONMENT')}-{merged['number']}"
     own = [
         artifact
-        for artifact in pages(f"actions/artifacts?name={name}", "artifacts")
+        for artifact in pages(f"actions/artifacts?name={quote(name)}", "artifacts")
         if not artifact["expired"]
         and artifact["workflow_run"]["head_sha"] == merged["head"]["sha"]
         and artifact["workflow_run"]["head_repository_id"] == artifact["workflow_run"]["repository_id"]

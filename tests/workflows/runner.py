@@ -176,7 +176,7 @@ class Job:
         if (self.temp / "path").exists():
             added = ":".join((self.temp / "path").read_text().split())
             variables["PATH"] = f"{added}:{variables['PATH']}"
-        folder = self.read["defaults"]["run"].get("working-directory", ".")
+        folder = step.get("working-directory") or self.read["defaults"]["run"].get("working-directory", ".")
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=self.workspace / folder,

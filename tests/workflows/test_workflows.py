@@ -54,6 +54,28 @@ def test_secrets_reach_the_one_step_that_needs_them(name: str, job: str) -> None
     assert [step["name"] for step in steps if "secrets." in json.dumps(step)] == [name]
 
 
+@pytest.mark.parametrize(
+    ("results", "passes"),
+    [
+        ("success success skipped", True),
+        ("success skipped skipped", True),
+        ("success skipped success", True),
+        ("success failure skipped", False),
+        ("success cancelled skipped", False),
+        ("failure skipped skipped", False),
+    ],
+)
+def test_one_check_stands_for_all_of_a_pull_request_and_always_ends(results: str, passes: bool, tmp_path: Path) -> None:
+    read = workflow("plan")
+    assert read["on"]["pull_request"] is None, "paths would leave a required check waiting for ever"
+    last = read["jobs"]["planned"]
+    assert set(last["needs"]) == read["jobs"].keys() - {"planned"}
+    assert last["if"] == "always()"
+    (tmp_path / "runner").mkdir()
+    job = Job("plan", "planned", tmp_path / "runner", {"join(needs.*.result, ' ')": results}, {})
+    assert [step.code == 0 for step in job.run()] == [passes]
+
+
 def test_a_secret_is_masked_and_one_that_cannot_be_read_is_not_shown() -> None:
     def sourced(secrets: str) -> subprocess.CompletedProcess[str]:
         words = f'. {PROJECT}/.github/scripts/secrets; echo "WHO is ${{WHO:-}}, ${{RECONCILER_SECRETS:-gone}}"'
@@ -208,7 +230,8 @@ def test_planned_merged_applied_and_watched(shop: Repository, plain: Sandbox, cr
     assert "every change of the fresh plan is in the reviewed one" in applied.words()
     assert len(shop.hub.comments) == 2
     assert "apply of shop: exit code 0" in shop.hub.comments[1]["body"]
-    assert (shop.root / "state" / "shop" / "audit.jsonl").exists()
+    record = (shop.root / "state" / "shop" / "audit.jsonl").read_text()
+    assert (applied.temp / "audit.jsonl").read_text() == record, "what the job uploads, wherever the record stands"
     admin = AdminClient(plain["east"].super_client())
     assert len(admin.list_topics(timeout=20).topics[f"{shop.topic}-clicks"].partitions) == 3
 
@@ -253,6 +276,39 @@ def test_a_push_without_a_pull_request_is_not_applied(shop: Repository) -> None:
     applied = shop.apply(before)
     assert applied.steps[-1].code == 1
     assert "came without a pull request" in applied.words()
+
+
+def test_an_edit_of_a_file_that_an_environment_links_to_touches_it(shop: Repository) -> None:
+    own = Path(shop.repo.working_dir) / "environments"
+    (own / "shared.yaml").write_text(f"topics:\n  {shop.topic}-shared: {{clusters: [east], partitions: 1}}\n")
+    (own / "shop" / "shared.yaml").symlink_to("../shared.yaml")
+    same = f"  {shop.topic}-orders: {{clusters: [east], partitions: 2}}\n"
+    before = shop.write(same)
+    (own / "shared.yaml").write_text(f"topics:\n  {shop.topic}-shared: {{clusters: [east], partitions: 3}}\n")
+    shop.write(same)
+    applied = shop.apply(before)
+    assert "untouched" not in applied.words()
+    assert "came without a pull request" in applied.words(), "so its plan is asked for"
+
+
+def test_a_push_that_git_cannot_compare_is_not_taken_for_untouched(shop: Repository) -> None:
+    applied = shop.apply("0" * 40)
+    assert applied.steps[-1].code == 1, applied.words()
+    assert "cannot be told" in applied.words()
+
+
+@pytest.mark.parametrize(("edited_one", "told"), [("environments/shop/x.yaml", "environments=touched"), ("README", "")])
+def test_only_an_edit_of_environments_is_planned(shop: Repository, edited_one: str, told: str) -> None:
+    shop.repo.git.checkout("-B", "edit", "main")
+    (Path(shop.repo.working_dir) / edited_one).write_text("topics: {}\n")
+    shop.repo.git.add(A=True)
+    shop.repo.git.commit(m="edit")
+    shop.repo.git.checkout("--detach", "main")
+    shop.repo.git.merge("edit", no_ff=True, m="merge")
+    job = Job("plan", "touched", shop.checked_out(str(shop.repo.head.commit.hexsha)), {}, {})
+    assert [step.code for step in job.run()] == [0], job.words()
+    assert (job.temp / "output").read_text().strip() == told
+    assert "touched" in workflow("plan")["jobs"]["plan"]["needs"]
 
 
 def test_a_broken_edit_is_told_in_the_comment_and_fails(shop: Repository) -> None:
