@@ -33,9 +33,9 @@ from reconciler.executing import answering, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
 from reconciler.narrowing import Autonomy
-from reconciler.promoting import standing
+from reconciler.promoting import lock_of, standing
 from reconciler.proving import prove
-from reconciler.rendering.status import status_code, status_json, status_text
+from reconciler.rendering.status import Affairs, status_code, status_json, status_text
 from reconciler.rendering.validation import problems_json, valid_json, valid_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
@@ -130,7 +130,8 @@ def status(
             return live_table(lambda: watch_table(session.observe_mirrors(), time.strftime("%H:%M:%S")), sys.stdout)
         live = session.observe()
         words = status_json if form is Format.JSON else status_text
-        show(words(session.topology, live, now_ms(), standing(session, live)))
+        lock = lock_of(session, live)
+        show(words(session.topology, live, now_ms(), Affairs(lock, standing(session, live, lock))))
     raise typer.Exit(status_code(live))
 
 

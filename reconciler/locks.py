@@ -83,6 +83,14 @@ class LockRecord:
         """How long it still counts; 0 or less: it does not."""
         return self.renewed_ms + self.lease_ms - now_ms
 
+    def words(self, now_ms: int) -> str:
+        """The holder, and what its silence may mean: who lives renews every third of the lease."""
+        silent = now_ms - self.renewed_ms
+        if silent * 2 < self.lease_ms:
+            return self.holder.words(now_ms)
+        ends = f"it may have been killed, then its lock ends in {self.left_ms(now_ms) // 1000 + 1} s"
+        return f"{self.holder.words(now_ms)}; not renewed for {age_words(silent)}: {ends}"
+
 
 def dumps(record: LockRecord) -> bytes:
     return json.dumps({"format_version": FORMAT_VERSION, **asdict(record)}, sort_keys=True).encode()

@@ -15,7 +15,7 @@ from reconciler.edges.rollout_record import read_holder, read_promotion
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.healths import ClusterHealth, Sight
 from reconciler.live import LiveMirror, LiveState
-from reconciler.locks import lock_cluster
+from reconciler.locks import LockRecord, lock_cluster
 from reconciler.promotions import Promotion, dumps, promotion_key
 from reconciler.rollout import course_of
 from reconciler.rollout.judging import Scope
@@ -93,7 +93,20 @@ class RealWorld:
             return Unknown(f"mirror {name}", error.what, error.todo)
 
 
-def standing(session: Session, live: LiveState) -> Standing | None:
+def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
+    """Who holds the environment. A cluster that did not answer just now is not asked again."""
+    place = lock_cluster(session.topology)
+    if live.known(place.name) is None:
+        return Unknown(
+            "lock", f"cluster {place.name} keeps it, and could not be read", "See what is said of the cluster"
+        )
+    try:
+        return read_holder(place, session.topology.environment, session.principal)
+    except ReconcilerError as error:
+        return Unknown("lock", error.what, error.todo)
+
+
+def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> Standing | None:
     """Where the rollout of the environment stands; None when it has none."""
     topology = session.topology
     course = course_of(topology)
@@ -103,7 +116,6 @@ def standing(session: Session, live: LiveState) -> Standing | None:
     kept: Promotion | Unknown | None
     try:
         kept = read_promotion(place, topology.environment, session.principal)
-        lock = read_holder(place, topology.environment, session.principal)
     except ReconcilerError as error:
-        kept, lock = Unknown("rollout", error.what, error.todo), None
-    return standing_now(topology, live, course, kept, lock)
+        kept = Unknown("rollout", error.what, error.todo)
+    return standing_now(topology, live, course, kept, None if isinstance(lock, Unknown) else lock)

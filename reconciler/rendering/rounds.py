@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +11,14 @@ from reconciler.figures import Figures
 from reconciler.live import LiveMirror, LiveState
 from reconciler.planfile import KINDS, kind_of
 from reconciler.plans import Result
+from reconciler.rendering.style import SHOWN
 from reconciler.running import Round
 from reconciler.summary import verdict
 
 Line = tuple[str, str, Mapping[str, Any]]
 """Level (info, warning, error), event, fields."""
+_Told = tuple[tuple[str, str, str, str], str]
+"""Level, event, name of the field that says why, and why; and the id of one change it is said of."""
 
 
 def round_lines(found: Round) -> Iterator[Line]:
@@ -32,20 +35,42 @@ def round_lines(found: Round) -> Iterator[Line]:
         yield "warning", "unknown", {"subject": unknown.subject, "error": unknown.error}
     for refused in found.plan.refused:
         yield "warning", "refused", {"subject": refused.subject, "why": refused.reason.text, "todo": refused.todo}
-    for held in found.held:
-        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in found.contested)
-        yield "warning" if disputed else "info", "held back", {"change": held.id, "why": held.why}
+    yield from _alike(_left(found))
     for outcome in found.outcomes:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
-        elif outcome.result is Result.SKIPPED and found.plan.rollout is not None:
-            yield "info", "waits", {"change": outcome.id, "why": outcome.error}
-        else:
-            yield "error", outcome.result.value, {"change": outcome.id, "error": outcome.error}
+    yield from _alike(_not_done(found))
     fields = {"round": found.number, "verdict": verdict(found.plan), "seconds": round(found.seconds, 2)}
     if found.outcomes:
         fields["done"] = sum(outcome.result is Result.DONE for outcome in found.outcomes)
     yield "info", "round", fields
+
+
+def _left(found: Round) -> Iterator[_Told]:
+    for held in found.held:
+        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in found.contested)
+        yield ("warning" if disputed else "info", "held back", "why", held.why), held.id
+
+
+def _not_done(found: Round) -> Iterator[_Told]:
+    in_waves = found.plan is not None and found.plan.rollout is not None
+    for outcome in found.outcomes:
+        if outcome.result is Result.SKIPPED and in_waves:
+            yield ("info", "waits", "why", outcome.error), outcome.id
+        elif outcome.result is not Result.DONE:
+            yield ("error", outcome.result.value, "error", outcome.error), outcome.id
+
+
+def _alike(told: Iterable[_Told]) -> Iterator[Line]:
+    """One line for all changes of which the same is to be said: each round says it again."""
+    together: dict[tuple[str, str, str, str], list[str]] = {}
+    for (level, event, word, why), change in told:
+        together.setdefault((level, event, word, why), []).append(change)
+    for (level, event, word, why), changes in together.items():
+        if len(changes) == 1:
+            yield level, event, {"change": changes[0], word: why}
+        else:
+            yield level, event, {"changes": len(changes), "first": changes[:SHOWN], word: why}
 
 
 def round_figures(found: Round, live: LiveState | None) -> Figures:

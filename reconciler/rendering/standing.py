@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.locks import age_words
 from reconciler.promotions import Promotion
 from reconciler.rollout.standing import Standing
 from reconciler.rollouts import CourseWave
@@ -47,9 +46,7 @@ def standing_lines(one: Standing, now_ms: int) -> list[str]:
 def _holder(one: Standing, now_ms: int) -> str:
     if one.lock is None or one.lock.left_ms(now_ms) <= 0:
         return ""
-    holder = one.lock.holder
-    age = age_words(now_ms - holder.since_ms)
-    return f"{holder.who} on {holder.host}, process {holder.pid} ({holder.purpose}), for {age}"
+    return one.lock.words(now_ms)
 
 
 def _state(wave: CourseWave, kept: Promotion | Unknown | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.counts import counted
@@ -11,16 +12,28 @@ from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.pausing import told, words
+from reconciler.rendering.lock import Lock, lock_line, lock_value
 from reconciler.rendering.standing import standing_lines, standing_value
 from reconciler.rollout.standing import Standing
 from reconciler.topology import Topology
 from replication.pauses import Pause
 
 
-def status_json(topology: Topology, live: LiveState, now_ms: int, standing: Standing | None = None) -> str:
-    """As schemas/status-report.schema.json."""
-    rollout = {} if standing is None else {"rollout": standing_value(standing, now_ms)}
-    return json.dumps({**status_value(topology, live, now_ms), **rollout}, indent=2, ensure_ascii=False)
+@dataclass(frozen=True, slots=True)
+class Affairs:
+    """What goes on in the environment besides. ``standing``: of its rollout; None where it has none."""
+
+    lock: Lock
+    standing: Standing | None = None
+
+
+def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: Affairs | None = None) -> str:
+    """As schemas/status-report.schema.json. ``affairs`` None: nobody looked."""
+    more: dict[str, Any] = {}
+    if affairs is not None:
+        more = {"lock": lock_value(affairs.lock, now_ms)}
+        more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
+    return json.dumps({**status_value(topology, live, now_ms), **more}, indent=2, ensure_ascii=False)
 
 
 def status_value(topology: Topology, live: LiveState, now_ms: int) -> dict[str, Any]:
@@ -119,11 +132,12 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
     return None if then_ms is None else max(0, (now_ms - then_ms) // 1000)
 
 
-def status_text(topology: Topology, live: LiveState, now_ms: int, standing: Standing | None = None) -> str:
-    """``standing``: of the environment's rollout; None where it has none."""
+def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: Affairs | None = None) -> str:
     lines = [verdict(live), ""]
     lines += [f"cluster {name}: {_cluster_words(found)}" for name, found in live.clusters.items()]
-    lines += ["", *standing_lines(standing, now_ms)] if standing is not None else []
+    if affairs is not None:
+        lines += [lock_line(affairs.lock, now_ms)]
+        lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
     for name, found in live.mirrors.items():
         lines += ["", *_mirror_lines(name, found, now_ms)]
     if not live.mirrors:

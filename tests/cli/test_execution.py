@@ -67,7 +67,11 @@ def test_two_applies_at_once_from_two_hosts(cli: Cli, env_of: Callable[..., Path
             assert word in ended.words
         assert f"{unique}-a" not in topics(plain["east"])
         assert cli("plan", env_of("two", text)).code == 2, "looking needs no lock"
+        told = cli("status", env_of("two", text)).out
+        assert "lock: held by " in told
+        assert f"process {first.process.pid} (run), for " in told
         assert first.ends() == 0
+    assert "lock: nobody holds it" in cli("status", env_of("two", text)).out
     assert cli("apply", env_of("two", text), "--yes").code == 0
 
 

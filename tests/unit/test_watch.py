@@ -17,8 +17,10 @@ from reconciler.edges.live_table import REFRESH_SECONDS, watch
 from reconciler.edges.status_records import mirror_from_record
 from reconciler.errors import Unknown
 from reconciler.live import Broker, FlowStatus, JobState, LiveCluster, LiveMirror, LivePartition, LiveState, LiveTopic
+from reconciler.locks import Holder, LockRecord, Steal
 from reconciler.promotions import ClusterStand, Promotion, Stand
-from reconciler.rendering.status import status_code, status_json, status_text
+from reconciler.rendering.lock import Lock
+from reconciler.rendering.status import Affairs, status_code, status_json, status_text
 from reconciler.rendering.watch import watch_table
 from reconciler.rollout.standing import Standing, standing_now
 from reconciler.rollouts import Course, CourseWave, Gates
@@ -181,14 +183,19 @@ def standings() -> list[Standing | None]:
     return [None, *(standing_now(topology(), state, COURSE, one, None) for one in promotions)]
 
 
+HELD = LockRecord(Holder("id", "ada", "build-7", 4711, "", "apply", 1_000), 41_000, 60_000)
+STOLEN = replace(HELD, steal=Steal("bob", "pc", 1, "run", "he is away"))
+
+
+@pytest.mark.parametrize("lock", [None, Unknown("lock", "no answer", "Look."), HELD, STOLEN])
 @pytest.mark.parametrize("standing", standings())
 @pytest.mark.parametrize(
     "mirror", [mirror_from_record(record(flows={"f": EVERYTHING}), 5), SILENT, LiveMirror("west", JobState.ABSENT)]
 )
-def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Standing | None) -> None:
+def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Standing | None, lock: Lock) -> None:
     schema = json.loads(resources.files("schemas").joinpath("status-report.schema.json").read_text("utf-8"))
     state = LiveState({"east": EAST, "west": SILENT}, {"west": mirror})
-    told = json.loads(status_json(topology(), state, 5, standing))
+    told = json.loads(status_json(topology(), state, 5, Affairs(lock, standing)))
     jsonschema.Draft202012Validator(schema).validate(told)
     assert told["exit_code"] == status_code(state) == 1
     assert told["clusters"]["east"]["under_replicated_partitions"] == 1
@@ -198,3 +205,27 @@ def test_what_the_record_says_of_a_flow_is_printed() -> None:
     state = LiveState({}, {"west": mirror_from_record(record(flows={"f": EVERYTHING}), 5)})
     printed = json.loads(status_json(topology(), state, 5))["mirrors"]["west"]["flows"]["f"]
     assert {**printed, "lanes": 4} == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("lock", "now_ms", "said"),
+    [
+        (None, 0, "lock: nobody holds it"),
+        (HELD, 101_000, "lock: nobody holds it"),
+        (HELD, 43_000, "lock: held by ada on build-7, process 4711 (apply), for 42 s"),
+        (
+            HELD,
+            75_500,
+            "lock: held by ada on build-7, process 4711 (apply), for 74 s; not renewed for 34 s:"
+            " it may have been killed, then its lock ends in 26 s",
+        ),
+        (
+            STOLEN,
+            43_000,
+            "lock: held by ada on build-7, process 4711 (apply), for 42 s; taken from bob (he is away)",
+        ),
+        (Unknown("lock", "no answer", "Look."), 0, "lock: unknown: no answer. Look."),
+    ],
+)
+def test_who_holds_the_lock_and_whether_he_may_be_dead(lock: Lock, now_ms: int, said: str) -> None:
+    assert said in status_text(topology(), LiveState({}, {}), now_ms, Affairs(lock)).splitlines()
