@@ -104,11 +104,11 @@ def verdict(plan: Plan) -> str:
     if waves := _waves(plan):
         parts.append(waves)
     if found.high_risk:
-        parts.append(f"{found.high_risk} HIGH risk")
+        parts.append(f"{found.high_risk:,} HIGH risk")
     if found.blocked:
-        parts.append(f"{found.blocked} blocked")
+        parts.append(f"{found.blocked:,} blocked")
     if found.unknown:
-        parts.append(f"{found.unknown} unknown")
+        parts.append(f"{found.unknown:,} unknown")
     return "; ".join(parts)
 
 

@@ -44,7 +44,7 @@ def comparison_verdict(found: Comparison, against: Against) -> str:
     parts = [", ".join(f"{sign}{counted(number, kind)}" for (sign, kind), number in count.items())]
     parts += [f"mirror {one.mirror} {one.fate}" for one in found.mirrors if one.fate is not Fate.KEEPS_RUNNING]
     if high := sum(field.risk is Risk.HIGH for item in found.items for field in item.fields):
-        parts.append(f"{high} HIGH risk")
+        parts.append(f"{high:,} HIGH risk")
     return f"{since}: {'; '.join(part for part in parts if part)}"
 
 

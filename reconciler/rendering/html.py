@@ -109,8 +109,8 @@ def _top(plan: Plan, said: str, links: str) -> Iterator[str]:
 
 
 def _links(steps: Sequence[Step], sections: Iterable[Section]) -> str:
-    found = [(f"step-{step.number}", f"{step.number}. {step.title} ({step.count})") for step in steps]
-    found += [(_anchor(one), f"{one.title} ({one.count or len(one.items)})") for one in sections]
+    found = [(f"step-{step.number}", f"{step.number}. {step.title} ({step.count:,})") for step in steps]
+    found += [(_anchor(one), f"{one.title} ({one.count or len(one.items):,})") for one in sections]
     return " ".join(f'<a href="#{name}">{safe(text)}</a>' for name, text in found)
 
 
@@ -197,11 +197,11 @@ def _sections(sections: Iterable[Section]) -> Iterator[str]:
         why = f"<small>{safe(section.why)}</small>" if section.why else ""
         inner = _list(section.items)
         if section.urgent:
-            title = f'<h2 id="{_anchor(section)}">{safe(section.title)} ({count}) {why}</h2>'
+            title = f'<h2 id="{_anchor(section)}">{safe(section.title)} ({count:,}) {why}</h2>'
             yield f'<section class="urgent">{title}{inner}</section>'
         else:
             opened = " open" if len(section.items) <= _OPEN else ""
-            summary = f"<summary>{safe(section.title)} ({count}) {why}</summary>"
+            summary = f"<summary>{safe(section.title)} ({count:,}) {why}</summary>"
             yield f'<details class="section" id="{_anchor(section)}"{opened}>{summary}{inner}</details>'
 
 

@@ -22,7 +22,14 @@ code{background:var(--code);border-radius:4px;padding:.1em .3em;overflow-wrap:an
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .7rem .3rem 0;border-top:1px solid var(--line)}
 tr:first-child th{border-top:0}th{color:var(--faint);font-weight:500;white-space:nowrap}
-td:last-child:not(:first-child){min-width:9rem}
+td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(:first-child){min-width:9rem}
+@media (max-width:36rem){.scroll table,.scroll tbody{display:block}.scroll tr:first-child{display:none}
+.scroll tr{display:flex;flex-wrap:wrap;gap:0 .5rem;border-top:1px solid var(--line);padding:.3rem 0}
+.scroll tr:nth-child(2){border-top:0}.scroll td{border:0;padding:0;min-width:0;overflow-wrap:anywhere}
+.scroll td:first-child,.scroll td:last-child:not(:first-child){flex:0 0 100%;min-width:0}.scroll td:first-child{font-weight:600}
+.scroll td:last-child:not(:first-child){color:var(--faint)}
+.scroll td:nth-child(2):nth-last-child(2)::before{content:"= "}
+.scroll td:nth-child(3):nth-last-child(2)::before{content:"\\2192\\a0"}}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem .8rem;margin:.5rem 0}
 .card>header{display:flex;gap:.5rem;align-items:baseline;flex-wrap:wrap}
 .card>header .mono{font-weight:600;font-size:.98rem;overflow-wrap:anywhere}

@@ -152,7 +152,7 @@ def _dangers(steps: Sequence[Step], detail: Detail) -> Iterator[str]:
     high = [(place.cluster, one) for step in steps for place in step.places for one in place.entries if _high(one)]
     if not high:
         return
-    yield from (f"**HIGH risk ({sum(len(one.names) for _, one in high)})**", "")
+    yield from (f"**HIGH risk ({sum(len(one.names) for _, one in high):,})**", "")
     if detail is Detail.COUNTS:
         return
     shown = high if detail is Detail.ALL else high[:_NAMES]

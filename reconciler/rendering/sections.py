@@ -37,7 +37,7 @@ class Section:
     @property
     def heading(self) -> str:
         count = len(self.items) if self.count is None else self.count
-        return f"{self.title} ({count}){': ' if self.why else ''}{self.why}"
+        return f"{self.title} ({count:,}){': ' if self.why else ''}{self.why}"
 
 
 def left_sections(plan: Plan) -> tuple[Section, ...]:

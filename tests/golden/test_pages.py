@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -134,6 +135,14 @@ def test_the_last_step_tells_counts_and_points_to_the_artifact() -> None:
     assert "500 changes" in text
     assert HANDOFF.artifact in text
     assert "orders-00000" not in text
+
+
+@pytest.mark.parametrize("render", [plan_markdown, plan_html])
+def test_large_counts_are_written_as_people_write_them(render: Callable[[Plan], str]) -> None:
+    text = render(large(10_000))
+    assert "10,000 changes" in text
+    assert "1,429 HIGH risk" in text
+    assert not re.search(r"\((10000|1429)\)|\b1429 HIGH", text)
 
 
 def test_less_detail_is_never_longer() -> None:
