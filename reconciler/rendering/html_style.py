@@ -26,7 +26,8 @@ td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(
 @media (max-width:36rem){.scroll table,.scroll tbody{display:block}.scroll tr:first-child{display:none}
 .scroll tr{display:flex;flex-wrap:wrap;gap:0 .5rem;border-top:1px solid var(--line);padding:.3rem 0}
 .scroll tr:nth-child(2){border-top:0}.scroll td{border:0;padding:0;min-width:0;overflow-wrap:anywhere}
-.scroll td:first-child,.scroll td:last-child:not(:first-child){flex:0 0 100%;min-width:0}.scroll td:first-child{font-weight:600}
+.scroll td:first-child,.scroll td:last-child:not(:first-child){flex:0 0 100%;min-width:0}
+.scroll td:first-child{font-weight:600}
 .scroll td:last-child:not(:first-child){color:var(--faint)}
 .scroll td:nth-child(2):nth-last-child(2)::before{content:"= "}
 .scroll td:nth-child(3):nth-last-child(2)::before{content:"\\2192\\a0"}}
