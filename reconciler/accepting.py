@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.adopting import undeclarable, written
-from reconciler.errors import ReconcilerError, Unknown, Where
+from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import LiveState, LiveTopic, Source
 from reconciler.loading import load
 from reconciler.topic_configs import THROTTLES, canonical, human, same
@@ -87,7 +87,7 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     accepted: list[Accepted] = []
     refused: list[str] = []
     for one in fields:
-        told = _field(wish, one, live)
+        told = _field(wish, one, live, cluster)
         if isinstance(told, Accepted):
             accepted.append(told)
         elif told or field:
@@ -98,8 +98,8 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     return accepted, refused
 
 
-def _field(wish: Topic, field: str, live: LiveState) -> Accepted | str:
-    """What to write, or why not; empty when it does not differ on any cluster of the topic."""
+def _field(wish: Topic, field: str, live: LiveState, asked: str) -> Accepted | str:
+    """What to write, or why not; empty when it does not differ on any cluster of the topic. ``asked``: of a cluster."""
     topics: list[LiveTopic] = []
     for cluster in wish.clusters:
         known = live.known(cluster)
@@ -112,7 +112,7 @@ def _field(wish: Topic, field: str, live: LiveState) -> Accepted | str:
     if field == FACTOR:
         return _count(wish, field, wish.replication_factor, [topic.replication_factor for topic in topics])
     if field not in wish.configs:
-        return _undeclared(field, topics)
+        return _undeclared(field, topics[wish.clusters.index(asked)])
     return _config(wish, field, topics)
 
 
@@ -127,8 +127,8 @@ def _count(wish: Topic, field: str, declared: int | None, found: Sequence[int | 
     return Accepted(wish.name, field, str(declared), str(found[0]), str(found[0]))
 
 
-def _undeclared(key: str, topics: Sequence[LiveTopic]) -> str:
-    configs = topics[0].configs
+def _undeclared(key: str, topic: LiveTopic) -> str:
+    configs = topic.configs
     entry = None if isinstance(configs, Unknown) else configs.get(key)
     if entry is None or entry.value is None or entry.source is not Source.TOPIC or key in THROTTLES:
         return f"{key} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
@@ -165,17 +165,20 @@ def _written(
     for one in accepted:
         where = topology.topics[one.topic].where
         text = changed.get(where.file, texts[where.file])
-        done = _spliced(text, where, one)
+        node = _node(read(where.file, text).root, one)
+        done = _spliced(text, node, one)
         if done is None:
-            refused.append(f"{one.topic} {one.field}: it is written at {where} in a way that is edited by hand only")
+            place = replace(where, line=node.line, column=node.column) if node else where
+            how = "as a list, through an alias, or over several lines, which is edited by hand only"
+            line = f"{one.field}: {_as_before('', one.text)}"
+            refused.append(f"{one.topic} {one.field}: it is written at {place} {how}; the live value is {line}")
         else:
             changed[where.file] = done
     return changed, refused
 
 
-def _spliced(text: str, where: Where, one: Accepted) -> str | None:
+def _spliced(text: str, node: Node | None, one: Accepted) -> str | None:
     """``text`` with the one value replaced; None when it is not a plain or quoted value on a single line."""
-    node = _node(read(where.file, text).root, one)
     if not isinstance(node, Scalar):
         return None
     lines = text.splitlines(keepends=True)
@@ -190,7 +193,7 @@ def _spliced(text: str, where: Where, one: Accepted) -> str | None:
 
 def _as_before(old: str, new: str) -> str:
     """``new`` quoted as ``old`` was: a file that is also JSON stays that, and a plain ``false`` becomes ``true``."""
-    match old[0]:
+    match old[:1]:
         case '"':
             return json.dumps(new, ensure_ascii=False)
         case "'":

@@ -161,7 +161,8 @@ def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
     if ours:
         return _since(*ours[-1], one, wished)
     if one.before_source != Source.TOPIC.value:
-        why = f"the topic has no value of its own, and {one.before_source} now says otherwise; or it is new in git"
+        default = f"the cluster's default ({one.before_source}) is not what is wished"
+        why = f"the topic has no value of its own, and {default}: one of the two changed, or the wish is new"
         return Told(Cause.DEFAULT_CHANGED, why)
     assert isinstance(change, AlterConfigs)
     return Told(Cause.NOT_TOLD, "set on the topic, and no earlier run of ours set it: edited outside, or new in git")

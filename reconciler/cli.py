@@ -28,7 +28,7 @@ from reconciler.cli_help import ENDING, ENDINGS, SETTINGS
 from reconciler.edges.files import write_text
 from reconciler.edges.live_table import repeat
 from reconciler.edges.live_table import watch as live_table
-from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.errors import ReconcilerError
 from reconciler.executing import answering, execution, interrupted_by_sigterm
 from reconciler.handover import handovers
 from reconciler.locks import lock_cluster
@@ -36,7 +36,6 @@ from reconciler.narrowing import Autonomy
 from reconciler.promoting import lock_of, standing
 from reconciler.proving import prove
 from reconciler.rendering.status import Affairs, status_code, status_json, status_text
-from reconciler.rendering.validation import problems_json, valid_json, valid_text
 from reconciler.rendering.verify import verify_json, verify_text
 from reconciler.rendering.watch import watch_table
 from reconciler.terminal import (
@@ -55,7 +54,7 @@ from reconciler.terminal import (
 from reconciler.topology import Principal
 from reconciler.verification import VerifyWish
 from reconciler.verifying import time_ms
-from reconciler.wiring import Session, now_ms, open_session, read_topology
+from reconciler.wiring import Session, now_ms, open_session
 from sandbox import commands as sandbox
 
 app = typer.Typer(
@@ -91,19 +90,8 @@ def reconciler(
     """Kafka topology of several clusters, declared in git: one plan over all clusters, one apply."""
 
 
-@app.command(epilog=ENDINGS["validate"])
-def validate(env: Env, form: FormatOption = Format.TEXT) -> None:
-    """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
-    try:
-        topology = read_topology(env)
-    except TopologyError as error:
-        if form is Format.JSON:
-            show(problems_json(env.resolve().name, error.problems))
-        raise
-    show(valid_json(topology) if form is Format.JSON else valid_text(str(env), topology))
-
-
 for command in (
+    cli_review.validate,
     cli_review.plan,
     cli_review.explain,
     cli_clusters.drift,

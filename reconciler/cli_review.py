@@ -1,6 +1,7 @@
 """The commands that review and change nothing: their arguments and exit codes.
 
-Most of the program is imported by the commands themselves: clusters are read meanwhile.
+Most of the program is imported by the commands themselves: clusters are read meanwhile, and `validate` needs
+little of it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import typer
 
 from reconciler.beginning import Begun, begin
 from reconciler.cli_help import ENDINGS, SETTINGS
-from reconciler.edges.files import write_text
-from reconciler.errors import ReconcilerError
+from reconciler.edges.files import read_environment, write_text
+from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
 from reconciler.topology import Principal
@@ -28,6 +29,21 @@ BaseOption = Annotated[str | None, typer.Option("--base", metavar="REF", help="t
 SinceOption = Annotated[
     str | None, typer.Option("--changed-since", metavar="REF", help="skip environments untouched since REF")
 ]
+
+
+def validate(env: Env, form: FormatOption = Format.TEXT) -> None:
+    """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
+    from reconciler.loading import load
+    from reconciler.rendering.validation import problems_json, valid_json, valid_text
+
+    name = env.resolve().name
+    try:
+        topology = load(read_environment(env), name)
+    except TopologyError as error:
+        if form is Format.JSON:
+            show(problems_json(name, error.problems))
+        raise
+    show(valid_json(topology) if form is Format.JSON else valid_text(str(env), topology))
 
 
 def plan(
@@ -102,5 +118,6 @@ def _refuse_mixed(envs: Sequence[Path], form: Page, files: Sequence[Path | None]
 
 app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
 """These commands alone, for ``start``."""
+app.command(epilog=ENDINGS["validate"])(validate)
 app.command(epilog=ENDINGS["plan"])(plan)
 app.command(epilog=ENDINGS["explain"])(explain)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-CHANGE_NOTHING = ("plan", "explain")
+CHANGE_NOTHING = ("validate", "plan", "explain")
 
 
 def main() -> None:

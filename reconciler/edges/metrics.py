@@ -17,6 +17,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.rounds = self._counter("rounds", "Rounds, by how they ended.", "result")
+        for result in ("succeeded", "failed"):  # else the first failure is no increase of anything
+            self.rounds.labels(result)
         self.success = self._gauge("last_success_timestamp_seconds", "When a round last looked at everything.")
         self.seconds = self._gauge("round_seconds", "How long the last round took.")
         self.pending = self._gauge("changes_pending", "Changes still to do after the last round.", "kind")

@@ -138,7 +138,9 @@ def test_a_value_that_others_share_is_not_written() -> None:
 def test_a_list_is_edited_by_hand() -> None:
     east = same_east()
     east.topics["listed"].overrides["cleanup.policy"] = "delete"
-    assert "by hand only" in refusal(worlds(east), "east/listed")
+    told = refusal(worlds(east), "east/listed")
+    assert "at env/topology.yaml:16:56 as a list" in told, "where the value stands"
+    assert told.splitlines()[1].endswith("by hand only; the live value is cleanup.policy: delete")
 
 
 def test_a_value_git_cannot_hold_is_refused_and_nothing_else_is_taken_either() -> None:
@@ -174,3 +176,10 @@ def test_an_override_that_is_not_declared_is_told_with_the_line_to_write() -> No
     east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete", flush_ms="60000")
     assert "add flush.ms: 1m to the topic's configs" in refusal(worlds(east), "east/orders:flush.ms")
     assert "a default of the cluster" in refusal(worlds(east), "east/orders:segment.ms")
+
+
+def test_an_override_that_is_not_declared_is_looked_for_on_the_cluster_that_was_named() -> None:
+    west = same_west()
+    west.topics["pay"].overrides["segment.bytes"] = "1048576"
+    assert "add segment.bytes: 1MiB to" in refusal(worlds(same_east(), west), "west/pay:segment.bytes")
+    assert "not declared on the topic itself" in refusal(worlds(same_east(), west), "east/pay:segment.bytes")
