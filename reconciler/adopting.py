@@ -72,7 +72,8 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
             left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
     access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
-    return Adoption(cluster, tuple(topics), tuple(left), tuple(_notes(live)), access, quotas, users)
+    notes = (*_notes(live), *_taken_for_declared(cluster.name, live, taking.known))
+    return Adoption(cluster, tuple(topics), tuple(left), notes, access, quotas, users)
 
 
 def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
@@ -101,6 +102,18 @@ def _notes(live: LiveCluster) -> Iterator[str]:
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
     if silent:
         yield f"the configs of {counted(len(silent), 'topic')} could not be read, so none is declared for them"
+
+
+def _taken_for_declared(cluster: str, live: LiveCluster, known: Topology | None) -> Iterator[str]:
+    """A cluster that was adopted before this one could not know that this one's name makes remote topics."""
+    begins = f"{cluster}."
+    declared = known.topics.values() if known else ()
+    found = [one for one in declared if one.name.startswith(begins) and one.name.removeprefix(begins) in live.topics]
+    if found:
+        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+        named = ", ".join(str(TopicRef(one.clusters[0], one.name)) for one in found[:8])
+        what = f"declared before, but named as remote topics of {cluster} ({len(found)}): {named}{more}"
+        yield f"{what}. Where a flow makes them, take them out of the files"
 
 
 def _why_not(cluster: str, topic: LiveTopic, taking: Taking) -> tuple[str, str] | None:

@@ -171,8 +171,22 @@ def _texts(commit: git.Commit, below: PurePosixPath) -> Iterator[tuple[str, str]
     for item in tree.traverse():
         assert isinstance(item, (git.Blob, git.Tree, git.Submodule))
         path = PurePosixPath(str(item.path)).relative_to(below)
+        if isinstance(item, git.Submodule):
+            yield from ((str(path / inner), text) for inner, text in _texts(_submodule(commit, item), PurePosixPath()))
         if item.type == "blob" and path.suffix == ".yaml" and not any(part.startswith(".") for part in path.parts):
             yield str(path), _text(_followed(commit, item), f"{commit.hexsha[:12]}:{item.path}")
+
+
+def _submodule(commit: git.Commit, item: git.Submodule) -> git.Commit:
+    """The commit of a submodule that ``commit`` names. Raises ReconcilerError where it is not here."""
+    try:
+        return _whole(git.Repo(_root(commit.repo) / str(item.path)).commit(item.hexsha))
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.BadName, git.CommandError, ValueError):
+        raise ReconcilerError(
+            f"{commit.hexsha[:12]}:{item.path} is a submodule, and its commit {item.hexsha[:12]} is not here",
+            "Its files belong to the environment, and without them the whole of it would seem to be new.",
+            "git submodule update --init; in a workflow: actions/checkout with submodules: true.",
+        ) from None
 
 
 def _followed(commit: git.Commit, item: git.IndexObject) -> git.IndexObject:

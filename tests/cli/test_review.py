@@ -336,3 +336,27 @@ def test_a_machine_without_git_validates_and_tells_what_a_base_needs(repo: git.R
     based = subprocess.run(wish, env=bare, capture_output=True, text=True)
     assert based.returncode == 1
     assert based.stderr.startswith("the program git is not found")
+
+
+def test_a_submodule_inside_an_environment_belongs_to_it(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
+    shared = git.Repo.init(tmp_path / "shared", initial_branch="main")
+    for words in ("many", "more"):
+        (tmp_path / "shared" / "shared.yaml").write_text(f"topics: {{{words}: {{clusters: [east], partitions: 1}}}}\n")
+        shared.git.add(A=True)
+        shared.git.execute(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-m", words])
+    allowed = ["git", "-c", "protocol.file.allow=always"]
+    repo.git.execute([*allowed, "submodule", "add", str(tmp_path / "shared"), "environments/prod/shared"])
+    inside = git.Repo(folder(repo) / "shared")
+    inside.git.checkout("HEAD~1")
+    commit(repo)
+    assert "nothing was edited" in cli("plan", folder(repo), "--base", "HEAD", "--offline").out
+    assert "untouched" in cli("plan", folder(repo), "--changed-since", "HEAD").out
+    inside.git.checkout("main")
+    commit(repo)
+    ended = cli("plan", folder(repo), "--base", "HEAD~1", "--offline")
+    assert "+ topic more" in ended.out
+    assert "- topic many" in ended.out
+    repo.git.submodule("deinit", "-f", "environments/prod/shared")
+    shutil.rmtree(folder(repo) / "shared")
+    ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
+    assert (ended.code, "is a submodule" in ended.words) == (1, True), ended.words

@@ -149,6 +149,14 @@ def test_internal_remote_and_excluded_topics_are_left_out_and_named() -> None:
         assert name in comments(made)
 
 
+def test_topics_declared_before_that_are_named_as_remote_topics_of_this_cluster_are_told() -> None:
+    known = topology(topic("east.orders", "west"), topic("east.unrelated", "west"), topic("orders.east", "west"))
+    east = FakeCluster("east")
+    east.put("orders")
+    [note] = adopted(east.read(), known=known).notes
+    assert note.startswith("declared before, but named as remote topics of east (1): west/east.orders. Where")
+
+
 def test_a_name_that_another_cluster_declares_is_left_out_with_what_stands_between() -> None:
     fake = FakeCluster("east")
     fake.put("same", 3, retention_ms="60000")
