@@ -184,7 +184,7 @@ class FlowStatus:
 
 
 class JobState(StrEnum):
-    """``STALE``: a status record says running, but it is older than it may be and no process is found."""
+    """``STALE``: a status record says running, but it is older than it may be, or its process is gone."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -199,6 +199,7 @@ class LiveMirror:
     """A mirror job as seen from outside: what the runner knows of the process, and its last status record.
 
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
+    ``gone``: this machine ran it, and its process is no more.
     """
 
     name: str
@@ -211,6 +212,7 @@ class LiveMirror:
     detail: str = ""
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
     late_ms: int = 0
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

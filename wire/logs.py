@@ -22,6 +22,7 @@ from wire.records import Record, encode, tail_of
 APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
 MOST_APPENDED = 5_000
+NO_TIMESTAMP, INVALID_TIMESTAMP = -1, 32
 
 KeyValue = tuple[bytes, bytes | None]
 """None: a tombstone."""
@@ -30,14 +31,24 @@ KeyValue = tuple[bytes, bytes | None]
 async def append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:
     """Appends (key, value) to partitions, in order, with acks of all in-sync replicas.
 
-    Raises BrokerError (for a topic that is not there, among others) or ConnectionLostError; then some may stand.
+    Records have our time, or none where the broker refuses it: a clock that is further ahead than
+    ``message.timestamp.after.max.ms`` must not keep them from being written. Raises BrokerError (for a topic that is
+    not there, among others) or ConnectionLostError; then some may stand.
     """
     await leaders(cluster, [topic])
+    now = int(time.time() * 1000)
     rounds = max(-(-len(members) // MOST_APPENDED) for members in records.values())
     for part in range(rounds):
         begin = part * MOST_APPENDED
         some = {partition: members[begin : begin + MOST_APPENDED] for partition, members in records.items()}
-        await _append(cluster, topic, {partition: members for partition, members in some.items() if members})
+        wanted = {partition: members for partition, members in some.items() if members}
+        try:
+            await _append(cluster, topic, wanted, now)
+        except BrokerError as error:
+            if error.code != INVALID_TIMESTAMP:
+                raise
+            now = NO_TIMESTAMP
+            await _append(cluster, topic, wanted, now)
 
 
 async def leaders(cluster: Cluster, topics: Sequence[str]) -> None:
@@ -50,8 +61,7 @@ async def leaders(cluster: Cluster, topics: Sequence[str]) -> None:
             raise BrokerError(cluster.topics[topic].error, f"topic {topic} on {cluster.name}")
 
 
-async def _append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:
-    now = int(time.time() * 1000)
+async def _append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]], now: int) -> None:
     by_node: dict[int, dict[Key, memoryview]] = {}
     for partition, members in records.items():
         leader = cluster.leader(topic, partition)

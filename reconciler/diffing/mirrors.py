@@ -65,7 +65,8 @@ def _compare(mirror: Mirror, live: LiveMirror, told: Handover, because: tuple[st
         case JobState.FAILED:
             reason = Reason("failed", f"its job failed{': ' + live.detail if live.detail else ''}")
         case JobState.STALE:
-            reason = Reason("stale", "its last status says running, but it is old and no process was found")
+            why = "its process on this machine is gone" if live.gone else "it is old and no process was found"
+            reason = Reason("stale", f"its last status says running, but {why}")
         case _:
             assert_never(live.state)
     flows = tuple(

@@ -53,6 +53,11 @@ class RunFolder:
                 return pid
         return None
 
+    def has_lost(self, application_id: str | None, reported: int | None) -> bool:
+        """Whether this very application ran here, and its process is gone: nobody needs to wait for its next word."""
+        here = self.word("driver.json", "application_id")
+        return bool(here) and here == application_id and self.driver_pid(reported) is None
+
     def pids(self, reported: int | None = None) -> list[int]:
         return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
 

@@ -29,6 +29,7 @@ from replication import succession
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
+_ALIVE = (JobState.STARTING, JobState.RUNNING)
 _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
 StatusReader = Callable[[str], LiveMirror | None]
@@ -64,6 +65,9 @@ class SparkRunner:
             return LiveMirror(mirror, found, fingerprint=told or None, detail=detail)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
+        if not supervised and reported.state in _ALIVE and folder.has_lost(reported.application_id, reported.pid):
+            detail = "; ".join(word for word in (reported.detail, "its process is gone") if word)
+            return replace(reported, state=JobState.STALE, late_ms=0, gone=True, detail=detail)
         if reported.state is JobState.RUNNING:
             return self._with_successor(mirror, reported)
         if supervised and reported.state is not JobState.STARTING:

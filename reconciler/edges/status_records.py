@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from reconciler.edges.listening import Listening
 from reconciler.edges.status_tail import Newest, Tail, open_tail
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
@@ -25,6 +28,9 @@ from replication.pauses import Pause, Scope, loads, scope_of
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
 LATE_INTERVALS = 2
+LISTEN_SECONDS, LISTEN_INTERVALS = 1.0, 2
+LISTEN_AT_MOST_SECONDS = 10.0
+"""Where a job writes so seldom that this is too short, clocks alone decide."""
 
 _STATES = {
     "starting": JobState.STARTING,
@@ -47,15 +53,27 @@ def mirror_from_record(value: bytes, now_ms: int) -> LiveMirror:
 
     A job that says it is alive, but said so longer ago than max(30 s, 10 status intervals), is STALE.
     """
+    return _mirror(_record(value), now_ms)
+
+
+def _record(value: bytes) -> Mapping[str, Any]:
     try:
         record = json.loads(value)
     except ValueError as error:
         raise MalformedStatusError(f"no JSON: {error}") from None
     for problem in _VALIDATOR.iter_errors(record):
         raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
+    return dict(record)
+
+
+def _stale_after_ms(record: Mapping[str, Any]) -> int:
+    return max(STALE_AT_LEAST_MS, STALE_INTERVALS * int(record["status_interval_ms"]))
+
+
+def _mirror(record: Mapping[str, Any], now_ms: int) -> LiveMirror:
     state = _STATES[record["state"]]
     silent_ms = now_ms - record["updated_at_ms"]
-    if state in _ALIVE and silent_ms > max(STALE_AT_LEAST_MS, STALE_INTERVALS * record["status_interval_ms"]):
+    if state in _ALIVE and silent_ms > _stale_after_ms(record):
         state = JobState.STALE
     words = (record.get("detail", ""), "stopping" if record["state"] == "stopping" else "", f"host {record['host']}")
     return LiveMirror(
@@ -70,6 +88,24 @@ def mirror_from_record(value: bytes, now_ms: int) -> LiveMirror:
         detail="; ".join(word.rstrip(". ") for word in words if word),
         flows=MappingProxyType({name: _flow(name, flow) for name, flow in record["flows"].items()}),
     )
+
+
+def _clock_in_doubt(record: Mapping[str, Any], now_ms: int) -> bool:
+    """It says it is alive, at a time at which it should have said so again, or that is yet to come."""
+    alive = _STATES[record["state"]] in _ALIVE
+    return alive and abs(now_ms - record["updated_at_ms"]) > _stale_after_ms(record)
+
+
+def _by_what_it_writes(record: Mapping[str, Any], now_ms: int, speaks: bool) -> LiveMirror:
+    ahead_ms = record["updated_at_ms"] - now_ms
+    found = _mirror(record, record["updated_at_ms"] if speaks else now_ms)
+    if not speaks and ahead_ms < 0:
+        return found
+    side = "ahead of" if ahead_ms > 0 else "behind"
+    clock = f"its clock is {abs(ahead_ms) // 1000:,} s {side} this machine's"
+    if speaks:
+        return replace(found, detail=f"{found.detail}; {clock}")
+    return replace(found, state=JobState.STALE, late_ms=0, detail=f"{found.detail}; {clock}, and it writes no more")
 
 
 def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
@@ -119,17 +155,31 @@ class StatusRecords:
         self.principal = principal
         self.topic = topic
         self._tail: Tail | None = None
+        self._listening = Listening()
         self._lock = threading.Lock()
 
     def read(self, mirror: str, now_ms: int) -> LiveMirror | None:
-        """None when the topic does not exist or has no record of this mirror."""
+        """None when the topic does not exist or has no record of this mirror.
+
+        Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock
+        of its machine may be wrong.
+        """
         key = status_key(self.environment, mirror)
-        with self._lock:
-            newest = self._fresh(key).get(key)
-        if newest is None or newest.value is None:
-            return None
+        while True:
+            with self._lock:
+                newest = self._fresh(key).get(key)
+                if newest is None or newest.value is None:
+                    return None
+                self._listening.note(key, newest)
+            found = self._judged(key, newest.value, now_ms)
+            if found is not None:
+                return found
+            time.sleep(LISTEN_SECONDS / 5)
+
+    def _judged(self, key: str, value: bytes, now_ms: int) -> LiveMirror | None:
+        """None: its clock is in doubt, and it is too early to tell whether it speaks."""
         try:
-            return mirror_from_record(newest.value, now_ms)
+            record = _record(value)
         except MalformedStatusError as error:
             raise ClusterError(
                 self.cluster.name,
@@ -138,6 +188,11 @@ class StatusRecords:
                 "Without it nobody knows what the mirror job runs",
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
+        patience = LISTEN_SECONDS + LISTEN_INTERVALS * record["status_interval_ms"] / 1000
+        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS:
+            return _mirror(record, now_ms)
+        speaks = self._listening.speaks(key, patience)
+        return None if speaks is None else _by_what_it_writes(record, now_ms, speaks)
 
     def read_all(self, now_ms: int) -> Mapping[str, LiveMirror | Unknown]:
         """Every mirror of the environment that has a record, also one that is no longer in git."""

@@ -21,10 +21,18 @@ READ_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """``value`` None: the key was deleted. ``age`` orders records, also over a change of the partition count."""
+    """``value`` None: the key was deleted."""
 
-    age: tuple[int, int]
+    partition: int
+    offset: int
+    timestamp_ms: int
     value: bytes | None
+
+    def follows(self, other: Newest) -> bool:
+        """Within a partition by offset: a clock may have been set back. Partitions that were added need a clock."""
+        if self.partition == other.partition:
+            return self.offset >= other.offset
+        return self.timestamp_ms >= other.timestamp_ms
 
 
 def open_tail(cluster: Cluster, principal: Principal, topic: str) -> Tail | None:
@@ -115,8 +123,8 @@ class Tail:
         error = message.error()
         if error is None:
             key = (message.key() or b"").decode(errors="replace")
-            newest = Newest((message.timestamp()[1], message.offset()), message.value())
-            if key not in self.newest or self.newest[key].age <= newest.age:
+            newest = Newest(message.partition(), message.offset(), message.timestamp()[1], message.value())
+            if key not in self.newest or newest.follows(self.newest[key]):
                 self.newest[key] = newest
             return int(message.offset()) + 1
         if error.code() == KafkaError._PARTITION_EOF:

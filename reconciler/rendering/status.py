@@ -18,6 +18,9 @@ from reconciler.rollout.standing import Standing
 from reconciler.topology import Topology
 from replication.pauses import Pause
 
+CLOCKS_AGREE_MS = 30_000
+"""A record that is further in the future says nothing of its age."""
+
 
 @dataclass(frozen=True, slots=True)
 class Affairs:
@@ -197,6 +200,8 @@ def _since_when(found: LiveMirror, now_ms: int) -> str:
     """Only a job that runs is up. What another one told last is as old as its record."""
     if found.state is JobState.RUNNING:
         return f"up {_duration(_seconds_since(found.started_at_ms, now_ms))}"
+    if found.updated_at_ms is not None and found.updated_at_ms > now_ms + CLOCKS_AGREE_MS:
+        return "last heard of at a time that its clock had wrong"
     return f"last heard of {_duration(_seconds_since(found.updated_at_ms, now_ms))} ago"
 
 

@@ -18,6 +18,9 @@ from mirror.settings import FlowSettings
 from replication.mirrormaker import HEARTBEATS, Heartbeat
 
 _FLUSH_S = 5.0
+_TODO = "run reconciler apply, which creates the topic; check that the mirror's principal may write it"
+_TODO_CLOCK = "compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms"
+_REFUSED_TIME = KafkaError.INVALID_TIMESTAMP
 _log = logs.logger("heartbeats")
 
 
@@ -60,14 +63,14 @@ class Heartbeats:
             if error is None:
                 self._complained.pop(cluster, None)
             else:
-                self._complain(cluster, error.str())
+                self._complain(cluster, error.str(), _TODO_CLOCK if error.code() == _REFUSED_TIME else _TODO)
 
         key, value = beat.record()
         producer.produce(HEARTBEATS, value, key, timestamp=beat.timestamp_ms, on_delivery=delivered)
         producer.flush(_FLUSH_S)
         return all(stood) and bool(stood)
 
-    def _complain(self, cluster: str, why: str) -> None:
+    def _complain(self, cluster: str, why: str, todo: str = _TODO) -> None:
         if self._complained.get(cluster) != why:
             self._complained[cluster] = why
             _log.warning(
@@ -76,5 +79,5 @@ class Heartbeats:
                 topic=HEARTBEATS,
                 cluster=cluster,
                 why=why,
-                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+                todo=todo,
             )

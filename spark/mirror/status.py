@@ -21,6 +21,7 @@ from mirror.views import FlowLoss, FlowView, GroupsView, PartitionView, path_cou
 from replication.pauses import Pause
 
 FORMAT_VERSION = 1
+_NOW, _NO_TIMESTAMP = 0, -1
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
 _log = logs.logger("status")
@@ -197,9 +198,28 @@ class StatusWriter:
         self._place = place
         self._producer: Producer | None = None
         self._complained = ""
+        self._timestamp = _NOW
 
     def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
-        """True when the record stands."""
+        """True when the record stands. Where the broker refuses our time it stands without one."""
+        why = self._tried(content, patience_s)
+        if why == KafkaError(KafkaError.INVALID_TIMESTAMP).str() and self._timestamp == _NOW:
+            self._timestamp = _NO_TIMESTAMP
+            _log.warning(
+                "the status cluster refuses the time of this machine; status records are written without one",
+                topic=self._place.topic,
+                cluster=self._place.cluster.cluster,
+                todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
+            )
+            why = self._tried(content, patience_s)
+        if why:
+            self._complain(why)
+            return False
+        self._complained = ""
+        return True
+
+    def _tried(self, content: Mapping[str, Any], patience_s: float) -> str:
+        """Why it does not stand; empty when it does."""
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -208,17 +228,14 @@ class StatusWriter:
 
         try:
             producer = self._ready()
-            value = json.dumps(content, separators=(",", ":"))
-            producer.produce(self._place.topic, value, self._place.key, on_delivery=delivered)
+            value, key = json.dumps(content, separators=(",", ":")), self._place.key
+            producer.produce(self._place.topic, value, key, timestamp=self._timestamp, on_delivery=delivered)
             waiting = producer.flush(patience_s)
         except (KafkaException, LookupError, BufferError) as error:
-            self._complain(str(error))
-            return False
-        if waiting or failures:
-            self._complain(failures[0].str() if failures else "no answer")
-            return False
-        self._complained = ""
-        return True
+            return str(error)
+        if failures:
+            return str(failures[0].str())
+        return "no answer" if waiting else ""
 
     def _ready(self) -> Producer:
         """The topic is looked for first: producing to a missing one might create it with the broker's defaults."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,10 +32,13 @@ class Job:
         self.producer = Producer({**topic.cluster.client(), "linger.ms": 5, "log_level": 0})
 
     def tell(self, mirror: str, **fields: object) -> None:
-        self.tell_raw(mirror, record(mirror=mirror, environment=self.environment, **fields))
+        kafka_ms = int(str(fields.pop("kafka_ms", 0)))
+        self.tell_raw(mirror, record(mirror=mirror, environment=self.environment, **fields), kafka_ms)
 
-    def tell_raw(self, mirror: str, value: bytes | None) -> None:
-        self.producer.produce(self.topic.name, value, status_key(self.environment, mirror), on_delivery=_fail)
+    def tell_raw(self, mirror: str, value: bytes | None, kafka_ms: int = 0) -> None:
+        """``kafka_ms``: the timestamp of the record; 0 is now."""
+        key = status_key(self.environment, mirror)
+        self.producer.produce(self.topic.name, value, key, timestamp=kafka_ms, on_delivery=_fail)
         self.producer.poll(0)
 
     def flush(self) -> None:
@@ -98,7 +102,7 @@ def test_without_the_topic_or_a_record_there_is_nothing(topic: StatusTopic, reco
 def test_the_newest_record_of_each_mirror_counts(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     for number in range(20):
-        job.tell("west", application_id=f"local-{number}")
+        job.tell("west", application_id=f"local-{number}", status_interval_ms=100)
         job.tell("gone-from-git", state="stopped", application_id=f"other-{number}")
     Job(topic, "another").tell("west", application_id="not-ours")
     job.flush()
@@ -163,6 +167,44 @@ def test_a_malformed_record_is_an_error_and_others_are_read(topic: StatusTopic, 
     found = records.read_all(NOW)
     assert isinstance(found["broken"], Unknown)
     assert isinstance(found["west"], LiveMirror)
+
+
+def test_a_clock_that_was_set_back_hides_no_later_record(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    for ahead_ms in (1_800_000, 0):
+        job.tell("west", updated_at_ms=NOW + ahead_ms, kafka_ms=int(time.time() * 1000) + ahead_ms)
+    job.flush()
+    assert known(records.read("west", NOW)).updated_at_ms == NOW
+
+
+@pytest.mark.parametrize(("off_ms", "told"), [(-3_600_000, "3,600 s behind"), (3_600_000, "3,600 s ahead of")])
+def test_a_job_with_a_wrong_clock_is_alive_while_it_writes(
+    topic: StatusTopic, records: StatusRecords, off_ms: int, told: str
+) -> None:
+    job, over = Job(topic), threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.2):
+            job.tell("west", updated_at_ms=NOW + off_ms)
+            job.flush()
+
+    job.tell("west", updated_at_ms=NOW + off_ms)
+    job.flush()
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        found = known(records.read("west", NOW))
+    finally:
+        over.set()
+        thread.join()
+    assert found.state is JobState.RUNNING
+    assert found.detail == f"host driver.example; its clock is {told} this machine's"
+    until = time.monotonic() + 60
+    while known(records.read("west", NOW)).state is not JobState.STALE:
+        assert time.monotonic() < until, "it writes no more"
+    began = time.monotonic()
+    assert known(records.read("west", NOW)).state is JobState.STALE
+    assert time.monotonic() - began < 4, "what is known to be silent is not waited for again"
 
 
 def recovered(records: StatusRecords) -> LiveMirror:

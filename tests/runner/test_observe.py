@@ -89,6 +89,31 @@ def test_a_job_that_was_asked_to_stop_does_not_count_as_running(supervised: RunF
     assert observed(supervised, running).state is JobState.STOPPED
 
 
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.STARTING])
+def test_a_job_whose_process_here_is_gone_is_not_alive_whatever_it_said_last(tmp_path: Path, state: JobState) -> None:
+    folder = RunFolder(tmp_path / "west")
+    folder.path.mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    write_json(folder.path / "driver.json", {"pid": ended.pid, "application_id": "local-2"})
+    said = LiveMirror("west", state, application_id="local-2", pid=ended.pid, detail="host here")
+    found = observed(folder, said)
+    assert (found.state, found.gone, found.detail) == (JobState.STALE, True, "host here; its process is gone")
+    elsewhere = LiveMirror("west", state, application_id="local-3", pid=ended.pid)
+    assert observed(folder, elsewhere) == elsewhere, "it is not of this folder"
+
+
+def test_a_job_that_lives_here_is_alive(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "west")
+    folder.path.mkdir()
+    with subprocess.Popen([sys.executable, "-c", LASTING, str(folder.path)]) as job:
+        write_json(folder.path / "driver.json", {"pid": job.pid, "application_id": "local-2"})
+        said = LiveMirror("west", JobState.RUNNING, application_id="local-2", pid=job.pid)
+        assert observed(folder, said) == said
+        job.kill()
+    assert observed(folder, said).gone
+
+
 def silent(_: str) -> LiveMirror | None:
     raise ClusterError("cluster west does not answer", "Its status topic cannot be read.", "Check it.")
 
