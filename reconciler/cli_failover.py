@@ -87,7 +87,10 @@ def _move(
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         switch = Switch(session, move_of(session.topology, way, flow), wish, say)
         report = switch.look()
-        code = _exit_code(report)
+        code = exit_code(report)
+        if not dry and code is ExitCode.DONE:
+            report = switch.nothing_done(report)
+            code = exit_code(report)
         if dry or code is not ExitCode.CHANGES:
             _tell(report, code, output)
             return code
@@ -96,7 +99,7 @@ def _move(
             _confirm(way)
         with execution(session, str(way), steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)
-        code = _exit_code(report)
+        code = exit_code(report)
         _tell(report, code, output)
         execute.require_kept()
         return code
@@ -111,7 +114,7 @@ def _keeper(session: Session, switch: Switch) -> Cluster | None:
     return session.topology.clusters[switch.move.destination]
 
 
-def _exit_code(report: Report) -> ExitCode:
+def exit_code(report: Report) -> ExitCode:
     """Dry: 3 blocked, 2 something would be done, 0 nothing. Done: 0 as it should be, 5 not all of it, 1 stopped."""
     results = [step.result for step in report.steps]
     if report.dry:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level, Move, Seen, Way
+from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level, Move, Seen, Step, StepResult, Way
 from reconciler.topology import Flow, Topology
 from replication.groups import idle, may_write
 
@@ -184,6 +184,25 @@ def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
     )
     moved = replace(group, offsets=offsets)
     return replace(moved, note="" if moved.exact else _why_not(moved, refused))
+
+
+def offsets_planned(groups: Sequence[GroupMove], destination: str) -> Step:
+    """What the step *offsets* would do; a group that is not as it should be is told also where nothing can be done."""
+    wanted, wrong = due(tuple(groups)), otherwise(groups)
+    if wanted:
+        offsets = counted(sum(map(len, wanted.values())), "offset")
+        return Step("offsets", StepResult.PLANNED, f"set {offsets} of {counted(len(wanted), 'group')} on {destination}")
+    return Step("offsets", StepResult.ALREADY, f"no offset can be set{wrong}" if wrong else "all offsets are set")
+
+
+def otherwise(groups: Sequence[GroupMove]) -> str:
+    """``; 4 groups not as they should be: ...``, or empty."""
+    wrong = [one for one in groups if one.note]
+    if not wrong:
+        return ""
+    some = "; ".join(f"{one.group} ({one.note})" for one in wrong[:3])
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return f"; {counted(len(wrong), 'group')} not as they should be: {some}{more}"
 
 
 def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:

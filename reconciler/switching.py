@@ -15,7 +15,17 @@ from reconciler.counts import counted
 from reconciler.edges.moving import Committed
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.executing import Execution
-from reconciler.failing import FailoverWish, checks_of, due, ours, pause_reason, started_by, written
+from reconciler.failing import (
+    FailoverWish,
+    checks_of,
+    due,
+    offsets_planned,
+    otherwise,
+    ours,
+    pause_reason,
+    started_by,
+    written,
+)
 from reconciler.failovers import GroupMove, Move, PartitionState, Report, Seen, Step, StepResult, Way
 from reconciler.handover import handovers
 from reconciler.live import JobState, LiveMirror
@@ -47,7 +57,11 @@ class Switch:
         self._seen_levers = self.levers()
         seen = self.survey.look(self._seen_levers)
         projected = replace(seen, groups=tuple(written(one, {}) for one in seen.groups))
-        return self._report(projected, tuple(self._planned(seen)), dry=True)
+        return self._report(projected, tuple(self._planned(projected)), dry=True)
+
+    def nothing_done(self, report: Report) -> Report:
+        """``look``'s report of a move that stands already, as the run that found nothing to do tells it."""
+        return replace(report, dry=False, left_behind=self._left())
 
     def levers(self) -> Levers:
         flows = [name for name in (self.move.drained, self.move.started) if name]
@@ -110,15 +124,7 @@ class Switch:
                 yield Step("pause", StepResult.PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
             yield Step("drain", StepResult.PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
-        wanted = due(seen.groups)
-        count = sum(map(len, wanted.values()))
-        result = StepResult.PLANNED if count else StepResult.ALREADY
-        text = (
-            f"set {counted(count, 'offset')} of {counted(len(wanted), 'group')} on {move.destination}"
-            if count
-            else "all offsets are set"
-        )
-        yield Step("offsets", result, text)
+        yield offsets_planned(seen.groups, move.destination)
         if move.started:
             yield self._start_planned(seen, levers)
 
@@ -217,13 +223,11 @@ class Switch:
         refused = self.survey.destination.commit(asked)
         moved += [written(group, refused.get(group.group, {})) for group in groups]
         count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
-        failed = [one for one in moved if one.note]
-        text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
-        if failed:
-            text += f"; {counted(len(failed), 'group')} not as they should be: {_some(failed)}"
-        elif not count:
+        wrong = otherwise(moved)
+        if not count and not wrong:
             return Step("offsets", StepResult.ALREADY, "all offsets were set already")
-        return Step("offsets", StepResult.DONE, text)
+        text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
+        return Step("offsets", StepResult.DONE, text + wrong)
 
     def _start(self, seen: Seen) -> Step:
         name = self.move.started
@@ -280,8 +284,3 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
 
 def _left(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
-
-
-def _some(groups: list[GroupMove]) -> str:
-    shown = "; ".join(f"{one.group} ({one.note})" for one in groups[:3])
-    return shown if len(groups) <= 3 else f"{shown} and {len(groups) - 3} more"

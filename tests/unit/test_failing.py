@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.cli_failover import exit_code
 from reconciler.errors import ReconcilerError, Unknown
+from reconciler.exit_codes import ExitCode
 from reconciler.failing import (
     FailoverWish,
     checks_of,
     due,
     least,
     move_of,
+    offsets_planned,
     ours,
     pause_reason,
     started_by,
@@ -179,6 +182,28 @@ def test_the_counted_records_between_are_told_not_the_offsets() -> None:
 
 def test_two_topics_that_lead_to_one_take_the_earlier_offset() -> None:
     assert [one.translated.offset for one in least((offset(9, 1), offset(4, 1)))] == [4]
+
+
+def test_a_step_that_can_set_nothing_does_not_say_that_all_is_set() -> None:
+    stands, ahead, due_now = (
+        written(group(offset(60, 60)), {}),
+        written(group(offset(60, 90)), {}),
+        group(offset(60, 40)),
+    )
+    assert offsets_planned([stands], "west") == Step("offsets", StepResult.ALREADY, "all offsets are set")
+    text = (
+        "no offset can be set; 1 group not as they should be: billing (it was further there already; offsets are never"
+    )
+    assert offsets_planned([stands, ahead], "west").text == f"{text} set back)"
+    assert offsets_planned([ahead, due_now], "west").text == "set 1 offset of 1 group on west"
+
+
+def test_a_run_that_finds_nothing_to_do_ends_as_the_run_that_did_it() -> None:
+    steps = (offsets_planned([written(group(offset(60, 90)), {})], "west"),)
+    now = seen(groups=(written(group(offset(60, 90)), {}),))
+    done = Report("test", now, (), steps, dry=False, left_behind=0)
+    assert (exit_code(done), exit_code(replace(done, dry=True))) == (ExitCode.PARTIAL, ExitCode.DONE)
+    assert "dry run" not in failover_text(done)
 
 
 @pytest.mark.parametrize("dry", [True, False])
