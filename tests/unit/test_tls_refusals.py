@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import socket
 import ssl
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from reconciler.edges.kafka.connection import Connection, Heard
-from reconciler.edges.kafka.dialing import dial
+from reconciler.edges.kafka.dialing import dial, unexpected_tls
 from reconciler.edges.kafka.errors import DESCRIBE_CLUSTER
 from reconciler.errors import ClusterError
 from reconciler.topology import Cluster, Principal
@@ -108,6 +109,38 @@ def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
     assert caught.value.kind == "authentication"
     assert f"{server}: TLS failed: " in caught.value.why
     assert why in caught.value.why
+
+
+@pytest.mark.parametrize(("protocol", "right"), [("PLAINTEXT", "SSL"), ("sasl_plaintext", "SASL_SSL")])
+def test_a_port_that_speaks_tls_is_told_to_who_does_not(files: Files, protocol: str, right: str) -> None:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"} if "sasl" in protocol else {}
+    settings = {"security.protocol": protocol, **login}
+    with listening(files.issue("broker", "localhost", "ca", 9)) as server:
+        why = unreachable_because(server, settings)
+    assert f"{server} speaks TLS, and security.protocol is {protocol.upper()}, which does not: {right} does" in why
+
+
+def test_a_port_that_only_closes_is_not_said_to_speak_tls() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=closing_all, args=(server,), daemon=True).start()
+        address = f"localhost:{server.getsockname()[1]}"
+        assert not unexpected_tls([address], {})
+        assert not unexpected_tls([address], {"security.protocol": "sasl_ssl"}), "who speaks TLS need not be told"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def closing_all(server: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            server.accept()[0].close()
+
+
+def unreachable_because(server: str, settings: dict[str, str]) -> str:
+    connection = Connection(Cluster("east", (server,), client=settings), Principal.PLAN)
+    with pytest.raises(ClusterError) as caught:
+        connection.first(connection.admin.describe_cluster(request_timeout=30.0), DESCRIBE_CLUSTER, 30.0)
+    assert caught.value.kind == "unreachable"
+    return caught.value.why
 
 
 @pytest.mark.parametrize("alert", ["ssl/tls alert bad certificate", "tlsv1 alert unknown ca"])

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.kafka.dialing import tls_refusal
+from reconciler.edges.kafka.dialing import tls_refusal, unexpected_tls
 from reconciler.edges.kafka.errors import Asked, authentication, bad_settings, translate, unreachable
 from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.errors import ClusterError
@@ -157,13 +157,20 @@ class Connection:
             return future.result()
         self.close()
         if error is None or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            raise unreachable(self.speaker, self.heard.latest() or ((error.str(),) if error else ()))
+            reasons = self.heard.latest() or ((error.str(),) if error else ())
+            raise unreachable(self.speaker, (*reasons, self._unexpected_tls()))
         raise self.error(error, asked)
 
     def _refusal(self) -> str:
         """What is wrong with a certificate of the cluster, which the client does not tell apart."""
         servers = self.speaker.bootstrap_servers if self.heard.tls else ()
         return self.clean(tls_refusal(servers, client_settings(self._cluster, self._principal), self._written))
+
+    def _unexpected_tls(self) -> str:
+        """Looked for only where every address closed the connection: silence would cost more time."""
+        if not self.heard.refused_since:
+            return ""
+        return unexpected_tls(self.speaker.bootstrap_servers, client_settings(self._cluster, self._principal))
 
     def settle(self, futures: Iterable[Future[Any]], seconds: float = REQUEST_SECONDS + 5) -> None:
         """Waits until all futures are done. Raises ClusterError when the client itself does not keep its bound."""

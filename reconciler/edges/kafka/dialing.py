@@ -16,6 +16,7 @@ from wire.errors import SettingError
 from wire.tls import context_of, unreadable_file
 
 DIAL_SECONDS = 5.0
+HELLO_SECONDS = 1.5
 _ASKED_AT_MOST = 2
 _TLS = "TLS failed: "
 # X509_V_ERR_* of OpenSSL
@@ -57,6 +58,37 @@ def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Ma
         if found.error.startswith(_TLS):
             return f"{server}: {found.error}"
     return ""
+
+
+def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
+    """Whether a server speaks TLS and we were told to speak without; empty when not. Such a broker only closes the
+    connection. One that speaks without TLS notes our greeting in its log, so ask only where no answer came."""
+    if _secure(settings):
+        return ""
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    for server in tuple(servers)[:_ASKED_AT_MOST]:
+        if _speaks_tls(server):
+            secured = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
+            return f"{server} speaks TLS, and security.protocol is {protocol}, which does not: {secured} does"
+    return ""
+
+
+def _speaks_tls(server: str) -> bool:
+    """Its certificate does not matter here. A refusal for want of ours is an answer in TLS, too."""
+    host, _, port = server.rpartition(":")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), HELLO_SECONDS) as plain,
+            context.wrap_socket(plain),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except (OSError, ValueError):
+        return False
 
 
 def _secure(settings: Mapping[str, str]) -> bool:
