@@ -29,6 +29,7 @@ from reconciler.changes import (
     touched,
 )
 from reconciler.counts import counted
+from reconciler.layers import DECLARED
 from reconciler.plans import Plan, Planned
 from reconciler.quotas import limit_words
 from reconciler.rendering.changes import shape
@@ -44,7 +45,8 @@ FORMAT_VERSION = 1
 class Difference:
     """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
 
-    ``cause`` and ``why``: how it came to be, as far as facts tell.
+    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: of a config that the topic itself does
+    not declare, who wishes it.
     """
 
     subject: str
@@ -55,6 +57,11 @@ class Difference:
     mended_by: str
     cause: Cause
     why: str
+    origin: str = ""
+
+    @property
+    def aim(self) -> str:
+        return f"wished {self.wished} ({self.origin})" if self.origin else f"declared {self.wished}"
 
 
 NOTHING = History()
@@ -80,9 +87,9 @@ def drift_text(plan: Plan, style: Style | None = None, seen: History = NOTHING) 
     lines = [chosen.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
     alike: dict[tuple[str, str, str, str, str], list[str]] = {}
     for one in differences(plan, seen):
-        alike.setdefault((one.kind, one.found, one.wished, one.cause, one.why), []).append(one.subject)
-    for (kind, found, wished, cause, why), subjects in alike.items():
-        lines.append(f"  {chosen.paint('~', kind)}: {chosen.listed(subjects)}: found {found}, declared {wished}")
+        alike.setdefault((one.kind, one.found, one.aim, one.cause, one.why), []).append(one.subject)
+    for (kind, found, aim, cause, why), subjects in alike.items():
+        lines.append(f"  {chosen.paint('~', kind)}: {chosen.listed(subjects)}: found {found}, {aim}")
         lines.append(f"    {cause}: {why}")
     return "\n".join([*lines, *left_lists(plan, chosen)]) + "\n"
 
@@ -117,6 +124,15 @@ def _not_mended(plan: Plan, seen: History) -> Iterator[Difference]:
             yield Difference(ref, "partitions", one.wished, one.found, Risk.LOW, "", told.cause, told.why)
 
 
+def _origin(text: str) -> str:
+    """Remote topics are told alike, whatever their sources are called."""
+    who, _, more = text.partition(", ")
+    if who == DECLARED:
+        return ""
+    who = "its source" if who.startswith("source ") else who
+    return f"{who}, {more}" if more else who
+
+
 _USER_KINDS = {"declared": "user-missing", "removed-outside": "user-missing", "version-raised": "user-version"}
 
 
@@ -134,7 +150,8 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
 
     def difference(subject: str, kind: str, wished: str, found: str, key: ConfigChange | None = None) -> Difference:
         told: Told = cause_of(planned, seen, key)
-        return Difference(subject, kind, wished, found, planned.risk, planned.id, told.cause, told.why)
+        origin = "" if key is None or key.after is None else _origin(key.origin)
+        return Difference(subject, kind, wished, found, planned.risk, planned.id, told.cause, told.why, origin)
 
     match change:
         case CreateTopic():

@@ -57,7 +57,7 @@ def offline_html(environment: str, sections: Sequence[Section]) -> str:
 
 def drift_html(plan: Plan, seen: History = NOTHING) -> str:
     found = tuple(
-        Item(one.subject, (f"found {one.found}", f"declared {one.wished}", f"{one.cause}: {one.why}"), sign="~")
+        Item(one.subject, (f"found {one.found}", one.aim, f"{one.cause}: {one.why}"), sign="~")
         for one in differences(plan, seen)
     )
     drifted = (Section("Differences", "the clusters are not as git declares", found, urgent=True),) if found else ()

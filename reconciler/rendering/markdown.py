@@ -84,7 +84,7 @@ def drift_markdown(
 ) -> str:
     """For the body of an issue or a comment."""
     found = [
-        Item(f"{one.subject}: found {one.found}, declared {one.wished}", (f"{one.cause}: {one.why}",), sign="~")
+        Item(f"{one.subject}: found {one.found}, {one.aim}", (f"{one.cause}: {one.why}",), sign="~")
         for one in differences(plan, seen)
     ]
     drifted = Section("Differences", "the clusters are not as git declares", tuple(found), urgent=True)
