@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.comparing.fields import changed_fields, whole
 from reconciler.comparing.meanings import meaning
 from reconciler.comparing.mirrors import Sides, mirror_impacts
+from reconciler.comparing.principals import principal_items
 from reconciler.comparing.rollouts import rollout_items
 from reconciler.comparing.rules import rule_items
 from reconciler.comparing.travelling import flow_impacts, following, routes_of, takeovers
@@ -38,6 +39,7 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_items("flow", base.flows, after.flows, base, after),
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
+        *principal_items(base, after),
         *rule_items(base, after),
         *_rollout(base, after),
     )

@@ -104,7 +104,8 @@ def _only_order(path: Path, was: Any, now: Any) -> str:
         return ""
     if set(was) == set(now):
         return SAME_SET
-    return SAME_NAMES if path[-1] in _EXPRESSIONS and in_one_order(was) == in_one_order(now) else ""
+    expressions = path[-1] in _EXPRESSIONS and all(isinstance(one, str) for one in (*was, *now))
+    return SAME_NAMES if expressions and in_one_order(was) == in_one_order(now) else ""
 
 
 def _yaml_name(noun: Any, field: str) -> str:
