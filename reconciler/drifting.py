@@ -23,8 +23,15 @@ def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
         made = accept(read_environment(folder), session.topology, live, subjects)
     for file, text in made.texts.items():
         write_text(Path(file), text)
-    lines = [f"  {one} ({session.topology.topics[one.topic].where.file})" for one in made.accepted]
+    lines = [f"  {one} ({_place(folder, session.topology.topics[one.topic].where.file)})" for one in made.accepted]
     return "\n".join(["Accepted into the files; review and commit them:", *lines])
+
+
+def _place(folder: Path, file: str) -> str:
+    real = Path(file).resolve()
+    if real.is_relative_to(folder.resolve()):
+        return file
+    return f"{file}, a link to {real}: every environment that links to it changes"
 
 
 def parity_report(folder: Path) -> Parity:

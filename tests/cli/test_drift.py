@@ -34,8 +34,12 @@ def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
     found = cli("drift", env)
     assert (found.code, "found 2h (topic), declared 1h" in found.out, "not-told" in found.out) == (2, True, True)
     before = (env / "topology.yaml").read_text()
+    shared = env.parent / "shared.yaml"
+    (env / "topology.yaml").rename(shared)
+    (env / "topology.yaml").symlink_to("../shared.yaml")
     accepted = cli("drift", env, "--accept", f"east/{unique}")
     assert accepted.code == 0, accepted.words
+    assert f"a link to {shared.resolve()}: every environment that links to it changes" in accepted.out
     assert (env / "topology.yaml").read_text() == before.replace("retention.ms: 1h", "retention.ms: 2h")
     assert cli("drift", env).code == 0
 

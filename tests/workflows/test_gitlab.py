@@ -156,6 +156,13 @@ def test_its_commands_are_ours() -> None:
         command.make_context(words[0], words[1:])
 
 
+def test_a_merge_request_that_touches_no_environment_has_a_pipeline_too() -> None:
+    """Where pipelines must succeed, GitLab merges nothing that has none."""
+    jobs = [job for job in read_recipe().values() if isinstance(job, dict)]
+    rules = [rule for job in jobs for rule in job.get("rules", ())]
+    assert {"if": '$CI_PIPELINE_SOURCE == "merge_request_event"'} in rules
+
+
 def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
     lab.notes = [{"id": number, "author": {"id": THEIRS}, "body": COMMENT} for number in range(120)]
     again = COMMENT.replace('"1"', '"2"').replace("planned", "planned again")
