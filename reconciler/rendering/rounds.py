@@ -53,10 +53,14 @@ def _left(found: Round) -> Iterator[_Told]:
 
 
 def _not_done(found: Round) -> Iterator[_Told]:
+    """What is not begun though nothing failed was left by a wished stop, and is no error."""
     in_waves = found.plan is not None and found.plan.rollout is not None
+    failed = any(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in found.outcomes)
     for outcome in found.outcomes:
         if outcome.result is Result.SKIPPED and in_waves:
             yield ("info", "waits", "why", outcome.error), outcome.id
+        elif outcome.result is Result.SKIPPED and not failed:
+            yield ("info", "not begun", "why", outcome.error), outcome.id
         elif outcome.result is not Result.DONE:
             yield ("error", outcome.result.value, "error", outcome.error), outcome.id
 

@@ -220,16 +220,6 @@ def test_growth_of_a_source_waits_while_a_cluster_is_silent(settled: Folder) -> 
     assert len(settled.world.clusters["east"].topics["orders"].assignment) == 5, "once the cluster is back"
 
 
-def test_what_is_held_back_for_one_reason_is_one_line_however_much_it_is(settled: Folder) -> None:
-    settled.edit = topology(*(topic(f"t{number}", partitions=1) for number in range(300)))
-    found = turns(settled, Autonomy.NONE, nothing)
-    lines = [(level, event, fields) for level, event, fields in round_lines(found[0]) if event == "held back"]
-    [(level, _, fields)] = lines
-    assert (level, fields["why"]) == ("info", "autonomy none only looks")
-    assert fields["changes"] == len(found[0].held) == 300
-    assert fields["first"] == [held.id for held in found[0].held[:8]]
-
-
 def test_a_field_set_back_again_and_again_is_left_alone(settled: Folder) -> None:
     west = settled.world.clusters["west"]
 
