@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from reconciler.changes import AddPartitions, AlterConfigs, DeleteTopic, Risk, Role
 from reconciler.counts import counted
+from reconciler.errors import Moved
 from reconciler.live import LiveState
 from reconciler.plans import Plan, Planned
 from reconciler.risks import Assessment, on_nothing
@@ -116,3 +117,34 @@ def _with_stakes(planned: Planned, topology: Topology, told: Mapping[TopicRef, S
     if found.records == 0:
         judged = on_nothing(change, judged)
     return replace(planned, stakes=found, risk=judged.risk, risk_why=judged.why, reversibility=judged.reversibility)
+
+
+def on_empty(plan: Plan, live: LiveState) -> dict[str, tuple[Question, ...]]:
+    """Cluster -> what to ask there before a saved plan is applied: topics that held no record when it was made."""
+    found: dict[str, dict[str, Question]] = {}
+    for planned in plan.changes:
+        if not _was_empty(planned):
+            continue
+        assert isinstance(planned.change, Dangerous)
+        ref = planned.change.ref
+        cluster = live.known(ref.cluster)
+        if cluster is not None and (topic := cluster.topics.get(ref.name)):
+            found.setdefault(cluster.name, {})[ref.name] = Question(ref.name, len(topic.partitions))
+    return {cluster: tuple(some.values()) for cluster, some in found.items()}
+
+
+def filled(plan: Plan, told: Mapping[TopicRef, Stakes]) -> tuple[Moved, ...]:
+    """Topics that a saved plan calls empty, and that hold records by now: what was agreed to was less."""
+    found: dict[str, Moved] = {}
+    for planned in plan.changes:
+        if _was_empty(planned) and isinstance(planned.change, Dangerous) and planned.change.ref in told:
+            now = told[planned.change.ref]
+            if now.records != 0:
+                words = f"not known ({'; '.join(now.unknown)})" if now.records is None else f"at most {now.records:,}"
+                subject = f"records of {planned.change.ref}"
+                found[subject] = Moved(subject, "none", words)
+    return tuple(found.values())
+
+
+def _was_empty(planned: Planned) -> bool:
+    return planned.stakes is not None and planned.stakes.records == 0

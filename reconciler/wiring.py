@@ -22,7 +22,7 @@ from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
-from reconciler.edges.kafka.stakes import read_nature, read_stakes
+from reconciler.edges.kafka.stakes import ask_stakes, read_nature
 from reconciler.edges.run_folders import state_folder
 from reconciler.edges.secrets import require_secrets
 from reconciler.edges.spark import SparkRunner
@@ -43,8 +43,8 @@ from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Edition, Plan
 from reconciler.rereading import Narrow, ground, unreadable
-from reconciler.topology import Cluster, Principal, TopicRef, Topology
-from reconciler.weighing import described, questions, together, weighed
+from reconciler.topology import Cluster, Principal, Topology
+from reconciler.weighing import described, filled, on_empty, questions, together, weighed
 
 NOTHING_AGREED = Consent()
 GUARDS = Consent(first_contact=True, shrink=True)
@@ -141,12 +141,9 @@ class Session:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
         asked = {} if alone else together(questions(made, live), reading_questions(made, live))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
-            stakes = {
-                name: pool.submit(read_stakes, self.topology.clusters[name], self.principal, some)
-                for name, some in asked.items()
-            }
+            stakes = ask_stakes(pool, self.topology.clusters, self.principal, asked)
             made = guarded(self._checked(made), self.topology, live, self.applied, consent)
-            told = {TopicRef(name, topic): one for name, a in stakes.items() for topic, one in a.result().items()}
+            told = stakes()
         if alone:
             return made
         made = weighed(made, self.topology, told)
@@ -217,7 +214,12 @@ class Session:
                 "\n".join(f"  {one.subject}: {one.error}" for one in unknown),
                 "Mend it and apply again.",
             )
-        return still_true(planned, basis_now(planned, self.topology, live))
+        return (*still_true(planned, basis_now(planned, self.topology, live)), *self._filled(planned, live))
+
+    def _filled(self, planned: Plan, live: LiveState) -> tuple[Moved, ...]:
+        asked = on_empty(planned, live)
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            return filled(planned, ask_stakes(pool, self.topology.clusters, self.principal, asked)())
 
     def require_secrets(self, planned: Plan) -> None:
         """Raises SecretError with every password of the plan that cannot be had here, before anything is changed."""

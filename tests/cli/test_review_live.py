@@ -13,6 +13,7 @@ import pytest
 from sandbox.handles import Sandbox
 from tests.cli.conftest import Ended, two_clusters
 from tests.conformance.test_stakes import produce
+from tests.conftest import CreateTopic
 
 Cli = Callable[..., Ended]
 
@@ -120,3 +121,20 @@ def test_an_edit_that_mends_a_broken_base_is_planned(cli: Cli, edited: Edited, t
         assert re.search(r"retention\.ms.*31d", told)
     assert json.loads(cli("plan", edited.env, "--base", "HEAD", "--format", "json").out)["kind"] == "plan"
     assert cli("plan", edited.env, "--base", "HEAD", "--revert").code == 1
+
+
+def test_a_saved_plan_of_an_empty_topic_is_stale_once_somebody_wrote_to_it(
+    cli: Cli, write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    """It was agreed to at medium risk, because nothing could be lost."""
+    create_topic(plain["east"], unique, 1)
+    wish = f"topics:\n  {unique}: {{clusters: [east], configs: {{retention.ms: 1h}}}}\n"
+    env, saved = write(two_clusters(plain) + wish, unique), tmp_path / "plan.json"
+    planned = cli("plan", env, "--out", saved)
+    assert "medium risk: it holds no record now" in planned.out
+    produce(plain["east"], unique, {0: 10})
+    ended = cli("apply", env, "--plan", saved, "--yes")
+    assert ended.code == 4
+    assert f"records of east/{unique}: was none, is at most 10" in ended.words
+    assert "HIGH risk" in cli("plan", env, "--out", saved).out
+    assert cli("apply", env, "--plan", saved, "--yes").code == 0

@@ -10,7 +10,7 @@ from reconciler.plans import Plan
 from reconciler.rendering.stakes import size, stakes_lines
 from reconciler.stakes import Question, Reader, Stakes
 from reconciler.topology import Tombstone, TopicRef, Topology
-from reconciler.weighing import MOST, questions, weighed
+from reconciler.weighing import MOST, filled, on_empty, questions, weighed
 from tests.builders import flow, topic, topology, world
 
 
@@ -118,3 +118,22 @@ def test_equal_changes_are_added_up_and_one_unknown_makes_no_sum() -> None:
 
 def test_sizes_for_people() -> None:
     assert [size(n) for n in (0, 1023, 1024, 150 << 20, 5 << 40)] == ["0 B", "1023 B", "1.0 KiB", "150 MiB", "5.0 TiB"]
+
+
+def test_a_topic_that_was_empty_is_asked_again_before_its_saved_plan_is_applied() -> None:
+    """On nothing, a lowered retention is of medium risk; by the time of the apply that may be untrue."""
+    wished, made, live = lowered(3)
+    refs = [TopicRef("east", f"t{number:03}") for number in range(3)]
+    made = weighed(made, wished, {refs[0]: Stakes(0, 0), refs[1]: Stakes(0, 0), refs[2]: Stakes(9, 9)})
+    assert on_empty(made, live) == {"east": (Question("t000", 2), Question("t001", 2))}
+    now = {refs[0]: Stakes(0, 0), refs[1]: Stakes(1 << 20, 1_234)}
+    assert [str(one) for one in filled(made, now)] == ["records of east/t001: was none, is at most 1,234"]
+    dark = filled(made, {refs[0]: Stakes(unknown=("records: no answer",))})
+    assert [str(one) for one in dark] == ["records of east/t000: was none, is not known (records: no answer)"]
+    assert not filled(made, {refs[0]: Stakes(0, 0)})
+
+
+def test_where_nothing_was_called_empty_nobody_is_asked_again() -> None:
+    wished, made, live = lowered(1)
+    assert on_empty(made, live) == {}
+    assert on_empty(weighed(made, wished, {TopicRef("east", "t000"): Stakes(9, 9)}), live) == {}

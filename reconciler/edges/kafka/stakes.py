@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from reconciler.edges.kafka.identity import client_settings
 from reconciler.errors import ReconcilerError
 from reconciler.stakes import Nature, Question, Reader, Stakes
 from reconciler.topology import Cluster as ClusterWish
-from reconciler.topology import Principal
+from reconciler.topology import Principal, TopicRef
 from wire import acls, log_dirs
 from wire.cluster import EARLIEST, LATEST, Cluster, Key
 from wire.errors import BrokerError, WireError, name_of
@@ -31,16 +32,25 @@ NOBODYS = (5, "reconciler-probe")
 POSITIONS = "mirror."
 """Groups of this prefix hold positions of a mirror and read nothing."""
 
+Questions = Sequence[Question]
 Answer = TypeVar("Answer")
 Told = tuple[Answer | None, str]
 
 
-def read_stakes(wish: ClusterWish, principal: Principal, questions: Sequence[Question]) -> Mapping[str, Stakes]:
+def read_stakes(wish: ClusterWish, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
     """By topic; each question has an answer."""
     try:
         return asyncio.run(_read(wish, principal, questions))
     except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
         return {one.topic: Stakes(unknown=(_words("what is at stake", error),)) for one in questions}
+
+
+def ask_stakes(
+    pool: ThreadPoolExecutor, wishes: Mapping[str, ClusterWish], principal: Principal, asked: Mapping[str, Questions]
+) -> Callable[[], dict[TopicRef, Stakes]]:
+    """Begins to ask all clusters at once; what it returns waits for the answers."""
+    answers = {name: pool.submit(read_stakes, wishes[name], principal, some) for name, some in asked.items()}
+    return lambda: {TopicRef(name, topic): one for name, a in answers.items() for topic, one in a.result().items()}
 
 
 def read_nature(wish: ClusterWish, principal: Principal) -> Nature:
@@ -65,7 +75,7 @@ async def _nature(wish: ClusterWish, principal: Principal) -> Nature:
         cluster.close()
 
 
-async def _read(wish: ClusterWish, principal: Principal, questions: Sequence[Question]) -> dict[str, Stakes]:
+async def _read(wish: ClusterWish, principal: Principal, questions: Questions) -> dict[str, Stakes]:
     cluster = Cluster(wish.name, wish.bootstrap_servers, connection_settings(client_settings(wish, principal)))
     try:
         await asyncio.wait_for(cluster.refresh([one.topic for one in questions]), WITHIN_SECONDS)
