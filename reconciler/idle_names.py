@@ -28,7 +28,7 @@ def idle_names(
         if odd:
             yield _left_out(flow, odd)
         elif name not in carrying:
-            yield f"flow {name} matches no topic on {flow.source} yet"
+            yield _none_carried(flow, sorted(held.get(name, ())))
 
 
 def _is_odd(topology: Topology, selector: TopicSelector, name: str) -> bool:
@@ -39,11 +39,23 @@ def _is_odd(topology: Topology, selector: TopicSelector, name: str) -> bool:
     return here or selector.policy.topic_source(name) not in topology.clusters
 
 
+def _none_carried(flow: Flow, held: Sequence[str]) -> str:
+    if not held:
+        return f"flow {flow.name} matches no topic on {flow.source} yet"
+    return (
+        f"flow {flow.name} carries no topic of {flow.source} yet: what its expressions match there has been on"
+        f" {flow.target}, as its name says (the cycle rule): {_first(held)}"
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
 def _left_out(flow: Flow, names: Sequence[str]) -> str:
-    few = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     them = "1 topic" if len(names) == 1 else f"{len(names)} topics"
     return (
-        f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {few}. In a name,"
-        f" {flow.source} or {flow.target} before a separator is taken for a cluster that its records have been on"
-        " (the cycle rule). Another naming.separator or another alias carries them"
+        f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {_first(names)}."
+        f" In a name, {flow.source} or {flow.target} before a separator is taken for a cluster that its records have"
+        " been on (the cycle rule). Another naming.separator or another alias carries them"
     )

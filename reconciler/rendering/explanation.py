@@ -79,7 +79,7 @@ def _answer(answer: FlowAnswer) -> str:
 
 def _flow(one: FlowDetails, style: Style) -> Iterator[str]:
     yield f"{style.paint('bold', f'flow {one.name}')}{f' ({one.declared})' if one.declared else ''}"
-    yield f"  carried by mirror {one.mirror}, fingerprint {one.fingerprint}"
+    yield f"  carried by mirror {one.mirror}; fingerprint of the flow {one.fingerprint}"
     yield from _table(list(one.settings))
     yield f"  carries {counted(len(one.carried), 'topic')}"
     yield from _cut([f"    {answer.topic} as {answer.remote}: {answer.rule}" for answer in one.carried], style)
@@ -91,7 +91,7 @@ def _flow(one: FlowDetails, style: Style) -> Iterator[str]:
 def _mirror(one: MirrorDetails, style: Style) -> Iterator[str]:
     yield f"{style.paint('bold', f'mirror {one.name}')}{f' ({one.declared})' if one.declared else ''}"
     if one.flows:
-        yield f"  writes its status to {one.status_cluster}, fingerprint {one.fingerprint}"
+        yield f"  writes its status to {one.status_cluster}; fingerprint of the mirror {one.fingerprint}"
     if one.live:
         yield f"  its job: {one.live}"
     yield from _table(list(one.settings))

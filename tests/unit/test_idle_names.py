@@ -40,3 +40,15 @@ def test_a_flow_without_any_topic_is_told() -> None:
     assert told(world().plan(topology(flow("east", "west", "orders")))) == [
         "flow east-to-west matches no topic on east yet"
     ]
+
+
+def test_a_flow_that_matches_only_what_has_been_on_its_target_says_so() -> None:
+    """It matches something, and will never carry it."""
+    seen = world()
+    seen.clusters["west"].put("east.orders")
+    wished = topology(topic("orders", "east"), flow("east", "west", "orders"), flow("west", "east", ".*orders"))
+    [note] = told(seen.plan(wished))
+    assert note == (
+        "flow west-to-east carries no topic of west yet: what its expressions match there has been on east, as its"
+        " name says (the cycle rule): east.orders"
+    )
