@@ -97,7 +97,7 @@ class Session:
         wish = self.topology.mirrors.get(mirror)
         if wish is None:
             return self.strays.get(mirror)
-        return self.records[self.topology.status_cluster(wish)].read(mirror, now_ms())
+        return self.records[self.topology.status_cluster(wish)].read(mirror, now_ms(), self.runner.has_lost)
 
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""

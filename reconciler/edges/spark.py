@@ -29,7 +29,7 @@ from replication import succession
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
-_ALIVE = (JobState.STARTING, JobState.RUNNING)
+_NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
 StatusReader = Callable[[str], LiveMirror | None]
@@ -65,7 +65,7 @@ class SparkRunner:
             return LiveMirror(mirror, found, fingerprint=told or None, detail=detail)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
-        if not supervised and reported.state in _ALIVE and folder.has_lost(reported.application_id, reported.pid):
+        if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
             detail = "; ".join(word for word in (reported.detail, "its process is gone") if word)
             return replace(reported, state=JobState.STALE, late_ms=0, gone=True, detail=detail)
         if reported.state is JobState.RUNNING:
@@ -74,6 +74,10 @@ class SparkRunner:
             word = "starts again after a crash" if state == "pausing" else "the supervised process is starting"
             return replace(reported, state=JobState.STARTING, fingerprint=told or reported.fingerprint, detail=word)
         return reported
+
+    def has_lost(self, reported: LiveMirror) -> bool:
+        """Whether the application ran on this machine, and its process is gone."""
+        return self.folder(reported.name).has_lost(reported.application_id, reported.pid)
 
     def _with_successor(self, mirror: str, reported: LiveMirror) -> LiveMirror:
         beside = self.other_folder(mirror)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
 from types import MappingProxyType
@@ -44,8 +44,15 @@ _ALIVE = (JobState.STARTING, JobState.RUNNING)
 _VALIDATOR = Draft202012Validator(json.loads(resources.files("schemas").joinpath("status.schema.json").read_text()))
 
 
+Lost = Callable[[LiveMirror], bool]
+
+
 class MalformedStatusError(ValueError):
     """A status record that does not follow its schema."""
+
+
+def _nobody_knows(_: LiveMirror) -> bool:
+    return False
 
 
 def mirror_from_record(value: bytes, now_ms: int) -> LiveMirror:
@@ -158,11 +165,11 @@ class StatusRecords:
         self._listening = Listening()
         self._lock = threading.Lock()
 
-    def read(self, mirror: str, now_ms: int) -> LiveMirror | None:
+    def read(self, mirror: str, now_ms: int, lost: Lost = _nobody_knows) -> LiveMirror | None:
         """None when the topic does not exist or has no record of this mirror.
 
         Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock
-        of its machine may be wrong.
+        of its machine may be wrong. ``lost``: whether its application is known to be gone, so that nobody waits.
         """
         key = status_key(self.environment, mirror)
         while True:
@@ -171,12 +178,12 @@ class StatusRecords:
                 if newest is None or newest.value is None:
                     return None
                 self._listening.note(key, newest)
-            found = self._judged(key, newest.value, now_ms)
+            found = self._judged(key, newest.value, now_ms, lost)
             if found is not None:
                 return found
             time.sleep(LISTEN_SECONDS / 5)
 
-    def _judged(self, key: str, value: bytes, now_ms: int) -> LiveMirror | None:
+    def _judged(self, key: str, value: bytes, now_ms: int, lost: Lost) -> LiveMirror | None:
         """None: its clock is in doubt, and it is too early to tell whether it speaks."""
         try:
             record = _record(value)
@@ -189,8 +196,9 @@ class StatusRecords:
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
         patience = LISTEN_SECONDS + LISTEN_INTERVALS * record["status_interval_ms"] / 1000
-        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS:
-            return _mirror(record, now_ms)
+        told = _mirror(record, now_ms)
+        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS or lost(told):
+            return told
         speaks = self._listening.speaks(key, patience)
         return None if speaks is None else _by_what_it_writes(record, now_ms, speaks)
 

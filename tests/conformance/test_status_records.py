@@ -207,6 +207,20 @@ def test_a_job_with_a_wrong_clock_is_alive_while_it_writes(
     assert time.monotonic() - began < 4, "what is known to be silent is not waited for again"
 
 
+def test_nobody_waits_for_an_application_that_is_known_to_be_gone(topic: StatusTopic, records: StatusRecords) -> None:
+    job = Job(topic)
+    job.tell("west", updated_at_ms=NOW - 3_600_000, application_id="local-7")
+    job.flush()
+    asked: list[str | None] = []
+
+    def lost(found: LiveMirror) -> bool:
+        asked.append(found.application_id)
+        return True
+
+    assert known(records.read("west", NOW, lost)).state is JobState.STALE
+    assert asked == ["local-7"], "it is asked once, and its answer counts"
+
+
 def recovered(records: StatusRecords) -> LiveMirror:
     """A broker that was away registers again before its partitions have a leader."""
     until = time.monotonic() + 60

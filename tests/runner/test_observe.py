@@ -89,7 +89,7 @@ def test_a_job_that_was_asked_to_stop_does_not_count_as_running(supervised: RunF
     assert observed(supervised, running).state is JobState.STOPPED
 
 
-@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.STARTING])
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.STARTING, JobState.STALE])
 def test_a_job_whose_process_here_is_gone_is_not_alive_whatever_it_said_last(tmp_path: Path, state: JobState) -> None:
     folder = RunFolder(tmp_path / "west")
     folder.path.mkdir()
