@@ -199,7 +199,7 @@ class LiveMirror:
     """A mirror job as seen from outside: what the runner knows of the process, and its last status record.
 
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
-    ``gone``: this machine ran it, and its process is no more.
+    ``gone``: this machine ran it, and its process is no more. ``host``: where its driver runs, as it says.
     """
 
     name: str
@@ -213,6 +213,7 @@ class LiveMirror:
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
     late_ms: int = 0
     gone: bool = False
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.edges import replacing
-from reconciler.edges.processes import terminate
+from reconciler.edges.processes import terminate, works_in
 from reconciler.edges.run_folders import SUPERVISOR_MARK, RunFolder
 from reconciler.edges.submission import bundle, require_java, require_master, spark_submit, submit_command
 from reconciler.edges.supervisor import write_json
@@ -30,6 +30,7 @@ from replication import succession
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
+_CANNOT_RUN = "The mirror job cannot run: "
 _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
 StatusReader = Callable[[str], LiveMirror | None]
@@ -68,10 +69,11 @@ class SparkRunner:
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
             detail = "; ".join(word for word in (reported.detail, "its process is gone") if word)
             return replace(reported, state=JobState.STALE, late_ms=0, gone=True, detail=detail)
-        if reported.state is JobState.RUNNING:
+        crashed = supervised and _crashed(folder, reported)
+        if reported.state is JobState.RUNNING and not crashed:
             return self._with_successor(mirror, reported)
         if supervised and reported.state is not JobState.STARTING:
-            word = "starts again after a crash" if state == "pausing" else "the supervised process is starting"
+            word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
             return replace(reported, state=JobState.STARTING, fingerprint=told or reported.fingerprint, detail=word)
         return reported
 
@@ -254,3 +256,16 @@ class SparkRunner:
                 "It was started somewhere else, so it cannot be stopped from here.",
                 f"Stop it where it was started ({reported.detail or 'see its status record'}).",
             )
+
+
+def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
+    """Whether the application that reported ran under this folder's supervisor, which has begun another one since."""
+    here = reported.host == socket.gethostname() and bool(folder.number("supervisor.json", "restarts"))
+    return here and not works_in(reported.pid, folder.path)
+
+
+def _after_crash(folder: RunFolder) -> str:
+    """With what the last attempt said, where it could not even begin."""
+    said = folder.log_tail(1)
+    why = f": {said.removeprefix(_CANNOT_RUN).rstrip('. ')}" if said.startswith(_CANNOT_RUN) else ""
+    return f"starts again after a crash{why}"

@@ -43,11 +43,7 @@ class VerifyRun:
 def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by Ctrl-C, it takes the job with it."""
     require_java()
-    above = required(run.state / run.mirror.name)
-    folder = RunFolder(Path(tempfile.mkdtemp(prefix="verify-", dir=above)))
-    (folder.path / "handover.json").write_text(run.handover, encoding="utf-8")
-    (folder.path / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
-    bundle(folder.path / "bundle.zip")
+    folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
     with (folder.path / "job.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
@@ -77,6 +73,26 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
         )
     shutil.rmtree(folder.path, ignore_errors=True)
     return answer
+
+
+def _prepared(run: VerifyRun) -> RunFolder:
+    """A new folder with all that the job reads. Raises RunnerError, and leaves nothing then."""
+    above = required(run.state / run.mirror.name)
+    made: Path | None = None
+    try:
+        made = Path(tempfile.mkdtemp(prefix="verify-", dir=above))
+        (made / "handover.json").write_text(run.handover, encoding="utf-8")
+        (made / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
+        bundle(made / "bundle.zip")
+    except OSError as error:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+        raise RunnerError(
+            f"nothing was verified: the folder {above} cannot be written: {error.strerror or error}",
+            "The job that compares needs its definition and code there; nothing is known about its flows.",
+            "Check the folder's permissions and the space left, or name another place: RECONCILER_STATE=FOLDER.",
+        ) from None
+    return RunFolder(made)
 
 
 def _cause(folder: RunFolder) -> str:

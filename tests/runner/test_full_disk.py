@@ -14,6 +14,7 @@ from reconciler.edges import supervisor
 from reconciler.edges.lock import environment_lock
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.supervisor import Supervisor, write_json
+from reconciler.edges.verify_job import VerifyRun, run_verify_job
 from reconciler.errors import LockHeld, RunnerError
 from reconciler.topology import Mirror
 
@@ -68,3 +69,14 @@ def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
     with pytest.raises(RunnerError, match="No space left on device") as told:
         runner.start("west", HANDOVER, lambda _: None)
     assert str(tmp_path / "west") in str(told.value)
+
+
+@pytest.mark.parametrize("fails", ["tempfile.mkdtemp", "bundle"])
+def test_a_comparison_that_cannot_be_started_for_want_of_space_says_so_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    monkeypatch.setattr(f"reconciler.edges.verify_job.{fails}", full)
+    run = VerifyRun(Mirror("west", ("f",), master="local[1]"), tmp_path, HANDOVER, {})
+    with pytest.raises(RunnerError, match=r"nothing was verified.*No space left on device"):
+        run_verify_job(run, lambda _: None)
+    assert list((tmp_path / "west").iterdir()) == []

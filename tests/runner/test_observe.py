@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,13 +95,12 @@ def test_a_job_that_was_asked_to_stop_does_not_count_as_running(supervised: RunF
 def test_a_job_whose_process_here_is_gone_is_not_alive_whatever_it_said_last(tmp_path: Path, state: JobState) -> None:
     folder = RunFolder(tmp_path / "west")
     folder.path.mkdir()
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    write_json(folder.path / "driver.json", {"pid": ended.pid, "application_id": "local-2"})
-    said = LiveMirror("west", state, application_id="local-2", pid=ended.pid, detail="host here")
+    pid = ended()
+    write_json(folder.path / "driver.json", {"pid": pid, "application_id": "local-2"})
+    said = LiveMirror("west", state, application_id="local-2", pid=pid, detail="host here")
     found = observed(folder, said)
     assert (found.state, found.gone, found.detail) == (JobState.STALE, True, "host here; its process is gone")
-    elsewhere = LiveMirror("west", state, application_id="local-3", pid=ended.pid)
+    elsewhere = LiveMirror("west", state, application_id="local-3", pid=pid)
     assert observed(folder, elsewhere) == elsewhere, "it is not of this folder"
 
 
@@ -112,6 +113,30 @@ def test_a_job_that_lives_here_is_alive(tmp_path: Path) -> None:
         assert observed(folder, said) == said
         job.kill()
     assert observed(folder, said).gone
+
+
+def test_a_job_that_crashed_under_its_supervisor_starts_again_and_tells_what_keeps_it(supervised: RunFolder) -> None:
+    """Its last record says running until the next application has written one."""
+    said = LiveMirror("west", JobState.RUNNING, application_id="local-2", pid=ended(), host=socket.gethostname())
+    assert observed(supervised, said) == said, "the supervisor has not begun another one"
+    write_json(supervised.path / "supervisor.json", {**supervised.read("supervisor.json"), "restarts": 1})
+    found = observed(supervised, said)
+    assert (found.state, found.detail) == (JobState.STARTING, "starts again after a crash")
+    (supervised.path / "job.log").write_text("many words\nThe mirror job cannot run: Spark did not start: no space.\n")
+    assert observed(supervised, said).detail == "starts again after a crash: Spark did not start: no space"
+    elsewhere = replace(said, host="elsewhere.example")
+    assert observed(supervised, elsewhere) == elsewhere, "it may run there"
+    with subprocess.Popen([sys.executable, "-c", LASTING, str(supervised.path)]) as job:
+        alive = replace(said, pid=job.pid)
+        assert observed(supervised, alive) == alive
+        job.kill()
+
+
+def ended() -> int:
+    """The number of a process that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
 
 
 def silent(_: str) -> LiveMirror | None:
@@ -133,6 +158,6 @@ def test_the_command_stops_it_while_no_cluster_answers(obedient: RunFolder, monk
     folder.mkdir()
     (folder / "e.yaml").write_text(TWO_CLOSED_PORTS, encoding="utf-8")
     monkeypatch.setattr(wiring, "state_folder", lambda _: obedient.path.parent)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as left:
         main(["mirror", "stop", str(folder)])
-    assert (ended.value.code, obedient.pids()) == (0, [])
+    assert (left.value.code, obedient.pids()) == (0, [])

@@ -61,7 +61,16 @@ def test_every_field_arrives() -> None:
     )
     assert dict(mirror.flows) == {"east-to-west": expected}
     assert mirror == LiveMirror(
-        "west", JobState.RUNNING, "local-1", "a" * 16, NOW - 60_000, NOW, 4711, "host driver.example", mirror.flows
+        "west",
+        JobState.RUNNING,
+        "local-1",
+        "a" * 16,
+        NOW - 60_000,
+        NOW,
+        4711,
+        "host driver.example",
+        mirror.flows,
+        host="driver.example",
     )
 
 
