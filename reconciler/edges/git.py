@@ -58,7 +58,7 @@ def revision(folder: Path) -> Revision:
             places = (folder.resolve(), *_linked(folder, _root(repo)))
             dirty = any(repo.is_dirty(untracked_files=True, path=str(place)) for place in places)
             return Revision(repo.head.commit.hexsha, dirty)
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError):
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
         return Revision()
 
 
@@ -105,8 +105,8 @@ def _commit(repo: git.Repo, ref: str) -> git.Commit:
         found = repo.merge_base(repo.commit(ref.removesuffix("...")), repo.head.commit)
         if found:
             return _whole(repo.commit(found[0].hexsha))
-    except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError):
-        pass
+    except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError, OSError):
+        pass  # OSError: git had ended before it was asked, as it does where it does not trust the folder
     _require_answers(repo)
     known = ", ".join(sorted(head.name for head in repo.heads)[:8]) or "none"
     shallow = (Path(repo.common_dir) / "shallow").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -325,6 +326,13 @@ def test_a_repository_that_git_does_not_trust_is_told_with_the_command(
     ended = cli("plan", folder(repo), "--base", "main", "--offline")
     assert ended.code == 1
     assert f"git config --global --add safe.directory {repo.working_dir}" in ended.err
+    monkeypatch.setattr(git.Repo, "commit", _gone)
+    slower = cli("plan", folder(repo), "--base", "main", "--offline")
+    assert (slower.code, slower.err) == (1, ended.err), "git may be gone before it is asked: a race that nobody sees"
+
+
+def _gone(*_: object) -> git.Commit:
+    raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 def test_a_machine_without_git_validates_and_tells_what_a_base_needs(repo: git.Repo, tmp_path: Path) -> None:
