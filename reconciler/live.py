@@ -116,6 +116,10 @@ class LiveUsers:
     recorded: Mapping[str, UserRecord] | Unknown = field(default_factory=lambda: MappingProxyType({}))
 
 
+def _nothing_hidden() -> Mapping[str, Unknown]:
+    return MappingProxyType({})
+
+
 def _no_quotas() -> Mapping[QuotaEntity, frozenset[str]]:
     return MappingProxyType({})
 
@@ -125,6 +129,7 @@ class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
     ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
+    ``hidden``: of the names that were asked for, those of which the principal may not even know whether they are there.
     ``replicas`` None: nobody had a reason to look closer.
     ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.
     ``access``, ``quotas``, ``users`` None: nobody asked, because nothing that is declared rests on it.
@@ -135,6 +140,7 @@ class LiveCluster:
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
     sees_all: bool = True
+    hidden: Mapping[str, Unknown] = field(default_factory=_nothing_hidden)
     replicas: ReplicaFacts | Unknown | None = None
     access: LiveAccess | None = None
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+from reconciler.changes import CreateTopic
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
+from reconciler.plans import Plan
 from reconciler.ports import ClusterReader, MirrorRunner
 from reconciler.quotas import Limits, QuotaEntity
 
@@ -58,6 +61,25 @@ def observe(
             clusters=MappingProxyType({name: begun.ended() for name, begun in found.items()}),
             mirrors=MappingProxyType({name: future.result() for name, future in jobs.items()}),
         )
+
+
+def with_hidden(made: Plan, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
+    """``live``, and of what ``made`` would create on clusters that hide topics, what may be there unseen.
+
+    The same object where nothing is hidden. Only what is asked for by name is told to be hidden.
+    """
+    creates = [one.change.ref for one in made.changes if isinstance(one.change, CreateTopic)]
+    found: dict[str, LiveCluster | Unknown] = {}
+    for name, reader in readers.items():
+        cluster, names = live.known(name), [ref.name for ref in creates if ref.cluster == name]
+        if cluster is None or cluster.sees_all or not names:
+            continue
+        told = _told(f"cluster {name}", partial(reader.read, names))
+        if isinstance(told, Unknown):
+            found[name] = told
+        elif told.hidden:
+            found[name] = replace(cluster, hidden=told.hidden)
+    return LiveState(MappingProxyType({**live.clusters, **found}), live.mirrors) if found else live
 
 
 def _parts(wanted: Wanted) -> tuple[Collection[str], ...]:

@@ -38,7 +38,7 @@ from reconciler.live import LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observations import topology_digest
-from reconciler.observing import Wanted, observe
+from reconciler.observing import Wanted, observe, with_hidden
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Edition, Plan
@@ -135,6 +135,9 @@ class Session:
             told = {name: future.result() for name, future in natures.items()}
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune)
+        if (closer := with_hidden(made, live, self.clusters)) is not live:
+            live = closer
+            made = plan(self.topology, live, self._previous(), edition, consent.prune)
         return self._reviewed(described(made, told), live, consent, alone)
 
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:

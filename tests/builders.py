@@ -14,7 +14,7 @@ from reconciler.enrolling import user_clusters
 from reconciler.handover import handovers
 from reconciler.limiting import quota_clusters
 from reconciler.live import LiveState
-from reconciler.observing import Wanted, observe
+from reconciler.observing import Wanted, observe, with_hidden
 from reconciler.placing.looking import look_closer
 from reconciler.planning import plan
 from reconciler.plans import Outcome, Plan
@@ -72,7 +72,10 @@ class World:
         return look_closer(wished, live, self.clusters)
 
     def plan(self, wished: Topology, **more: Any) -> Plan:
-        return plan(wished, self.look(wished), **more)
+        live = self.look(wished)
+        made = plan(wished, live, **more)
+        closer = with_hidden(made, live, self.clusters)
+        return made if closer is live else plan(wished, closer, **more)
 
     def apply(self, wished: Topology, planned: Plan | None = None) -> tuple[Outcome, ...]:
         """Waits for nobody, and asks the logins of ``wished`` after each wave of access changes."""

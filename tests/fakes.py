@@ -22,7 +22,7 @@ from reconciler.changes import (
     UserChange,
     touched,
 )
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, Unknown
 from reconciler.live import (
     Broker,
     ConfigValue,
@@ -143,7 +143,8 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         names = [n for n in sorted(self.topics) if n not in self.hidden and (topics is None or n in topics)]
         live = {name: self._live(name, self.topics[name]) for name in names}
         brokers = tuple(broker for broker in self.brokers if broker.id not in self.away)
-        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=not self.hidden)
+        hidden = {name: Unknown(f"{self.name}/{name}", "hidden") for name in self.hidden.intersection(topics or ())}
+        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=not self.hidden, hidden=hidden)
 
     def seen(self) -> LiveCluster:
         """As ``read``, and no call."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
 from reconciler.counts import counted
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.wishes import TopicWish
+from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
 
@@ -22,7 +23,7 @@ class Surroundings:
 
     ``keys`` are the topic configs its brokers know; empty when no topic was there to tell. ``fallback`` is what a topic
     has without an override, as far as known. ``replicated``: topics that get their wished factor in this plan.
-    ``in_flight``: topics with a reassignment under way.
+    ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be there, unseen by us.
     """
 
     brokers: int
@@ -31,6 +32,7 @@ class Surroundings:
     fallback: Mapping[str, ConfigValue]
     replicated: Collection[str] = ()
     in_flight: Collection[str] = ()
+    hidden: Mapping[str, Unknown] = field(default_factory=dict)
 
 
 def metric_name(topic: str) -> str:
@@ -85,6 +87,8 @@ def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings
 
 
 def _missing(wish: TopicWish, around: Surroundings) -> Findings:
+    if (hidden := around.hidden.get(wish.ref.name)) is not None:
+        return Findings(unknown=(hidden,))
     refused = [*_names(wish, around), *_counts(wish, around), *_min_insync(wish, wish.new_factor)]
     ignored: list[Ignored] = []
     configs: list[ConfigChange] = []

@@ -28,6 +28,9 @@ def parity(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Pari
     ]
     compared = 0
     for pair in (*both_sides(topology, live, routes), *declared_twice(topology, live, routes)):
+        if isinstance(pair, Unknown):
+            unknown.append(pair)
+            continue
         if isinstance(pair, Disparity):
             found.append(pair)
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconciler.counts import counted
+from reconciler.errors import Unknown
 from reconciler.layers import DECLARED, Given, configs, layers_of
 from reconciler.live import LiveState, Source
 from reconciler.parity.disparities import (
@@ -20,6 +21,7 @@ from reconciler.parity.disparities import (
     differing,
     shown,
     topic_at,
+    unseen,
 )
 from reconciler.routing import Route
 from reconciler.topic_configs import human, same
@@ -28,8 +30,11 @@ from reconciler.topology import Topic, TopicRef, Topology
 _ONCE = "declared once for both"
 
 
-def declared_twice(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Iterator[Compared | Disparity]:
-    """A Disparity alone where one side is missing; nothing where neither is there, or one cluster was not read."""
+def declared_twice(
+    topology: Topology, live: LiveState, routes: Sequence[Route]
+) -> Iterator[Compared | Disparity | Unknown]:
+    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is
+    there, or one cluster was not read."""
     flowing = {frozenset((route.source, route.remote)) for route in routes}
     for topic in topology.topics.values():
         read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]
@@ -40,6 +45,9 @@ def declared_twice(topology: Topology, live: LiveState, routes: Sequence[Route])
             one, other = (topic_at(live, each) for each in (first, ref))
             assert one is not None
             ends = Ends("", first, ref)
+            if other is None and (hidden := unseen(live, ref)):
+                yield hidden
+                continue
             if other is None:
                 words = counted(len(one.partitions), "partition")
                 yield ends.apart("topic", words, "no topic", Verdict(False, f"{_ONCE}; apply makes it"))

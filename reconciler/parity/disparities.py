@@ -109,6 +109,15 @@ def topic_at(live: LiveState, ref: TopicRef) -> LiveTopic | None:
     return cluster.topics.get(ref.name) if cluster else None
 
 
+def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
+    """Of a topic that is not among those that were read: set where it may yet be there."""
+    cluster = live.known(ref.cluster)
+    if cluster is None or cluster.sees_all:
+        return None
+    what = "it is not among the topics that may be described there, and others are hidden"
+    return Unknown(str(ref), what, f"Let the plan principal describe it, if it is there: {ref.name} on {ref.cluster}")
+
+
 def shown(factor: int | None) -> str:
     """A replication factor; None where partitions of one topic differ."""
     return str(factor or "mixed")

@@ -20,6 +20,7 @@ from reconciler.parity.disparities import (
     differing,
     shown,
     topic_at,
+    unseen,
 )
 from reconciler.routing import Route
 from reconciler.syncing import synced_configs
@@ -34,8 +35,10 @@ class _Sides:
     route: Route
 
 
-def both_sides(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Iterator[Compared | Disparity]:
-    """A Disparity alone where one side is missing; nothing where neither is there yet."""
+def both_sides(
+    topology: Topology, live: LiveState, routes: Sequence[Route]
+) -> Iterator[Compared | Disparity | Unknown]:
+    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is there yet."""
     for route in routes:
         ends = Ends(route.flow, route.source, route.remote)
         here, there = topic_at(live, route.source), topic_at(live, route.remote)
@@ -43,6 +46,8 @@ def both_sides(topology: Topology, live: LiveState, routes: Sequence[Route]) -> 
             sides = _Sides(Pair(ends, here, there), topology.flows[route.flow], route)
             found = (*_partitions(sides.pair), *_factor(sides), *_configs(topology, sides))
             yield Compared(found, sides.pair.unread)
+        elif (here or there) and (hidden := unseen(live, route.remote if here else route.source)):
+            yield hidden
         elif here or there:
             words = [counted(len(one.partitions), "partition") if one else "no topic" for one in (here, there)]
             side = "remote" if here else "source"

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.changes import CreateTopic, Role
 from reconciler.edges.kafka.admin import KafkaCluster
+from reconciler.edges.kafka.bulk_reading import FROM_TOPICS
 from reconciler.edges.status_records import StatusRecords
 from reconciler.errors import ClusterError, SecretError, Unknown
 from reconciler.plans import Planned, Result
@@ -43,7 +44,14 @@ def test_hidden_topics_are_not_read_and_the_reader_knows_it(
     assert shown in live.topics
     assert hidden not in live.topics
     assert not live.sees_all
-    assert KafkaCluster(real_cluster(east, "user")).read([hidden]).topics == {}
+    named = KafkaCluster(real_cluster(east, "user")).read([hidden, f"user.{unique}-missing"])
+    assert named.topics == {}
+    assert list(named.hidden) == [hidden], "of a missing one this principal may know that it is missing"
+    assert f"--allow-principal 'User:user' --operation Describe --topic {hidden}" in named.hidden[hidden].todo
+    many = KafkaCluster(real_cluster(east, "user")).read(
+        [hidden, *(f"user.{unique}-{n}" for n in range(FROM_TOPICS + 1))]
+    )
+    assert (many.hidden, many.sees_all) == (named.hidden, False), "read in bulk"
 
 
 def test_who_may_describe_every_topic_sees_all(east: ClusterHandle, unique: str, create_topic: MakeTopic) -> None:

@@ -201,3 +201,16 @@ def test_what_is_declared_on_a_silent_cluster_is_unknown_and_the_others_are_comp
     live = LiveState({"east": east.read(), "hub": Unknown("cluster hub", "silent"), "west": west.read()}, {})
     found = parity(wished, live, routes_of(wished, live))
     assert (found.exit_code, [one.remote for one in found.disparities]) == (1, ["west/orders"])
+
+
+def test_a_side_that_may_be_hidden_is_unknown_and_not_missing() -> None:
+    east, west = FakeCluster("east"), FakeCluster("west")
+    east.put("orders")
+    east.put("pay")
+    west.put("east.orders")
+    west.hide("east.orders")
+    wished = topology(flow("east", "west", "orders"), topic("pay", "east", "west"))
+    live = LiveState({"east": east.read(), "west": west.read()}, {})
+    found = parity(wished, live, routes_of(wished, live))
+    assert (found.exit_code, found.disparities) == (1, ())
+    assert [one.subject for one in found.unknown] == ["west/east.orders", "west/pay"]

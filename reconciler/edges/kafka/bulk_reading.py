@@ -21,9 +21,10 @@ from typing import TypeVar
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
-from reconciler.edges.kafka.config_shelf import Configs, ConfigShelf, unknown_configs
+from reconciler.edges.kafka.config_shelf import Configs, ConfigShelf, hidden_topic, unknown_configs
 from reconciler.edges.kafka.errors import Speaker
 from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
+from reconciler.errors import Unknown
 from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
 from reconciler.topology import Cluster, Principal
 from wire import topics as wire_topics
@@ -102,7 +103,7 @@ class _Reading:
         self._lines += [await opened(address) for _ in range(connections - 1)]
         asked = [None] if names is None else batched(names, NAMES)
         told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
-        described, sees_all = _described(one for each in told for one in each.topics)
+        described, denied = _described(one for each in told for one in each.topics)
         shelf, parts, found = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
         async for some in _configs(self._lines, sorted(described)):
             for one in some:
@@ -114,8 +115,12 @@ class _Reading:
             cluster_id=probe.cluster_id,
             brokers=tuple(Broker(*one[:3], one.rack or None) for one in sorted(probe.brokers)),
             topics=MappingProxyType({name: found[name] for name in sorted(found)}),
-            sees_all=sees_all,
+            sees_all=not denied,
+            hidden=MappingProxyType({name: self._hidden(name) for name in sorted(denied - {VISIBILITY_PROBE})}),
         )
+
+    def _hidden(self, topic: str) -> Unknown:
+        return hidden_topic(self._speaker, topic, errors.denied(self._speaker, errors.describe_topic(topic)))
 
     async def _first(self, opened: Open) -> Address:
         """The first bootstrap server that answers, in any order."""
@@ -143,19 +148,19 @@ class _Reading:
         return None if failed.kind == "missing" else unknown_configs(self._speaker, one.name, failed)
 
 
-def _described(told: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], bool]:
-    """By name, those that are there; and whether the principal may see every topic. Raises BrokerError."""
+def _described(told: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], frozenset[str]]:
+    """By name, those that are there; and those that were asked for and may not be seen. Raises BrokerError."""
     found: dict[str, wire_topics.TopicOf] = {}
-    sees_all = True
+    denied: set[str] = set()
     for topic in told:
         if topic.error == 0:
             found[topic.name] = topic
         elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
-            sees_all = False
+            denied.add(topic.name)
         elif kind not in ("missing", "invalid"):
             raise BrokerError(topic.error, f"metadata of {topic.name}")
     found.pop(VISIBILITY_PROBE, None)
-    return found, sees_all
+    return found, frozenset(denied)
 
 
 async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topics.ClusterOf:

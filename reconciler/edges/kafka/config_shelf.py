@@ -50,5 +50,10 @@ class ConfigShelf:
         return found
 
 
+def hidden_topic(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
+    what = f"{failed.what}, so nobody can tell whether it is there"
+    return Unknown(f"{speaker.cluster}/{topic}", what, failed.todo)
+
+
 def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
     return Unknown(f"configs of {speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)

@@ -15,8 +15,9 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from reconciler.edges.kafka import errors
 from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
-from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, Configs, ConfigShelf, unknown_configs
+from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, Configs, ConfigShelf, hidden_topic, unknown_configs
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
+from reconciler.errors import Unknown
 from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
 from wire.topics import ConfigOf
 
@@ -41,7 +42,7 @@ def read_cluster(
     described = connection.first(request, errors.DESCRIBE_CLUSTER, within)
     name = connection.speaker.cluster
     names = _all_names(connection) if topics is None else sorted(set(topics))
-    found, sees_all = _topics(connection, names)
+    found, hidden, sees_all = _topics(connection, names)
     configs = _configs(connection, list(found), config_broker)
     return LiveCluster(
         name=name,
@@ -55,6 +56,7 @@ def read_cluster(
             }
         ),
         sees_all=sees_all,
+        hidden=MappingProxyType(hidden),
     )
 
 
@@ -74,10 +76,11 @@ def _all_names(connection: Connection) -> list[str]:
 Described = tuple[str, tuple[LivePartition, ...], bool]
 
 
-def _topics(connection: Connection, names: Sequence[str]) -> tuple[dict[str, Described], bool]:
-    """Topic id, partitions and internal flag by name; and whether the principal may see every topic."""
+def _topics(connection: Connection, names: Sequence[str]) -> tuple[dict[str, Described], dict[str, Unknown], bool]:
+    """Topic id, partitions and internal flag by name; those it may not see; and whether it may see every topic."""
     ids: dict[tuple[int, ...], tuple[int, ...]] = {}
     found: dict[str, Described] = {}
+    hidden: dict[str, Unknown] = {}
     sees_all = True
     for batch in batched([*names, VISIBILITY_PROBE], DESCRIBE_TOPICS_BATCH):
         futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS)
@@ -89,9 +92,11 @@ def _topics(connection: Connection, names: Sequence[str]) -> tuple[dict[str, Des
                     found[topic] = _described(future.result(), ids)
             elif failed.kind == "denied":
                 sees_all = False
+                if topic != VISIBILITY_PROBE:
+                    hidden[topic] = hidden_topic(connection.speaker, topic, failed)
             elif failed.kind not in ("missing", "invalid"):
                 raise failed
-    return found, sees_all
+    return found, hidden, sees_all
 
 
 def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Described:
