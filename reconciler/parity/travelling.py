@@ -38,7 +38,7 @@ class _Sides:
 def both_sides(
     topology: Topology, live: LiveState, routes: Sequence[Route]
 ) -> Iterator[Compared | Disparity | Unknown]:
-    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is there yet."""
+    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is there."""
     for route in routes:
         ends = Ends(route.flow, route.source, route.remote)
         here, there = topic_at(live, route.source), topic_at(live, route.remote)
