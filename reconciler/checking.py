@@ -129,6 +129,8 @@ def _at(places: Places, noun: Topic | Flow | Mirror, *path: Step) -> Where:
 
 
 def _topic_clusters(topology: Topology, places: Places, topic: Topic) -> Iterator[Problem]:
+    if topology.clusters.keys() >= {*topic.clusters}:
+        return
     for index, cluster in enumerate(topic.clusters):
         yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
 

@@ -50,7 +50,7 @@ class Reading:
         node = self.node(*path)
         if not isinstance(node, Sequence):
             return default
-        return tuple(item.text for item in node.items if isinstance(item, Scalar))
+        return tuple([item.text for item in node.items if isinstance(item, Scalar)])
 
     def mapping(self, *path: str, each: Callable[[str, Node], str | Wrong]) -> Mapping[str, str]:
         node = self.node(*path)

@@ -48,17 +48,20 @@ class Scalar:
     @property
     def data(self) -> Data:
         """The value by YAML 1.2's core schema."""
-        if not self.plain:
-            return self.text
-        if self.text in _NULLS:
-            return None
-        if self.text in _BOOLS:
-            return _BOOLS[self.text]
-        if len(self.text) <= 40 and _INTEGER.fullmatch(self.text):
-            return int(self.text)
-        if len(self.text) <= 40 and _FLOAT.fullmatch(self.text):
-            return float(self.text)
-        return self.text
+        return _plain(self.text) if self.plain else self.text
+
+
+@lru_cache(1 << 12)
+def _plain(text: str) -> Data:
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    if len(text) <= 40 and _INTEGER.fullmatch(text):
+        return int(text)
+    if len(text) <= 40 and _FLOAT.fullmatch(text):
+        return float(text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,12 @@ METADATA, METADATA_LOWEST, METADATA_NEWEST = 3, 11, 12
 DESCRIBE_CONFIGS, CONFIGS_VERSION = 32, 4
 SEEN_LISTS = 32
 SEEN_NODES = 6
+KEPT_BYTES = 128
 
 _NO_ID = bytes(16)
 _TOPIC = b"\x02"
+_FINE = b"\0\0\0" + _TOPIC, b"\0\0\1" + _TOPIC
+"""Begin what is told of a topic without an error, and with no message or an empty one."""
 _HEAD = struct.Struct(">hiii")  # error, index, leader, leader epoch
 _IDENTITY = struct.Struct(">16s?")  # topic id, internal
 _UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
@@ -115,18 +118,13 @@ def _unreadable(error: Exception) -> MalformedResponseError:
 
 
 def _topics(reader: Reader) -> list[TopicOf]:
-    nodes = _NodeLists()
+    lists = _PartitionLists()
     found = []
     for _ in range(reader.count()):
         error, name = reader.int16(), reader.string()
         topic_id, internal = _IDENTITY.unpack_from(reader.frame, reader.at)
         reader.at += _IDENTITY.size
-        partitions = [_partition(reader, nodes) for _ in range(reader.count())]
-        reader.at += 4  # authorized operations, which nobody asked for
-        reader.tags()
-        if len(partitions) > 1:
-            partitions.sort()
-        found.append(TopicOf(name, error, topic_id, internal, tuple(partitions)))
+        found.append(TopicOf(name, error, topic_id, internal, lists.read(reader)))
     reader.tags()
     reader.finish()
     return found
@@ -138,10 +136,36 @@ def _broker(reader: Reader) -> BrokerOf:
     return found
 
 
-def _partition(reader: Reader, nodes: _NodeLists) -> PartitionOf:
-    _, index, leader, _ = _HEAD.unpack_from(reader.frame, reader.at)
-    reader.at += _HEAD.size
-    return PartitionOf(index, leader, *nodes.read(reader))
+class _PartitionLists:
+    """The partitions of a topic, and what ends it. Most topics have one partition and brokers are few, so short lists
+    whose bytes were seen before are not read again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, tuple[PartitionOf, ...]] = {}
+        self._size = 0  # of the last one kept: where factors are equal, most have it
+        self._nodes = _NodeLists()
+
+    def read(self, reader: Reader) -> tuple[PartitionOf, ...]:
+        raw = reader.frame[reader.at : reader.at + self._size]
+        known = self._seen.get(raw)
+        if known is not None:  # the bytes themselves say where a list ends
+            reader.at += len(raw)
+            return known
+        begin = reader.at
+        read = [self._partition(reader) for _ in range(reader.count())]
+        reader.at += 4  # authorized operations, which nobody asked for
+        reader.tags()
+        if len(read) > 1:
+            read.sort()
+        partitions, size = tuple(read), reader.at - begin
+        if size <= KEPT_BYTES:
+            self._seen[reader.frame[begin : reader.at]], self._size = partitions, size
+        return partitions
+
+    def _partition(self, reader: Reader) -> PartitionOf:
+        _, index, leader, _ = _HEAD.unpack_from(reader.frame, reader.at)
+        reader.at += _HEAD.size
+        return PartitionOf(index, leader, *self._nodes.read(reader))
 
 
 class _NodeLists:
@@ -193,8 +217,12 @@ class ConfigReader:
             throttle = reader.int32()
             found = []
             for _ in range(reader.count()):
-                error, message = reader.int16(), reader.string()
-                reader.int8()
+                error, message = 0, ""
+                if reader.frame.startswith(_FINE, reader.at):
+                    reader.at += len(_FINE[0])
+                else:
+                    error, message = reader.int16(), reader.string()
+                    reader.int8()
                 name = reader.string()
                 found.append(ConfigsOf(name, error, message, self._list(reader)))
                 reader.tags()

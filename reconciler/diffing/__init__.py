@@ -21,7 +21,7 @@ from reconciler.diffing.removals import compare_tombstones, without_doomed
 from reconciler.diffing.replicas import compare_replicas
 from reconciler.diffing.topics import Surroundings, compare_topics, metric_name
 from reconciler.diffing.users import compare_users
-from reconciler.diffing.wishes import TopicWish, wishes
+from reconciler.diffing.wishes import TopicWishes, wishes
 from reconciler.errors import Unknown
 from reconciler.guarding.pruning import prune
 from reconciler.live import LiveCluster, LiveState
@@ -50,7 +50,7 @@ def diff(
     replicas = compare_replicas(topology, usable, wished)
     names = _names(wished)
     around = _surroundings(topology, usable, names, replicas)
-    topics = merged(compare_topics(wished.values(), _known(present), around))
+    topics = merged(compare_topics(wished, _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
     found = merged(
         (
@@ -183,8 +183,8 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
     return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
 
 
-def _declared_remotes(wished: Mapping[TopicRef, TopicWish]) -> Iterable[str]:
-    for ref, wish in wished.items():
+def _declared_remotes(wished: TopicWishes) -> Iterable[str]:
+    for ref, wish in wished.alike.items():
         if wish.role is Role.DECLARED and wish.source is not None:
             yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
 

@@ -7,21 +7,21 @@ reason; a reassignment of ours that an earlier run left is gone on with, or fini
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.changes import Change, FinishReassignment, Reason, ReassignReplicas, Refused
 from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.diffing.topics import mixed
-from reconciler.diffing.wishes import TopicWish
+from reconciler.diffing.wishes import TopicWish, TopicWishes
 from reconciler.errors import Unknown
 from reconciler.live import LiveCluster, LivePartition, LiveState, LiveTopic
 from reconciler.placing import Ground, Standing, after, ground, place
 from reconciler.placing.loads import bytes_to_copy, seconds_to_copy
 from reconciler.replicas import THROTTLED_REPLICAS, Move, Pace, Placement, ReplicaFacts
 from reconciler.topic_configs import number
-from reconciler.topology import TopicRef, Topology
+from reconciler.topology import Topology
 
 NAMED = 3
 
@@ -45,11 +45,11 @@ class Site:
         return tuple(sorted(held - self.ground.racks.keys()))
 
 
-def compare_replicas(topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish]) -> Findings:
+def compare_replicas(topology: Topology, live: LiveState, wished: TopicWishes) -> Findings:
     factors: dict[str, list[TopicWish]] = {name: [] for name in topology.clusters}
-    for wish in wished.values():
-        if wish.replication_factor is not None:
-            factors[wish.ref.cluster].append(wish)
+    for ref, alike in wished.alike.items():
+        if alike.replication_factor is not None:
+            factors[ref.cluster].append(wished[ref])
     return merged(_cluster(topology, live, name, factors[name]) for name in sorted(topology.clusters))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
 from reconciler.counts import counted
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
 from reconciler.diffing.findings import Findings, Settled, merged
-from reconciler.diffing.wishes import TopicWish
+from reconciler.diffing.wishes import TopicWish, TopicWishes
 from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
@@ -41,43 +41,44 @@ def metric_name(topic: str) -> str:
 
 
 def compare_topics(
-    wished: Iterable[TopicWish], clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
+    wished: TopicWishes, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
     """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
     known: set[Hashable] = set()
     settled: list[Settled] = []
-    for wish in wished:
-        topic, here = clusters[wish.ref.cluster].topics.get(wish.ref.name), around[wish.ref.cluster]
-        case = _case(wish, topic, here) if topic is not None else None
+    wants: dict[int, tuple[Hashable, ...]] = {}
+    for ref, alike in wished.alike.items():
+        topic, here = clusters[ref.cluster].topics.get(ref.name), around[ref.cluster]
+        wanted = wants.get(id(alike)) or wants.setdefault(id(alike), _wants(alike))
+        case = _case(ref.name, wanted, topic, here) if topic is not None else None
         if case is not None and case in known:
-            settled.append(Settled(str(wish.ref), "all"))
+            settled.append(Settled(str(ref), "all"))
             continue
-        found = merged(compare_topic(wish, topic, here))
+        found = merged(compare_topic(wished[ref], topic, here))
         if case is not None and found == Findings(settled=found.settled):
             known.add(case)
         yield found
     yield Findings(settled=tuple(settled))
 
 
-def _case(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Hashable:
-    """Everything but names that ``compare_topic`` looks at, so that equal cases come out alike; None: look yourself.
+def _wants(wish: TopicWish) -> tuple[Hashable, ...]:
+    """Everything but names that ``compare_topic`` looks at in a wish; empty: look yourself."""
+    if wish.unreadable is not None:
+        return ()
+    counts = wish.partitions, wish.exact, wish.source_partitions, wish.replication_factor, wish.new_factor
+    return wish.ref.cluster, id(wish.configs), counts, frozenset(wish.reset)
+
+
+def _case(name: str, wanted: tuple[Hashable, ...], topic: LiveTopic, around: Surroundings) -> Hashable:
+    """Everything that ``compare_topic`` looks at, so that equal cases come out alike; None: look yourself.
 
     An identity stands for configs that many topics share; wishes and live topics outlast the comparison.
     """
     factor = topic.replication_factor
-    if factor is None or wish.unreadable is not None:
+    if factor is None or not wanted:
         return None
-    name = wish.ref.name
-    wants = (
-        wish.partitions,
-        wish.exact,
-        wish.source_partitions,
-        wish.replication_factor,
-        wish.new_factor,
-        frozenset(wish.reset),
-    )
-    has = id(topic.configs), len(topic.partitions), factor, name in around.replicated, name in around.in_flight
-    return wish.ref.cluster, id(wish.configs), wants, has
+    under_way = name in around.replicated, name in around.in_flight
+    return wanted, id(topic.configs), len(topic.partitions), factor, under_way
 
 
 def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:

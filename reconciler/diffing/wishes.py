@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -43,28 +43,46 @@ class TopicWish:
     source_partitions: int | None = None
 
 
-def wishes(topology: Topology, live: LiveState, routing: Routing) -> dict[TopicRef, TopicWish]:
-    """One wish for each topic of a known cluster, in order of their names. A declared remote topic is one wish in which
-    the declared wins."""
-    remote = {route.remote: _remote(topology, route) for route in routing.routes}
-    declared = list(_declared(topology, live))
-    if remote:
-        declared = [_declared_over(w, remote.pop(w.ref)) if w.ref in remote else w for w in declared]
-    found = _in_order((*declared, *remote.values()))
-    needed: dict[TopicRef, TopicWish] = {}
+class TopicWishes(Mapping[TopicRef, TopicWish]):
+    """One wish for each topic, in order of their names. Of ten thousand topics most wish what a hundred others do, so
+    wishes that differ in nothing but their topic are kept once, and a topic's own is made when somebody asks."""
+
+    def __init__(self, alike: Mapping[TopicRef, TopicWish]) -> None:
+        """``alike``: each equal to the wish of its topic in all but ``ref``."""
+        self.alike = alike
+
+    def __getitem__(self, ref: TopicRef) -> TopicWish:
+        found = self.alike[ref]
+        return found if found.ref == ref else replace(found, ref=ref)
+
+    def __iter__(self) -> Iterator[TopicRef]:
+        return iter(self.alike)
+
+    def __len__(self) -> int:
+        return len(self.alike)
+
+    def __contains__(self, ref: object) -> bool:
+        return ref in self.alike
+
+
+def wishes(topology: Topology, live: LiveState, routing: Routing) -> TopicWishes:
+    """For each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
+    found = dict(_declared(topology, live))
+    for route in routing.routes:
+        ref, remote = route.remote, _remote(topology, route)
+        found[ref] = _declared_over(replace(found[ref], ref=ref), remote) if ref in found else remote
     for wish in _internal(topology, live):
-        if wish.ref not in found:
-            needed.setdefault(wish.ref, wish)
-    return _in_order((*found.values(), *needed.values())) if needed else found
+        found.setdefault(wish.ref, wish)
+    return TopicWishes(_in_order(found))
 
 
-def _in_order(wishes: Iterable[TopicWish]) -> dict[TopicRef, TopicWish]:
+def _in_order(wishes: Mapping[TopicRef, TopicWish]) -> dict[TopicRef, TopicWish]:
     """Sorted cluster by cluster, where they mostly are in order already."""
-    by_cluster: dict[str, list[TopicWish]] = defaultdict(list)
-    for wish in wishes:
-        by_cluster[wish.ref.cluster].append(wish)
-    named = attrgetter("ref.name")
-    return {wish.ref: wish for cluster in sorted(by_cluster) for wish in sorted(by_cluster[cluster], key=named)}
+    by_cluster: dict[str, list[TopicRef]] = defaultdict(list)
+    for ref in wishes:
+        by_cluster[ref.cluster].append(ref)
+    named = attrgetter("name")
+    return {ref: wishes[ref] for cluster in sorted(by_cluster) for ref in sorted(by_cluster[cluster], key=named)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +94,38 @@ class _Values:
     configs: Mapping[str, Wanted]
 
 
-def _declared(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
-    """Ten thousand topics rarely say fifty different things: the layers are laid once for each."""
+def _declared(topology: Topology, live: LiveState) -> Iterator[tuple[TopicRef, TopicWish]]:
+    """As ``TopicWishes.alike``: the layers are laid once for all topics that say the same and have the same."""
     known = {name: one for name in topology.clusters if (one := live.known(name))}
     laid: dict[tuple[str, int, int], _Values] = {}
+    kept: dict[tuple[str, int, int, str], TopicWish] = {}
     sayings: dict[Hashable, int] = {}
-    reasons: dict[str, Reason] = {}
     for topic in topology.topics.values():
         said, file = sayings.setdefault(_said(topic), len(sayings)), topic.where.file
-        reason = reasons.get(file) or reasons.setdefault(file, Reason("declared", f"declared in {file}"))
         for cluster in topic.clusters:
             if cluster not in known:
                 continue
-            found = known[cluster].topics.get(topic.name)
+            ref, found = TopicRef(cluster, topic.name), known[cluster].topics.get(topic.name)
             there = found.configs if found else None
             key = cluster, said, id(there)  # of an object that ``live`` keeps
-            if (values := laid.get(key)) is None:
-                values = laid[key] = _lay(layers_of(topology, cluster, topic), there)
-            yield TopicWish(
-                ref=TopicRef(cluster, topic.name),
-                role=Role.DECLARED,
-                reason=reason,
-                partitions=topic.partitions,
-                exact=topic.partitions is not None,
-                new_partitions=values.partitions,
-                replication_factor=topic.replication_factor,
-                new_factor=values.replication_factor,
-                configs=values.configs,
-            )
+            if (wish := kept.get((*key, file))) is None:
+                values = laid.get(key) or laid.setdefault(key, _lay(layers_of(topology, cluster, topic), there))
+                wish = kept[(*key, file)] = _wish(ref, topic, values)
+            yield ref, wish
+
+
+def _wish(ref: TopicRef, topic: Topic, values: _Values) -> TopicWish:
+    return TopicWish(
+        ref=ref,
+        role=Role.DECLARED,
+        reason=Reason("declared", f"declared in {topic.where.file}"),
+        partitions=topic.partitions,
+        exact=topic.partitions is not None,
+        new_partitions=values.partitions,
+        replication_factor=topic.replication_factor,
+        new_factor=values.replication_factor,
+        configs=values.configs,
+    )
 
 
 def _said(topic: Topic) -> Hashable:

@@ -49,12 +49,19 @@ _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
 Address = tuple[str, int]
 Open = Callable[[Address], Awaitable[WireConnection]]
+Told = tuple[wire_topics.PartitionOf, ...]
 
 
 def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str] | None = None) -> LiveCluster | None:
     """As ``reading.read_cluster``; None when this way is closed. Raises SecretError, and ClusterError where the cluster
     refuses what every plan needs."""
-    return asyncio.run(reading_in_bulk(cluster, principal, topics))
+    found: list[LiveCluster | None] = []
+
+    async def read() -> None:  # asyncio.run has what a task ends with spelled out: a second for ten thousand topics
+        found.append(await reading_in_bulk(cluster, principal, topics))
+
+    asyncio.run(read())
+    return found[0]
 
 
 async def reading_in_bulk(
@@ -200,15 +207,27 @@ def _unpacked(frame: Frame, unpack: Callable[[memoryview], Answer]) -> Answer:
             frame.buffer.release()
 
 
-class _Partitions(dict[wire_topics.PartitionOf, LivePartition]):
+class _Partitions:
     """Equal ones are one object: most topics have one partition, and brokers are few."""
 
-    def __missing__(self, told: wire_topics.PartitionOf) -> LivePartition:
-        made = self[told] = LivePartition(*told)
-        return made
+    def __init__(self) -> None:
+        self._single: dict[wire_topics.PartitionOf, LivePartition] = {}
+        self._lists: dict[int, tuple[Told, tuple[LivePartition, ...]]] = {}  # keeps ``Told``, so that its id is its own
+
+    def of(self, told: Told) -> tuple[LivePartition, ...]:
+        known = self._lists.get(id(told))
+        if known is None:
+            known = self._lists[id(told)] = told, tuple(map(self._one, told))
+        return known[1]
+
+    def _one(self, told: wire_topics.PartitionOf) -> LivePartition:
+        found = self._single.get(told)
+        if found is None:
+            found = self._single[told] = LivePartition(*told)
+        return found
 
 
 def _live(topic: wire_topics.TopicOf, configs: Configs, parts: _Partitions) -> LiveTopic:
     """The id as Kafka itself prints it: base64 for URLs, without its padding."""
     topic_id = binascii.b2a_base64(topic.topic_id).translate(_FOR_URLS)[:22].decode()
-    return LiveTopic(topic.name, topic_id, tuple([parts[part] for part in topic.partitions]), configs, topic.internal)
+    return LiveTopic(topic.name, topic_id, parts.of(topic.partitions), configs, topic.internal)
