@@ -158,9 +158,10 @@ class _PartitionLists:
         if len(read) > 1:
             read.sort()
         partitions, size = tuple(read), reader.at - begin
-        if size <= KEPT_BYTES:
-            self._seen[reader.frame[begin : reader.at]], self._size = partitions, size
-        return partitions
+        if size > KEPT_BYTES:
+            return partitions
+        self._size = size
+        return self._seen.setdefault(reader.frame[begin : reader.at], partitions)
 
     def _partition(self, reader: Reader) -> PartitionOf:
         _, index, leader, _ = _HEAD.unpack_from(reader.frame, reader.at)

@@ -115,6 +115,28 @@ def test_metadata_is_read_as_the_generated_class_wrote_it(found: list[TopicOf], 
     assert told.topics == [topic._replace(partitions=tuple(sorted(topic.partitions))) for topic in found]
 
 
+ALIKE = st.sampled_from(
+    [
+        (),
+        (PartitionOf(0, 1, (1,), (1,)),),
+        (PartitionOf(0, 2, (2,), (2,)),),
+        (PartitionOf(0, 1, (1, 2), (1,)),),
+        (PartitionOf(0, 1, (1,), (1,)), PartitionOf(1, 1, (1,), (1,))),
+        tuple(PartitionOf(n, 1, (1, 2, 3), (1, 2, 3)) for n in range(9)),
+    ]
+)
+
+
+@given(st.lists(ALIKE, max_size=40))
+def test_topics_whose_partitions_are_alike_are_told_apart_by_all_else(lists: list[tuple[PartitionOf, ...]]) -> None:
+    """The bytes of one list may begin another."""
+    found = [TopicOf(f"t{n}", 0, bytes([n]) * 16, False, partitions) for n, partitions in enumerate(lists)]
+    told = topics.unpack_metadata(metadata(found, topics.METADATA_NEWEST))
+    assert told.topics == found
+    single = {id(topic.partitions) for topic in told.topics if len(topic.partitions) == 1}
+    assert len(single) == len({partitions for partitions in lists if len(partitions) == 1})
+
+
 def test_configs_are_asked_for_without_what_doubles_the_answer() -> None:
     request = DescribeConfigsRequest.decode(topics.pack_describe_configs(["orders", "x"]), version=4)
     assert [(one.resource_type, one.resource_name, one.configuration_keys) for one in request.resources] == [
