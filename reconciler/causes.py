@@ -52,17 +52,28 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """By change id: the outcomes of earlier runs, oldest first; and ids of changes whose run never ended."""
+    """By change id: the outcomes of earlier runs, oldest first; and ids of changes whose run never ended.
+
+    ``known``: there is a record at all.
+    """
 
     changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     cut_off: Mapping[str, str] = field(default_factory=dict)
+    known: bool = False
+
+    @property
+    def nobody(self) -> str:
+        """Where no run is known that did something: that there was none, or that nobody kept a record here."""
+        return "no earlier run did it" if self.known else "no record of earlier runs is here"
 
 
 def history(lines: Iterable[Line]) -> History:
     """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over."""
     changes: dict[str, tuple[Line, ...]] = {}
     open_runs: dict[str, str] = {}
+    known = False
     for line in lines:
+        known = True
         run = str(line.get("run", ""))
         match line.get("kind"):
             case "begin":
@@ -71,7 +82,7 @@ def history(lines: Iterable[Line]) -> History:
                 open_runs.pop(run, None)
             case "change" if isinstance(line.get("id"), str):
                 changes[line["id"]] = (*changes.get(line["id"], ()), line)
-    return History(changes, open_runs)
+    return History(changes, open_runs, known)
 
 
 def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -> Told:
@@ -88,7 +99,7 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
         return Told(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
     if one is not None:
         lines = (*_creation(planned.change, seen), *before)
-        return _config(planned.change, one, sorted(lines, key=lambda line: str(line.get("at", ""))))
+        return _config(planned.change, one, sorted(lines, key=lambda line: str(line.get("at", ""))), seen.nobody)
     if isinstance(planned.change, UserChange):
         return _user(planned.change)
     if isinstance(planned.change, AclChange):
@@ -101,7 +112,7 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     if seen.cut_off:
         at = max(seen.cut_off.values())
         return Told(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
-    return Told(Cause.NOT_TOLD, "no earlier run did it: new in git, or changed outside")
+    return Told(Cause.NOT_TOLD, f"{seen.nobody}: new in git, or changed outside")
 
 
 def grown_outside(ref: str, seen: History) -> Told:
@@ -151,7 +162,7 @@ def _user(change: UserChange) -> Told:
             assert_never(change)
 
 
-def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
+def _config(change: Change, one: ConfigChange, before: list[Line], nobody: str) -> Told:
     ours = [(line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, one.key)]
     wished = one.after if one.goal is None else one.goal
     done = [(line, old) for line, old in ours if same(one.key, old.get("after"), wished)]
@@ -165,7 +176,7 @@ def _config(change: Change, one: ConfigChange, before: list[Line]) -> Told:
         why = f"the topic has no value of its own, and {default}: one of the two changed, or the wish is new"
         return Told(Cause.DEFAULT_CHANGED, why)
     assert isinstance(change, AlterConfigs)
-    return Told(Cause.NOT_TOLD, "set on the topic, and no earlier run of ours set it: edited outside, or new in git")
+    return Told(Cause.NOT_TOLD, f"set on the topic, and {nobody}: edited outside, or new in git")
 
 
 def _since(line: Line, old: Mapping[str, Any], one: ConfigChange, wished: str | None) -> Told:

@@ -9,8 +9,6 @@ import typer
 
 from reconciler import adoption, diagnosis, drifting
 from reconciler.beginning import begin
-from reconciler.causes import history
-from reconciler.edges.audit_file import read_lines
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
 from reconciler.rendering.checkup import checkup_json, checkup_text
@@ -42,7 +40,7 @@ def drift(
         raise typer.Exit(_parity(env, form, out))
     with open_session(env, Principal.PLAN, begin(env, Principal.PLAN)) as session:
         made = session.plan()
-        seen = history(read_lines(session.state))
+        seen = drifting.past(session, say)
     text = drift_in(made, form, style(), seen)
     if out is not None:
         write_text(out, text)

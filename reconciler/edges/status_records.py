@@ -241,7 +241,7 @@ class StatusRecords:
         """Up to date; complete when ``key`` is None or is not found at the topic's end."""
         try:
             if self._tail is None:
-                self._tail = open_tail(self.cluster, self.principal, self.topic)
+                self._tail = open_tail(self.cluster, self.principal, self.topic, Tail)
             if self._tail is None:
                 return {}
             if not self._tail.advance():  # the topic was made anew

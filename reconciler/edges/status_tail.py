@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
@@ -35,7 +36,10 @@ class Newest:
         return self.timestamp_ms >= other.timestamp_ms
 
 
-def open_tail(cluster: Cluster, principal: Principal, topic: str) -> Tail | None:
+Kind = TypeVar("Kind", bound="Tail")
+
+
+def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kind]) -> Kind | None:
     """None when the topic does not exist."""
     connection = Connection(cluster, principal)
     request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
@@ -57,11 +61,13 @@ def open_tail(cluster: Cluster, principal: Principal, topic: str) -> Tail | None
     }
     consumer = Consumer({**settings, "error_cb": lambda _error: None}, logger=DebugLog())
     partitions = [part.id for part in topics[topic].result().partitions]
-    return Tail(connection, consumer, topic, partitions)
+    return kind(connection, consumer, topic, partitions)
 
 
 class Tail:
     """A consumer at the end of the status topic, and the newest record of each key it has seen."""
+
+    records = TAIL_RECORDS
 
     def __init__(self, connection: Connection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
         self.connection = connection
@@ -73,7 +79,7 @@ class Tail:
         self._unread: dict[int, tuple[int, int]] = {}
         for partition in partitions:
             low, high = self._bounds(partition)
-            start = max(low, high - TAIL_RECORDS)
+            start = max(low, high - self.records)
             self._next[partition] = start
             if low < start:
                 self._unread[partition] = (low, start)
@@ -118,14 +124,17 @@ class Tail:
                     waiting.pop(message.partition(), None)
         self.consumer.unassign()
 
+    def take(self, message: Message) -> None:
+        key = (message.key() or b"").decode(errors="replace")
+        newest = Newest(message.partition(), message.offset(), message.timestamp()[1], message.value())
+        if key not in self.newest or newest.follows(self.newest[key]):
+            self.newest[key] = newest
+
     def _at(self, message: Message) -> int:
-        """Takes a record in; the next offset of its partition, or -1 for what is no record."""
+        """Takes a record; the next offset of its partition, or -1 for what is no record."""
         error = message.error()
         if error is None:
-            key = (message.key() or b"").decode(errors="replace")
-            newest = Newest(message.partition(), message.offset(), message.timestamp()[1], message.value())
-            if key not in self.newest or newest.follows(self.newest[key]):
-                self.newest[key] = newest
+            self.take(message)
             return int(message.offset()) + 1
         if error.code() == KafkaError._PARTITION_EOF:
             return int(message.offset())

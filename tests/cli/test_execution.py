@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from reconciler.edges.audit_file import read_lines
 from reconciler.edges.kafka.admin import KafkaCluster
@@ -125,6 +127,25 @@ def test_a_copy_of_the_record_goes_to_its_topic(
     assert [json.loads(value or b"") for _, value, _, _ in records] == audit(env)
     assert {key for key, _, _, _ in records} == {unique.encode()}
     assert cli("drift", env).code == 0
+    shutil.rmtree(env.parent / ".reconciler")
+    admin = AdminClient(plain["east"].super_client())
+    [deleted] = admin.delete_topics([f"{unique}-a"]).values()
+    deleted.result(20)
+    told = elsewhere(cli, env)
+    assert told.startswith("done by the apply of"), "what the copy tells, on a machine that keeps no record"
+    (env / "topology.yaml").write_text(declared(plain, f"{unique}-a"))
+    assert elsewhere(cli, env).startswith("no record of earlier runs is here")
+
+
+def elsewhere(cli: Cli, env: Path) -> str:
+    """Why a topic that was deleted by hand is missing, once the broker that is asked knows that it is."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = json.loads(cli("drift", env, "--format", "json").out)["differences"]
+        why = [one["why"] for one in found if one["kind"] == "topic-missing"]
+        if why:
+            return str(why[0])
+    raise AssertionError("the topic is never told to be missing")
 
 
 def test_nothing_is_begun_when_the_copy_cannot_be_written(

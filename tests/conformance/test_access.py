@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from reconciler.changes import CreateTopic, Role
+from reconciler.edges.audit_copy import read_copy
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.bulk_reading import FROM_TOPICS
 from reconciler.edges.status_records import StatusRecords
 from reconciler.errors import ClusterError, SecretError, Unknown
 from reconciler.plans import Planned, Result
-from reconciler.topology import Cluster, TopicRef
+from reconciler.topology import Cluster, Principal, TopicRef
 from sandbox.handles import ClusterHandle, Sandbox
 from tests.conformance.conftest import CreateTopic as MakeTopic
 from tests.conformance.conftest import real_cluster
@@ -140,6 +141,15 @@ def test_secrets_are_taken_from_the_environment_when_connecting(
         reader.read()
     monkeypatch.setenv("SANDBOX_EAST_PLAN_PASSWORD", east.passwords["plan"])
     assert reader.read().cluster_id == east.cluster_id
+
+
+def test_an_audit_copy_that_may_not_be_read_is_an_error_and_one_that_is_not_there_is_empty(
+    east: ClusterHandle, unique: str, create_topic: MakeTopic
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        read_copy(real_cluster(east, "user"), Principal.PLAN, create_topic(east, f"{unique}.audit"), "test")
+    assert caught.value.kind == "denied"
+    assert read_copy(real_cluster(east, "user"), Principal.PLAN, f"user.{unique}.missing", "test") == []
 
 
 def test_status_records_that_may_not_be_described_are_an_error_not_absent(
