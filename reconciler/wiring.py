@@ -29,7 +29,7 @@ from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.enrolling import user_clusters
 from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
-from reconciler.guarding import applied_now, clusters_of, guarded, released, unmet
+from reconciler.guarding import applied_now, clusters_of, guarded, unjudged, unmet
 from reconciler.guarding.contact import todo
 from reconciler.guarding.shrinking import shrunken
 from reconciler.heading import NO_HEAD, Head
@@ -47,7 +47,6 @@ from reconciler.topology import Cluster, Principal, Topology
 from reconciler.weighing import described, filled, on_empty, questions, together, weighed
 
 NOTHING_AGREED = Consent()
-GUARDS = Consent(first_contact=True, shrink=True)
 """Takes all that the guards said off a saved plan, so that they can say it anew."""
 
 
@@ -157,7 +156,7 @@ class Session:
         self.applied = self._read_applied(consent)
         strange = {name: self.clusters[name] for name in self._strange(saved) if name in self.clusters}
         live = observe(strange)
-        return guarded(released(saved, GUARDS), self.topology, live, self.applied, consent)
+        return guarded(unjudged(saved), self.topology, live, self.applied, consent)
 
     def remembered(self, done: Plan, consent: Consent, by: Applied) -> Applied | None:
         """The record that an apply of ``done`` leaves behind; None when nothing changed or the wish must not count."""

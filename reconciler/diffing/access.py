@@ -14,10 +14,11 @@ from reconciler.changes import CreateAcl, DeleteAcl, Grant, Ignored, Reason, Unm
 from reconciler.counts import counted
 from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.errors import Unknown
+from reconciler.guarding.shrinking import LEFT, too_many_rules
 from reconciler.live import LiveAccess, LiveState, Made
 from reconciler.places import nearest
 from reconciler.routing import Routing
-from reconciler.topology import Topology
+from reconciler.topology import ShrinkLimit, Topology
 
 NOTED = 10
 NOT_PROBED = Reason("not-probed", "done by an earlier run that was cut off, or could not tell, before it was confirmed")
@@ -26,11 +27,12 @@ NOT_PROBED = Reason("not-probed", "done by an earlier run that was cut off, or c
 def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Findings:
     """``live`` without clusters that are not the declared ones; what was not read of them is told elsewhere."""
     wishes = wished(topology, live, routing)
-    found = merged(_cluster(name, live, wishes) for name in sorted(topology.clusters))
+    limit = topology.rules.shrink_limit
+    found = merged(_cluster(name, live, wishes, limit) for name in sorted(topology.clusters))
     return merged((found, Findings(notes=tuple(_unknown_topics(topology, live, routing)))))
 
 
-def _cluster(name: str, live: LiveState, wishes: Wishes) -> Findings:
+def _cluster(name: str, live: LiveState, wishes: Wishes, limit: ShrinkLimit) -> Findings:
     cluster = live.known(name)
     if cluster is None or cluster.access is None:
         return Findings()
@@ -46,7 +48,9 @@ def _cluster(name: str, live: LiveState, wishes: Wishes) -> Findings:
             return Findings(unknown=(Unknown(f"access {name}", acls.error, todo, titles),))
         text = f"no rule names it, and its rules could not be read: {acls.error}"
         return Findings(ignored=(Ignored(f"access {name}", "access-not-looked-at", text),))
-    return _compared(name, acls, cluster.access, wishes)
+    found = _compared(name, acls, cluster.access, wishes)
+    owned = 0 if isinstance(cluster.access.owned, Unknown) else len(acls & cluster.access.owned.keys())
+    return merged((found, Findings(refused=tuple(too_many_rules(name, found.changes, owned, limit)))))
 
 
 def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, wishes: Wishes) -> Findings:
@@ -109,8 +113,8 @@ def _told(made: Made | None) -> tuple[str, str]:
 
 def _left_over(made: Made) -> Reason:
     if made.maker == DECLARED:
-        return Reason("declared-no-longer", "made by an earlier run, declared no longer")
-    return Reason("source-rule-gone", f"made for {made.maker}, whose source has no such rule any more")
+        return Reason(LEFT[0], "made by an earlier run, declared no longer")
+    return Reason(LEFT[1], f"made for {made.maker}, whose source has no such rule any more")
 
 
 def _reason(wish: Wished, owned: Mapping[AclBinding, Made]) -> Reason:

@@ -13,14 +13,20 @@ from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
 from reconciler.guarding.pruning import PRUNE
-from reconciler.guarding.shrinking import SHRUNKEN, declared_topics, left_behind, shrunken
+from reconciler.guarding.shrinking import ABOVE, SHRUNKEN, declared_topics, left_behind, shrunken
 from reconciler.live import LiveState
 from reconciler.plans import Plan
 from reconciler.topology import Topology
 
-__all__ = ["applied_now", "clusters_of", "guarded", "is_prune", "released", "unmet"]
+__all__ = ["applied_now", "clusters_of", "guarded", "is_prune", "released", "unjudged", "unmet"]
 
-_OF_CONSENT = {FIRST_CONTACT: "first_contact", SHRUNKEN: "shrink", "prune-above-limit": "shrink"}
+_OF_CONSENT = {
+    FIRST_CONTACT: "first_contact",
+    SHRUNKEN: "shrink",
+    ABOVE: "shrink",
+    "prune-above-limit": "shrink",
+}
+_JUDGED_HERE = (FIRST_CONTACT, SHRUNKEN)
 
 
 def guarded(
@@ -42,6 +48,11 @@ def guarded(
         *(() if consent.first_contact else let_through(topology, live, applied, changes)),
     )
     return released(replace(plan, refused=(*plan.refused, *found), notes=notes), consent)
+
+
+def unjudged(saved: Plan) -> Plan:
+    """Without what ``guarded`` finds anew; every other refusal of a saved plan stands until somebody agrees to it."""
+    return replace(saved, refused=tuple(one for one in saved.refused if one.reason.code not in _JUDGED_HERE))
 
 
 def released(plan: Plan, consent: Consent) -> Plan:

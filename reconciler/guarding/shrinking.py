@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from reconciler.applied import Applied
-from reconciler.changes import Reason, Refused
+from reconciler.changes import Change, CreateAcl, DeleteAcl, Reason, Refused
 from reconciler.counts import counted
 from reconciler.topology import ShrinkLimit, TopicRef, Topology
 
 SHRUNKEN = "shrunken-wish"
+ABOVE = "access-above-limit"
+LEFT = ("declared-no-longer", "source-rule-gone")
+"""Why a rule of an earlier run goes: git has it no longer, or the source of the flow that derived it."""
 SHOWN = 5
 AGREE = "agree with apply --allow-shrink, or with a shrink_limit in the files"
 
@@ -32,6 +35,21 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
             what = f"no {word} are declared any more; {what}"
         todo = f"Look whether a file is missing or empty. If it is meant, {AGREE}"
         yield Refused(f"declared {word}", Reason(SHRUNKEN, what), todo)
+
+
+def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: ShrinkLimit) -> Iterator[Refused]:
+    """Access rules of earlier runs that nothing asks for any more, as many as are not replaced. ``owned``: how many
+    of them are there. The last rules of all may go, when they are few: so access ceases to be managed."""
+    gone, made = [], 0
+    for one in changes:
+        if isinstance(one, DeleteAcl) and one.reason.code in LEFT:
+            gone.append(str(one.acl))
+        made += isinstance(one, CreateAcl)
+    lost = gone[: max(0, len(gone) - made)]
+    if too_many(lost, owned, limit, left=1):
+        what = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are asked for no longer"
+        todo = f"Look whether a file or a flow is missing. If it is meant, {AGREE}"
+        yield Refused(f"declared access rules of {cluster}", Reason(ABOVE, f"{what}: {_first(lost)}"), todo)
 
 
 def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:

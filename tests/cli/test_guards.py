@@ -135,6 +135,24 @@ def test_prune_needs_the_list_and_the_option_twice(
     assert there(plain, f"{unique}olda", f"{unique}oldb") == set()
 
 
+def test_saving_a_plan_that_prunes_too_much_agrees_to_nothing(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str
+) -> None:
+    for number in range(7):
+        create_topic(plain["east"], f"{unique}old{number}")
+    here = env(plain, east=f", prune: {{topics: ['{unique}old.*']}}")
+    text = (here / "topology.yaml").read_text("utf-8")
+    (here / "topology.yaml").write_text(f"{text}shrink_limit: {{percent: 1, least: 2}}\n", encoding="utf-8")
+    saved = here.parent / "plan.json"
+    assert cli("plan", here, "--prune", "--out", saved).code == 3
+    refused = cli("apply", here, "--plan", saved, "--yes", "--prune")
+    assert refused.code == 3
+    assert "would be pruned, more than 1 %" in refused.words
+    assert there(plain, f"{unique}old0") == {f"{unique}old0"}
+    assert cli("apply", here, "--plan", saved, "--yes", "--prune", "--allow-shrink").code == 0
+    assert there(plain, f"{unique}old0", f"{unique}old6") == set()
+
+
 def test_what_is_asked_for_meanwhile_is_no_longer_pruned(
     cli: Cli, env: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str
 ) -> None:
