@@ -126,7 +126,9 @@ def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     """``5 of 6 changes applied; 1 failed, 0 not begun``, or one positive sentence."""
     count = {result: sum(one.result is result for one in outcomes) for result in Result}
     if not outcomes:
-        return "Nothing to apply: everything is as declared"
+        held = {"blocked": len(plan.refused), "unknown": len(plan.unknown)}
+        told = ", ".join(f"{number:,} {word}" for word, number in held.items() if number)
+        return f"Nothing could be applied: {told}" if told else "Nothing to apply: everything is as declared"
     if count[Result.DONE] == len(outcomes):
         return f"Applied: {verdict(plan)}"
     applied = f"{count[Result.DONE]} of {counted(len(outcomes), 'change')} applied"

@@ -21,6 +21,7 @@ from reconciler.rendering.markdown import plan_markdown
 from reconciler.rendering.style import Style
 from reconciler.rendering.text import plan_text
 from reconciler.reviewing import goes_on
+from reconciler.summary import applied_verdict
 from reconciler.topology import TopicDefaults
 from tests.builders import cluster, flow, topic, topology, world
 
@@ -107,3 +108,11 @@ def test_a_saved_plan_that_apply_would_refuse_says_so() -> None:
         assert goes_on(held, handoff).startswith("apply refuses it")
         assert goes_on(held, handoff).endswith("reconciler apply prod --plan p.json --partial")
     assert "git revert" in goes_on(clear, Handoff())
+
+
+def test_nothing_done_is_not_said_to_be_as_declared_where_something_is_blocked() -> None:
+    clear = Plan(Basis("prod", "0" * 64), ())
+    refused = (Refused("cluster west", Reason("wrong-cluster-id", "another cluster"), "Look"),)
+    held = replace(clear, refused=refused, unknown=(Unknown("cluster east", "no answer"),))
+    assert applied_verdict(clear, ()) == "Nothing to apply: everything is as declared"
+    assert applied_verdict(held, ()) == "Nothing could be applied: 1 blocked, 1 unknown"
