@@ -72,6 +72,9 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
             elif cluster in _record_clusters(topology):
                 why = "plan could not tell which access rules, quotas and users are ours (docs/access.md)"
                 yield Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why)
+            for topic in _audit(topology, cluster):
+                why = "drift could not tell causes where the applies ran on other machines"
+                yield Needed("READ", (topic,), f"--topic {topic}", why)
         case Principal.APPLY:
             why = "mirror pause and resume could not be recorded"
             topics = {STATUS_TOPIC: why} if _carries_status(topology, cluster) else {}
@@ -82,6 +85,10 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 topics[LOCK_TOPIC] = why
             for topic, why in topics.items():
                 yield from (Needed(each, (topic,), f"--topic {topic}", why) for each in ("READ", "WRITE"))
+            for topic in _audit(topology, cluster):
+                yield Needed(
+                    "WRITE", (topic,), f"--topic {topic}", "nothing is begun without a record of who does what"
+                )
         case Principal.MIRROR:
             yield from _mirror(topology, cluster, routes)
         case _:
@@ -92,7 +99,13 @@ def wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
-    return declared | remote | internal | ({LOCK_TOPIC} if _keeps_record(topology, cluster) else set())
+    record = {LOCK_TOPIC} if _keeps_record(topology, cluster) else set()
+    return declared | remote | internal | record | {*_audit(topology, cluster)}
+
+
+def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:
+    place = topology.audit_place()
+    return (place.name,) if place is not None and place.cluster == cluster else ()
 
 
 def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:

@@ -161,3 +161,17 @@ def test_a_wrong_password_and_a_silent_address_are_told_apart(
     found = [(one["subject"], one["check"]) for one in findings(ended) if one["verdict"] == "problem"]
     assert found == [("cluster east", "login of apply"), ("cluster west", "address")]
     assert "not-the-password" not in ended.words
+
+
+def test_rights_on_the_audit_topic_are_asked_for_before_it_is_there(
+    cli: Cli, env: Path, secure: Sandbox, unique: str
+) -> None:
+    name = f"{unique}-audit"
+    with (env / "topology.yaml").open("a") as file:
+        file.write(f"audit: {{topic: {name}}}\n")
+    ended = cli("doctor", env, "--format", "json")
+    east = secure["east"]
+    assert set(problems(ended)) == {
+        acl(east, "plan", f"Read --topic {name}"),
+        acl(east, "apply", f"Write --topic {name}"),
+    }, ended.words
