@@ -115,7 +115,8 @@ def status(
         if watch and form is Format.JSON:
             return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms())))
         if watch:
-            return live_table(lambda: watch_table(session.observe_mirrors(), time.strftime("%H:%M:%S")), sys.stdout)
+            with session.watch() as watched:
+                return live_table(lambda: watch_table(watched.look(), time.strftime("%H:%M:%S")), sys.stdout)
         live = session.observe()
         words = status_json if form is Format.JSON else status_text
         lock = lock_of(session, live)

@@ -5,8 +5,9 @@ A failed read becomes ``Unknown`` for that one subject; the others go on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from reconciler.ports import ClusterReader, MirrorRunner
 from reconciler.quotas import Limits, QuotaEntity
 
 THREADS = 16
+LOOK_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
 Quotas = Mapping[QuotaEntity, Limits] | Unknown
@@ -80,6 +82,46 @@ def with_hidden(made: Plan, live: LiveState, readers: Mapping[str, ClusterReader
         elif told.hidden:
             found[name] = replace(cluster, hidden=told.hidden)
     return LiveState(MappingProxyType({**live.clusters, **found}), live.mirrors) if found else live
+
+
+class Watch:
+    """Looks at mirrors again and again; one whose cluster does not answer keeps no other waiting.
+
+    ``pool`` has a thread for each mirror. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        runner: MirrorRunner,
+        mirrors: Iterable[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool, self._runner, self._clock = pool, runner, clock
+        self._mirrors = tuple(mirrors)
+        self._asked: dict[str, tuple[float, Future[LiveMirror | Unknown]]] = {}
+        self._silent: dict[str, Unknown] = {}
+
+    def look(self, within_s: float = LOOK_SECONDS) -> LiveState:
+        """What is known after ``within_s``. Nothing is told of a mirror that has not answered by then but that, or why
+        it did not answer the time before."""
+        for name in self._mirrors:
+            if name not in self._asked:
+                self._asked[name] = self._clock(), self._pool.submit(_mirror, name, self._runner)
+        wait([future for _, future in self._asked.values()], within_s)
+        return LiveState(MappingProxyType({}), MappingProxyType({name: self._told(name) for name in self._mirrors}))
+
+    def _told(self, name: str) -> LiveMirror | Unknown:
+        asked_at, future = self._asked[name]
+        if not future.done():
+            error = f"no answer for {self._clock() - asked_at:.0f} s"
+            return self._silent.get(name) or Unknown(f"mirror {name}", error, "It is waited for; the others go on.")
+        del self._asked[name]
+        found = future.result()
+        self._silent.pop(name, None)
+        if isinstance(found, Unknown):
+            self._silent[name] = found
+        return found
 
 
 def _parts(wanted: Wanted) -> tuple[Collection[str], ...]:

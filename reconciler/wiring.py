@@ -38,7 +38,7 @@ from reconciler.live import LiveCluster, LiveMirror, LiveState
 from reconciler.loading import load, no_collection
 from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.observations import topology_digest
-from reconciler.observing import Wanted, observe, with_hidden
+from reconciler.observing import Wanted, Watch, observe, with_hidden
 from reconciler.placing.looking import look_closer
 from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
 from reconciler.plans import Edition, Plan
@@ -112,9 +112,11 @@ class Session:
         self.strays = self._strays()
         return observe({}, self.runner, (*self.topology.mirrors, *self.strays)).mirrors
 
-    def observe_mirrors(self) -> LiveState:
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
         """The mirrors of the topology alone: cheap enough for every other second."""
-        return observe({}, self.runner, self.topology.mirrors)
+        with ThreadPoolExecutor(max(1, len(self.topology.mirrors))) as pool:
+            yield Watch(pool, self.runner, self.topology.mirrors)
 
     @no_collection()
     def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED, alone: bool = False) -> Plan:

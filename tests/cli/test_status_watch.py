@@ -39,9 +39,9 @@ def interrupted(env: Path, *words: str, seen: str) -> tuple[int, str, str]:
 
 
 def test_silent_clusters_are_rows_and_ctrl_c_ends_with_0(write: Write) -> None:
-    code, out, err = interrupted(write(NOBODY), seen="(mirror west)")
+    code, out, err = interrupted(write(NOBODY), seen="does not answer")
     assert code == 0
-    assert "does not answer" in out
+    assert "(mirror west)" in out
     assert "Traceback" not in err
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 
 from reconciler.errors import ClusterError, RunnerError, SecretError, Unknown
-from reconciler.live import JobState, LiveCluster, LiveMirror
-from reconciler.observing import observe
+from reconciler.live import JobState, LiveCluster, LiveMirror, LiveState
+from reconciler.observing import Watch, observe
 from tests.fake_runner import FakeRunner
 from tests.fakes import FakeCluster, unreachable
 
@@ -79,3 +81,48 @@ def test_clusters_are_read_at_the_same_time() -> None:
 
 def test_nothing_to_observe_is_an_empty_state() -> None:
     assert dict(observe({}).clusters) == {}
+
+
+class HangingRunner(FakeRunner):
+    """Answers for ``west`` only once it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+
+    def observe(self, mirror: str) -> LiveMirror:
+        if mirror == "west":
+            assert self.let_go.wait(60)
+            raise RunnerError("west does not answer", "", "Start it.")
+        return super().observe(mirror)
+
+
+def test_a_watched_mirror_that_does_not_answer_keeps_no_other_waiting_and_is_never_told_as_it_was() -> None:
+    runner, now = HangingRunner(), [100.0]
+    with ThreadPoolExecutor(2) as pool:
+        watch = Watch(pool, runner, ("east", "west"), lambda: now[0])
+        for state in (JobState.RUNNING, JobState.STOPPED):
+            runner.jobs["east"] = LiveMirror("east", state)
+            live = until_answered(watch, "east")
+            assert live.mirrors["east"] == LiveMirror("east", state)
+            silent = live.mirrors["west"]
+            assert isinstance(silent, Unknown)
+            assert silent.error == f"no answer for {now[0] - 100:.0f} s"
+            now[0] += 7
+        runner.let_go.set()
+        told = Unknown("mirror west", "west does not answer", "Start it.")
+        assert until_answered(watch, "west", 20).mirrors["west"] == told
+        runner.let_go.clear()
+        assert watch.look(0.01).mirrors["west"] == told, "why it did not answer, while it is asked again"
+        runner.let_go.set()
+
+
+def until_answered(watch: Watch, name: str, within_s: float = 0.01) -> LiveState:
+    """On a busy machine a thread may not have run at once."""
+    until = time.monotonic() + 60
+    while True:
+        live = watch.look(within_s)
+        found = live.mirrors[name]
+        if not isinstance(found, Unknown) or not found.error.startswith("no answer for"):
+            return live
+        assert time.monotonic() < until

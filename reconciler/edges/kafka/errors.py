@@ -40,6 +40,7 @@ KINDS_BY_CODE: dict[int, str] = {
     -181: "authentication",  # _SSL
     -195: "unreachable",  # _TRANSPORT
     -187: "unreachable",  # _ALL_BROKERS_DOWN
+    -137: "unreachable",  # _DESTROY_BROKER
     -185: "unreachable",  # _TIMED_OUT
     -166: "unreachable",  # _TIMED_OUT_QUEUE
     -193: "unreachable",  # _RESOLVE

@@ -33,6 +33,7 @@ _NOT_YET_KNOWN = {
 _BROKEN_CONNECTION = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY_BROKER,  # a bootstrap server that the client gives up for the broker it has learned of
     KafkaError._TIMED_OUT,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
