@@ -104,6 +104,9 @@ class Tail:
         try:
             found = patiently(lambda: self.consumer.get_watermark_offsets(place, CONNECT_SECONDS), CONNECT_SECONDS)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # it was there: the client has lost its brokers
+                lost = f"partition {partition} of {self.topic} has not been found again"
+                raise errors.unreachable(self.connection.speaker, (lost,)) from None
             raise self.connection.error(error.args[0], self._asked) from None
         return int(found[0]), int(found[1])
 

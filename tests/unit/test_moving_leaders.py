@@ -12,6 +12,7 @@ from mirror.lanes import Endpoint
 from mirror.verify import reading as verify_reading
 from mirror.verify.ranges import Span
 
+from reconciler.edges import status_tail
 from reconciler.edges.kafka import errors, lock_log, patience, record_log
 from reconciler.edges.kafka.lock_log import LockLog
 from reconciler.edges.status_tail import Tail
@@ -186,3 +187,26 @@ def test_patience_has_an_end() -> None:
         patience.patiently(Answers(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 10_000), 0.3)
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_LEADER_EPOCH
     assert 0.3 <= time.monotonic() - began < 3.0
+
+
+class LostConsumer:
+    """Its brokers are gone, and it says so in one way or another."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def get_watermark_offsets(self, _place: object, _within: float) -> tuple[int, int]:
+        raise KafkaException(KafkaError(self.code))
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT])
+def test_brokers_that_go_away_while_a_status_is_read_did_not_refuse_it(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(status_tail, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    connection: Any = Told()
+    consumer: Any = LostConsumer(code)
+    with pytest.raises(ClusterError) as caught:
+        Tail(connection, consumer, "log", [0])
+    assert caught.value.kind == "unreachable"
