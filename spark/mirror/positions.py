@@ -87,11 +87,6 @@ def _marked(given: Any) -> tuple[int, int] | None:
     return int(target), int(source)
 
 
-def as_topic_partition(topic: str, partition: int, position: Position) -> TopicPartition:
-    more: dict[str, Any] = {} if position.leader_epoch < 0 else {"leader_epoch": position.leader_epoch}
-    return TopicPartition(topic, partition, position.offset, metadata=encode(position), **more)
-
-
 def read(
     group: Consumer, partitions: Iterable[tuple[str, int]], patience_s: float = _PATIENCE_S
 ) -> Mapping[tuple[str, int], Position]:

@@ -16,7 +16,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror import positions
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
 from mirror.positions import Position
@@ -24,6 +23,7 @@ from mirror.settings import FlowSettings
 
 from sandbox.handles import ClusterHandle
 from tests.spark.records import producer
+from tests.wire.positions import committed
 
 ROOT = Path(__file__).parents[2]
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
@@ -80,7 +80,7 @@ class HandMadeFlow:
 
     def set_position(self, topic: str, offset: int, identity: str | None = None) -> None:
         known = topic_id(self.source, topic) if identity is None else identity
-        entry = positions.as_topic_partition(f"{self.source.name}.{topic}", 0, Position(offset, known))
+        entry = committed(f"{self.source.name}.{topic}", 0, Position(offset, known))
         with closing(Consumer({**self.target.client(), "group.id": f"mirror.{self.name}"})) as group:
             group.commit(offsets=[entry], asynchronous=False)
 

@@ -12,10 +12,11 @@ from confluent_kafka import Consumer, Producer
 from mirror import positions
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, LaneEnd, LaneProgress
-from mirror.positions import Position, as_topic_partition, decode, hour_now
+from mirror.positions import Position, decode, hour_now
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
+from tests.wire.positions import committed
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -104,7 +105,7 @@ def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str)
 def _written_by_librdkafka(flow: Flow, moved: dict[int, Position], delivery: str) -> None:
     """Positions as a mirror that copied with librdkafka committed them."""
     settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "enable.auto.commit": False}
-    offsets = [as_topic_partition(flow.remote, number, position) for number, position in moved.items()]
+    offsets = [committed(flow.remote, number, position) for number, position in moved.items()]
     with closing(Consumer(settings)) as group:
         if delivery == "at_least_once":
             group.commit(offsets=offsets, asynchronous=False)
