@@ -32,6 +32,8 @@ class Aborting:
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self.aborted = 0
+        """Transactions so far whose records are in the log."""
 
     def __enter__(self) -> Aborting:
         self._thread.start()
@@ -56,8 +58,9 @@ class Aborting:
         producer.begin_transaction()
         for partition in range(self._partitions):
             producer.produce(self._topic, ABORTED, b"k", partition)
-        producer.flush(20)  # what was not sent yet an abort drops
+        left = producer.flush(20)  # what was not sent yet an abort drops
         producer.abort_transaction(20)
+        self.aborted += not left
 
 
 def aborted_records(cluster: ClusterHandle, topic: str, partitions: int) -> int:

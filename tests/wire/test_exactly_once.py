@@ -63,6 +63,10 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Ends when aborted records have reached the log, so that leaving them out is seen."""
+        until = time.monotonic() + 60
+        while self._aborting.aborted < 4 and time.monotonic() < until:
+            time.sleep(0.05)
         self._aborting.__exit__()
         self._stop.set()
         self._thread.join()

@@ -1,0 +1,123 @@
+"""A proxy before one broker that cuts connections at a chosen request: after the broker has done it, or in its midst.
+
+Answers that name the broker name the proxy instead, so that a client meets the broker through it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bench.proxy import HOST, NAMING_BROKERS
+
+_INT = struct.Struct(">i")
+
+
+class Cut(StrEnum):
+    """UNANSWERED: the broker did it, no answer comes. HALF_ANSWERED: half of the answer comes. HALF_ASKED: half of the
+    request arrives, so the broker does nothing."""
+
+    UNANSWERED = "unanswered"
+    HALF_ANSWERED = "half answered"
+    HALF_ASKED = "half asked"
+
+
+@dataclass
+class Wishes:
+    """What to cut next, by API key; ``done`` counts."""
+
+    wanted: dict[int, Cut] = field(default_factory=dict)
+    done: collections.Counter[tuple[int, Cut]] = field(default_factory=collections.Counter)
+
+    def taken(self, api: int, *cuts: Cut) -> Cut | None:
+        cut = self.wanted.get(api)
+        if cut not in cuts:
+            return None
+        del self.wanted[api]
+        self.done[api, cut] += 1
+        return cut
+
+
+class _Line:
+    """One connection of a client."""
+
+    def __init__(self, wishes: Wishes, ports: tuple[int, int]) -> None:
+        self._wishes = wishes
+        self._listen, self._broker = ports
+        self._asked: collections.deque[int] = collections.deque()
+
+    async def run(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
+        far_out = None
+        with contextlib.suppress(OSError):  # the broker is away: so are we
+            far, far_out = await asyncio.open_connection(HOST, self._broker)
+            ways = [asyncio.create_task(one) for one in (self._up(near, far_out), self._down(far, near_out))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+        for writer in (near_out, far_out):
+            if writer is not None:
+                writer.transport.abort()
+
+    async def _up(self, near: asyncio.StreamReader, far_out: asyncio.StreamWriter) -> None:
+        while True:
+            body = await near.readexactly(_INT.unpack(await near.readexactly(4))[0])
+            api = int.from_bytes(body[:2], "big")
+            frame = _INT.pack(len(body)) + body
+            if self._wishes.taken(api, Cut.HALF_ASKED):
+                far_out.write(frame[: len(frame) // 2])
+                await far_out.drain()
+                return
+            self._asked.append(api)
+            far_out.write(frame)
+            await far_out.drain()
+
+    async def _down(self, far: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
+        """Kafka answers in order, so the oldest unanswered request tells what an answer is."""
+        there, here = (HOST.encode() + _INT.pack(port) for port in (self._broker, self._listen))
+        while True:
+            body = await far.readexactly(_INT.unpack(await far.readexactly(4))[0])
+            api = self._asked.popleft()
+            cut = self._wishes.taken(api, Cut.UNANSWERED, Cut.HALF_ANSWERED)
+            if api in NAMING_BROKERS:
+                body = body.replace(there, here)
+            frame = _INT.pack(len(body)) + body
+            if cut is not Cut.UNANSWERED:
+                near_out.write(frame if cut is None else frame[: len(frame) // 2])
+                await near_out.drain()
+            if cut is not None:
+                return
+
+
+@contextlib.contextmanager
+def cutting(broker_port: int) -> Iterator[tuple[str, Wishes]]:
+    """The bootstrap address of the proxy, and what it shall cut."""
+    wishes, loop, listening = Wishes(), asyncio.new_event_loop(), threading.Event()
+    ports: list[int] = []
+
+    async def serve() -> None:
+        async def accept(near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
+            await _Line(wishes, (ports[0], broker_port)).run(near, near_out)
+
+        server = await asyncio.start_server(accept, HOST, 0)
+        ports.append(server.sockets[0].getsockname()[1])
+        listening.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await server.serve_forever()
+
+    task = loop.create_task(serve())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(task))
+    thread.start()
+    try:
+        assert listening.wait(10)
+        yield f"{HOST}:{ports[0]}", wishes
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(10)
+        loop.close()

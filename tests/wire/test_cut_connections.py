@@ -1,0 +1,87 @@
+"""The connection to the target is cut at each request that matters, before, within and after what it does: every record
+arrives once, in order, and nobody has to act."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from mirror import batch_session
+from mirror.batch_path import batch_path
+
+from sandbox.handles import Sandbox
+from tests.translation.truth import map_topic
+from tests.wire.cutting_proxy import Cut, cutting
+from tests.wire.lane_runs import Flow, UntilControl
+from tests.wire.test_exactly_once import PARTITIONS, Load, assert_once
+from tests.wire.test_sequences import shortly_before
+from wire import protocol, transactions
+
+CreateTopic = Callable[..., str]
+INIT, ADD, ADD_OFFSETS = (
+    one.API_KEY
+    for one in (protocol.InitProducerIdRequest, protocol.AddPartitionsToTxnRequest, protocol.AddOffsetsToTxnRequest)
+)
+END, POSITIONS = protocol.EndTxnRequest.API_KEY, protocol.TxnOffsetCommitRequest.API_KEY
+COMMIT = protocol.OffsetCommitRequest.API_KEY
+REQUESTS = {
+    "classic": (protocol.PRODUCE, ADD, ADD_OFFSETS, POSITIONS, END, INIT),
+    "version 2": (protocol.PRODUCE, POSITIONS, END, INIT),
+    "at_least_once": (protocol.PRODUCE,),
+}
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("mode", REQUESTS)
+def test_every_record_arrives_once(
+    plain: Sandbox, unique: str, create_topic: CreateTopic, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mode == "classic":
+        monkeypatch.setattr(transactions, "speaks_version_2", lambda _: False)
+    if mode == "at_least_once":  # what is sent again is known again, where sequences pass 2^31 too
+        monkeypatch.setattr(batch_session, "Partition", shortly_before)
+    west = plain["west"]
+    (broker,) = west.brokers
+    with cutting(broker.port) as (address, wishes):
+        clients = (plain["east"].super_client(), {**west.super_client(), "bootstrap.servers": address})
+        flow = Flow(plain["east"], west, unique, PARTITIONS, clients)
+        create_topic(flow.source, flow.topic, PARTITIONS)
+        create_topic(flow.target, flow.remote, PARTITIONS)
+        map_topic(flow.target)
+        lane = flow.lane(delivery="at_least_once" if mode == "at_least_once" else "exactly_once")
+        control, reports = UntilControl(lane.partitions, lambda _: False, 300), []
+        thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+        cuts = list(itertools.product(REQUESTS[mode], Cut))
+        try:
+            with Load(flow.source, flow.topic, 2000) as load:
+                thread.start()
+                for api, cut in cuts:
+                    wishes.wanted[api] = cut
+                    if api == INIT:  # only a lane that begins again asks for it
+                        wishes.wanted[protocol.PRODUCE] = Cut.UNANSWERED
+                    _await(lambda: not wishes.wanted, control)
+                    _await_progress(control)
+            control.done = flow.at_end()
+        finally:
+            control.seconds = min(control.seconds, time.monotonic() - control.began + 60)
+            thread.join(90)
+        assert control.finished, reports
+        assert wishes.done.total() >= len(cuts)
+        assert_once(flow, load.written)
+
+
+def _await(done: Callable[[], bool], control: UntilControl) -> None:
+    until = time.monotonic() + 90
+    while not done():
+        assert time.monotonic() < until, control.reports[-1:]
+        time.sleep(0.02)
+
+
+def _await_progress(control: UntilControl) -> None:
+    """The lane has copied more since."""
+    began = len(control.reports)
+    copied = sum(p.records for p in control.reports[-1].partitions) if control.reports else 0
+    _await(lambda: any(sum(p.records for p in one.partitions) > copied for one in control.reports[began:]), control)
