@@ -118,7 +118,7 @@ def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_
     spec = tmp_path / "lane"
     spec.write_bytes(pickle.dumps(flow.lane()))
     chance = random.Random(7)
-    copied = []
+    copied: list[int] = []
     with Load(flow.source, flow.topic) as load:
         for _ in range(ROUNDS):
             process = subprocess.Popen(
@@ -126,9 +126,10 @@ def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            lines = _lines(process)
-            until = time.monotonic() + chance.uniform(0.5, 2.0)
-            for records, transactions in lines:
+            until = float("inf")
+            for records, transactions in _lines(process):
+                if until == float("inf"):  # it copies; the first one long enough for the map, written each second
+                    until = time.monotonic() + (chance.uniform(0.5, 2.0) if copied else 2.5)
                 if time.monotonic() > until and transactions > 2:
                     copied.append(records)
                     break
