@@ -69,7 +69,8 @@ def _within(lines: Iterator[str], limit: int) -> tuple[str, bool]:
     for line in lines:
         left -= _units(line) + 1
         if left < 0 and line:  # empty lines at the end are left out
-            return "".join(f"{one}\n" for one in kept), False
+            text = "\n".join(kept).rstrip("\n")
+            return f"{text}\n" if text else "", False
         kept.append(line)
     return "\n".join(kept).rstrip("\n") + "\n", True
 

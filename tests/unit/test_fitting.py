@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler import planfile
@@ -55,6 +55,7 @@ def test_each_step_down_begins_exactly_where_the_one_before_no_longer_fits(text:
 
 
 @given(st.lists(st.text(max_size=30), min_size=1), st.integers(40, 300))
+@example(["x" * 13, "", "", "x" * 30], 40)
 def test_nothing_is_longer_than_the_limit(lines: list[str], limit: int) -> None:
     told = fitting(lambda _: iter(lines), limit)
     assert len(told.encode("utf-16-le")) // 2 <= limit
