@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from reconciler.errors import Where
 from reconciler.yaml_nodes import CONTROL, Mapping, Node, Sequence
 from reconciler.yaml_parsing import parsed
 from reconciler.yaml_quick import quickly
@@ -99,7 +100,18 @@ def same(text: str) -> bool:
 @pytest.mark.parametrize("text", CUNNING.values(), ids=CUNNING.keys())
 def test_of_cunning_texts(text: str) -> None:
     same(text)
-    assert read("f", text) == parsed("f", text.removeprefix("\ufeff"))
+    assert CONTROL.search(text) or read("f", text) == parsed("f", text.removeprefix("\ufeff"))
+
+
+@pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029", "\x9b", "\x1b"])
+def test_what_ends_a_line_for_some_or_steers_a_terminal_is_refused_where_it_stands(char: str) -> None:
+    """A comment would go on as text on the next line; an escaped one would reach the terminal of who reads a plan."""
+    (raw,) = read("f", f"a: b\n# one{char}two: 3\n").problems
+    assert raw.where == Where("f", 2, 6)
+    (escaped,) = read("f", f'a: b\nc: "one\\u{ord(char):04x}two"\n').problems
+    assert escaped.where == Where("f", 2, 4)
+    assert f"U+{ord(char):04X}" in raw.what
+    assert raw.what == escaped.what
 
 
 @pytest.mark.parametrize("text", SAMPLES[:2], ids=["topics", "styles"])
