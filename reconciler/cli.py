@@ -102,6 +102,7 @@ for command in (
     cli_failover.failback,
 ):
     app.command(epilog=ENDINGS[command.__name__])(command)
+app.command("import", epilog=ENDINGS["import"])(cli_clusters.import_)
 
 
 @app.command(epilog=ENDINGS["status"])

@@ -1,4 +1,4 @@
-"""The commands that look at clusters as they are: adopt, doctor, drift. Their arguments and exit codes."""
+"""The commands that look at what is there: adopt, doctor, drift, import. Their arguments and exit codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reconciler import adoption, diagnosis, drifting
+from reconciler import adoption, diagnosis, drifting, importing
 from reconciler.beginning import begin
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
@@ -79,3 +79,11 @@ def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
     found = diagnosis.checkup(env)
     show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
     raise typer.Exit(found.exit_code)
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="properties of connect-mirror-maker")],
+    out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
+) -> None:
+    """Write an environment from MirrorMaker 2's configuration, and tell what is different from it."""
+    show(importing.run(files, out))

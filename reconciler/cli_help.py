@@ -51,6 +51,10 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
             "0 written, and a plan of it is empty; 1 error",
             "adopt --bootstrap-servers broker-1:9092 --name east --out environments/prod",
         ),
+        "import": _ending(
+            "0 written, and validate takes it; 1 error, and nothing is written",
+            "import mm2.properties --out environments/prod",
+        ),
         "doctor": _ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"),
         "status": _ending(
             "0 everything answered; 1 error or unknown",

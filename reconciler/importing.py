@@ -1,0 +1,106 @@
+"""``import``: MirrorMaker 2's files read, an environment written that ``validate`` takes, and the words to end with.
+
+Border: no arguments and no exit codes; those are ``cli``. What a setting becomes is decided by ``mirrormaker``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from reconciler.counts import counted
+from reconciler.edges.files import write_folder
+from reconciler.errors import Problem, ReconcilerError, TopologyError
+from reconciler.loading import load
+from reconciler.mirrormaker.environment import Environment, environment
+from reconciler.mirrormaker.properties import Mistake, Property, decoded
+
+
+def run(paths: Sequence[Path], out: Path) -> str:
+    """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
+    _require_new(out)
+    made = environment(_read(paths))
+    if made.notes.mistakes:
+        raise _refused(made.notes.mistakes)
+    texts = made.texts()
+    try:
+        load(texts, out.resolve().name)
+    except TopologyError as error:
+        raise _refused([_at_its_origin(problem, made) for problem in error.problems]) from None
+    write_folder(out, {out / name: text for name, text in texts.items()})
+    return report(made, out)
+
+
+def _require_new(out: Path) -> None:
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if out.exists() or out.is_symlink():
+        raise ReconcilerError(
+            f"{out} is there already",
+            "Files that exist are never changed, and a second declaration of a flow would contradict them.",
+            "Choose another --out, and move the files together when you have read them.",
+        )
+
+
+def _read(paths: Sequence[Path]) -> Mapping[str, str]:
+    """By file name, or by the whole path where two files have one name."""
+    names = [path.name for path in paths]
+    texts: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        try:
+            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
+        except OSError as error:
+            raise ReconcilerError(
+                f"{path} cannot be read: {error.strerror or error}",
+                "It is to be imported.",
+                "Name the file that connect-mirror-maker is started with.",
+            ) from None
+    return texts
+
+
+def _refused(mistakes: Sequence[Mistake]) -> ReconcilerError:
+    found = sorted(mistakes, key=lambda one: (one.where.file, one.where.line))
+    lines = "\n".join(dict.fromkeys(map(str, found)))
+    return ReconcilerError(lines, f"{counted(len(set(found)), 'problem')}; nothing was written.")
+
+
+def _at_its_origin(problem: Problem, made: Environment) -> Mistake:
+    """What ``validate`` says of a line, told of the line of MirrorMaker 2's file that it comes from."""
+    lines = made.lines.get(problem.where.file, ())
+    index = problem.where.line - 1
+    origin = lines[index].origin if 0 <= index < len(lines) else ""
+    words = f"{problem.what}. {problem.why}. {problem.todo}."
+    if isinstance(origin, Property):
+        return Mistake(origin.where, f"{origin.name}: {words}")
+    return Mistake(problem.where, f"{origin}: {words}" if origin else words)
+
+
+def report(made: Environment, out: Path) -> str:
+    """What was written, what is different, which secrets to set, and where to go from here."""
+    return "\n".join(_report(made, shlex.quote(str(out))))
+
+
+def _report(made: Environment, out: str) -> Iterator[str]:
+    notes = made.notes
+    yield f"wrote {', '.join(made.lines)} in {out}: {counted(len(made.flows), 'flow')} ({', '.join(made.flows)})"
+    yield "validate takes it as it is"
+    if made.disabled:
+        named = ", ".join(made.disabled)
+        yield f"not written, because not enabled: {named}; MirrorMaker 2 sends heartbeats there all the same"
+    if notes.different:
+        yield "different from MirrorMaker 2; read each:"
+        yield from (f"  {_of(flows, made)}{words}" for words, flows in notes.different.items())
+    if notes.unneeded:
+        yield "not needed here:"
+        yield from (f"  {', '.join(dict.fromkeys(names))}: {words}" for words, names in notes.unneeded.items())
+    if notes.secrets:
+        yield "secrets to set in the environment of each command and job:"
+        yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
+    yield "next:"
+    yield from (f"  reconciler {command} {out}" for command in ("doctor", "plan"))
+
+
+def _of(flows: Sequence[str], made: Environment) -> str:
+    """Which flows are meant, where not all are."""
+    return f"{', '.join(flows)}: " if flows and len(flows) < len(made.flows) else ""

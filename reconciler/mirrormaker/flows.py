@@ -1,0 +1,245 @@
+"""One flow of MirrorMaker 2 as the fields of a flow here, with MirrorMaker 2's defaults where nothing is written.
+
+Border: what a setting becomes. Settings that become nothing are ``unneeded``; where a default is another one here and
+is left so, that is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.mirrormaker.properties import Property
+from reconciler.mirrormaker.scopes import Configuration, Flow, Notes, words
+
+FILTERS = {
+    "topic.filter.class": "DefaultTopicFilter",
+    "group.filter.class": "DefaultGroupFilter",
+    "config.property.filter.class": "DefaultConfigPropertyFilter",
+}
+OF_FLOW = frozenset({
+    "enabled", "topics", "topics.exclude", "topics.blacklist", "groups", "groups.exclude", "groups.blacklist",
+    "config.properties.exclude", "config.properties.blacklist", "replication.factor", "replication.policy.class",
+    "replication.policy.separator", "replication.policy.internal.topic.separator.enabled", "sync.topic.configs.enabled",
+    "sync.topic.acls.enabled", "sync.group.offsets.enabled", "sync.group.offsets.interval.seconds", "use.defaults.from",
+    "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds", "heartbeats.replication.enabled",
+    "emit.offset-syncs.enabled", "offset-syncs.topic.location", "tasks.max", *FILTERS,
+})  # fmt: skip
+OF_CONSUMER = ("auto.offset.reset", "isolation.level")
+_ALWAYS_EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
+_MOST_LANES = 64
+_DEFAULT = "MirrorMaker 2's default"
+_KAFKA = "org.apache.kafka.connect.mirror."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``path`` inside the flow, such as (``groups``, ``interval``); ``origin``: a property, or words."""
+
+    path: tuple[str, ...]
+    value: str | bool | int | tuple[str, ...]
+    origin: Property | str
+
+
+@dataclass(slots=True)
+class FlowReading:
+    flow: Flow
+    config: Configuration
+    notes: Notes
+
+    @property
+    def name(self) -> str:
+        return f"{self.flow[0]}->{self.flow[1]}"
+
+    def enabled(self) -> bool:
+        """Only with the flow's own prefix, or for everybody; false when left out."""
+        return self._flag("enabled", default=False)
+
+    def fields(self) -> tuple[Field, ...]:
+        self._refuse_classes()
+        return (*self._records(), *self._kept_equal(), *self._consumers(), *self._own_topics())
+
+    def _differs(self, words: str) -> None:
+        self.notes.differs(words, self.name)
+
+    def _get(self, *names: str) -> Property | None:
+        return self.config.of_connector(self.flow, *names)
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        one = self._get(name)
+        text = one.value.strip().lower() if one else ""
+        if one is None or text in ("true", "false"):
+            return text == "true" if one else default
+        self.notes.mistake(one, f'it is "{one.value}". MirrorMaker 2 would not start. Write true or false.')
+        return default
+
+    def _number(self, name: str, least: int) -> int | None:
+        one = self._get(name)
+        if one is None:
+            return None
+        text = one.value.strip()
+        if re.fullmatch(r"-?[0-9]{1,9}", text) and int(text) >= least:
+            return int(text)
+        self.notes.mistake(one, f'it is "{one.value}", not a whole number of at least {least}. Correct it.')
+        return None
+
+    def _list(self, path: tuple[str, ...], *names: str) -> Iterator[Field]:
+        if one := self._get(*names):
+            yield Field(path, tuple(words(one)), one)
+
+    def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
+        """A flag of the same meaning here, written only where it differs from the default of both."""
+        one = self._get(name)
+        if one is not None and (asked := self._flag(name, default=default)) != default:
+            yield Field(path, asked, one)
+
+    def _refuse_classes(self) -> None:
+        for name, usual in FILTERS.items():
+            one = self._get(name)
+            if one and one.value.strip() not in (usual, _KAFKA + usual):
+                self.notes.mistake(
+                    one,
+                    f'it is "{one.value.strip()}". What a class of your own lets pass cannot be known here. '
+                    "Write what it does as expressions, remove the line, and import again.",
+                )
+
+    def _records(self) -> Iterator[Field]:
+        topics = self._get("topics")
+        if topics is not None and not any(words(topics)):
+            self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
+        yield Field(("topics",), tuple(words(topics)) if topics else (".*",), topics or _DEFAULT)
+        yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
+        excluded = self._get("topics.exclude", "topics.blacklist")
+        if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
+            self._differs(
+                r"topics.exclude replaces MirrorMaker 2's default list; exclude_topics is added to it: mm2.*\.internal,"
+                r" .*\.replica and __.* never travel"
+            )
+        elif excluded is None:
+            self._differs(
+                r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
+                "exclude_topics if such topics shall stay"
+            )
+        yield from self._naming()
+        yield from self._factor()
+        yield from self._lanes()
+        yield from self._reading()
+
+    def _naming(self) -> Iterator[Field]:
+        policy = self._get("replication.policy.class")
+        kind = policy.value.strip().removeprefix(_KAFKA) if policy else "DefaultReplicationPolicy"
+        match kind:
+            case "DefaultReplicationPolicy":
+                pass
+            case "IdentityReplicationPolicy":
+                yield Field(("naming", "policy"), "identity", policy or _DEFAULT)
+            case _ if policy is not None:
+                self.notes.mistake(
+                    policy,
+                    f'it is "{kind}". Java classes cannot be used here, and other names would be other topics. Remove '
+                    "the line, import again, and write the policy in Python: naming.policy: package.module:Class.",
+                )
+        separator = self._get("replication.policy.separator")
+        if separator is not None and separator.value.strip() != ".":
+            yield Field(("naming", "separator"), separator.value.strip(), separator)
+
+    def _factor(self) -> Iterator[Field]:
+        one = self._get("replication.factor")
+        if one is None:
+            yield Field(("replication_factor",), 2, _DEFAULT)
+        elif (number := self._number("replication.factor", -1)) is not None and number != -1:
+            yield Field(("replication_factor",), number, one)
+
+    def _lanes(self) -> Iterator[Field]:
+        one, number = self._get("tasks.max"), self._number("tasks.max", 1)
+        if one is None or number is None:
+            return
+        yield Field(("lanes",), min(number, _MOST_LANES), one)
+        if number > _MOST_LANES:
+            self._differs(f"{one.where}: tasks.max is {number}, lanes are at most {_MOST_LANES}")
+
+    def _reading(self) -> Iterator[Field]:
+        once = self.config.of_client(self.flow[1], "exactly.once.source.support")
+        if once is None or once.value.strip().lower() != "enabled":
+            self._differs(
+                "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
+                "and needs the rights that doctor names; delivery: at_least_once is as before"
+            )
+        reset = self.config.of_consumer(self.flow, "auto.offset.reset")
+        match reset.value.strip().lower() if reset else "earliest":
+            case "earliest":
+                pass
+            case "latest" if reset is not None:
+                yield Field(("start",), "latest", reset)
+            case _ if reset is not None:
+                self.notes.mistake(reset, f'it is "{reset.value}". A flow starts at earliest or latest. Write one.')
+        isolation = self.config.of_consumer(self.flow, "isolation.level")
+        if isolation is None:
+            self._differs(
+                "isolation is read_committed: records of aborted transactions are not copied; MirrorMaker 2 copies "
+                "them by its default, read_uncommitted"
+            )
+        elif isolation.value.strip().lower() in ("read_committed", "read_uncommitted"):
+            yield Field(("isolation",), isolation.value.strip().lower(), isolation)
+        else:
+            self.notes.mistake(isolation, f'it is "{isolation.value}". Write read_committed or read_uncommitted.')
+
+    def _kept_equal(self) -> Iterator[Field]:
+        yield from self._said(("sync_topic_configs", "enabled"), "sync.topic.configs.enabled", True)
+        names = ("config.properties.exclude", "config.properties.blacklist")
+        yield from self._list(("sync_topic_configs", "exclude"), *names)
+        if one := self._get("use.defaults.from"):
+            yield Field(("sync_topic_configs", "use_defaults_from"), one.value.strip().lower(), one)
+        acls = self._get("sync.topic.acls.enabled")
+        if acls is None:
+            self._differs(
+                "sync.topic.acls.enabled is left out: MirrorMaker 2 gives readers of a source topic the right to read "
+                "its copy; here that is asked for by access: {sync: true}"
+            )
+        elif self._flag("sync.topic.acls.enabled", default=True):
+            yield Field(("access", "sync"), True, acls)
+
+    def _consumers(self) -> Iterator[Field]:
+        yield from self._list(("groups", "include"), "groups")
+        yield from self._list(("groups", "exclude"), "groups.exclude", "groups.blacklist")
+        yield from self._said(("groups", "sync_offsets"), "sync.group.offsets.enabled", False)
+        name = "sync.group.offsets.interval.seconds"
+        one, number = self._get(name), self._number(name, 1)
+        if one is not None and number is not None:
+            yield Field(("groups", "interval"), f"{number}s", one)
+        if not self._flag("sync.group.offsets.enabled", default=False):
+            self._differs(
+                "emit.checkpoints.enabled: checkpoints are written only with groups: {sync_offsets: true}; without it "
+                "offsets translate and failover have exact positions all the same"
+            )
+
+    def _own_topics(self) -> Iterator[Field]:
+        of = "mirrormaker_topics"
+        beats = self._get("emit.heartbeats.enabled")
+        emitted = self._flag("emit.heartbeats.enabled", default=True)
+        if emitted and self._flag("heartbeats.replication.enabled", default=True):
+            yield Field((of, "heartbeats"), True, beats or _DEFAULT)
+            every = self._number("emit.heartbeats.interval.seconds", 1)
+            one = self._get("emit.heartbeats.interval.seconds")
+            if one is not None and every is not None:
+                yield Field((of, "heartbeats_interval"), f"{every}s", one)
+        elif emitted:
+            self._differs("heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored")
+        yield from self._offset_syncs(of)
+
+    def _offset_syncs(self, of: str) -> Iterator[Field]:
+        emit, location = self._get("emit.offset-syncs.enabled"), self._get("offset-syncs.topic.location")
+        asked = emit or location
+        if asked is None:
+            self._differs(
+                "emit.offset-syncs.enabled is left out: offset syncs are not written, nothing here reads them; "
+                "mirrormaker_topics: {offset_syncs: true} writes them for tools"
+            )
+        elif self._flag("emit.offset-syncs.enabled", default=True):
+            yield Field((of, "offset_syncs"), True, asked)
+            if location is not None:
+                yield Field((of, "offset_syncs_location"), location.value.strip().lower(), location)
+        if self._get("replication.policy.separator"):
+            name = "replication.policy.internal.topic.separator.enabled"
+            yield from self._said((of, "internal_topic_separator"), name, True)

@@ -1,0 +1,121 @@
+"""Java's properties format: text in, properties with their lines out (java.util.Properties, ``load``).
+
+Border: knows no setting. A value keeps what was written, as Java does, spaces at its end too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.errors import Where
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_HEX = re.compile(r"[0-9A-Fa-f]{4}")
+_UNFIT = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SPACES = re.compile("[\t\n\f\r\u2028\u2029]")
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """``where``: the line on which it begins."""
+
+    name: str
+    value: str
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Why a file cannot be imported: ``words`` are sentences, and hold no value of a secret."""
+
+    where: Where
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.words}"
+
+
+def decoded(content: bytes) -> str:
+    """UTF-8 where it is, else ISO 8859-1, which any bytes are."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("iso-8859-1")
+
+
+def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ...]]:
+    """In order of lines, doubles too; what cannot be read is a mistake, and the rest is still read."""
+    found: list[Property] = []
+    mistakes: list[Mistake] = []
+    for number, line in _logical_lines(text):
+        where = Where(file, number, 1)
+        name, value = _split(line)
+        try:
+            one = Property(_unescaped(name), _unescaped(value), where)
+        except ValueError as error:
+            mistakes.append(Mistake(where, f"{error}. Java refuses the whole file. Write \\u and four hex digits."))
+            continue
+        if _UNFIT.search(one.name + one.value) or _SPACES.search(one.name):
+            mistakes.append(Mistake(where, "a control character. No setting of MirrorMaker 2 has one. Remove it."))
+            continue
+        found.append(one)
+    return tuple(found), tuple(mistakes)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Without comments and blank lines, and with the lines put together that go on on the next one."""
+    lines = enumerate(_NEWLINE.split(text), start=1)
+    for number, line in lines:
+        content = line.lstrip(_BLANK)
+        if not content or content[0] in "#!":
+            continue
+        parts = []
+        while _goes_on(content):
+            parts.append(content[:-1])
+            content = next(lines, (0, ""))[1].lstrip(_BLANK)
+        parts.append(content)
+        if any(parts):
+            yield number, "".join(parts)
+
+
+def _goes_on(line: str) -> bool:
+    """An odd number of backslashes at the end: the last one is not escaped itself."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANK:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANK)
+    return line[:end], rest
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char != "\\":
+            parts.append(char)
+            continue
+        char, at = text[at : at + 1], at + 1
+        if char == "u":
+            digits = _HEX.match(text, at)
+            if digits is None:
+                raise ValueError("\\u without four hex digits")
+            parts.append(chr(int(digits.group(), 16)))
+            at = digits.end()
+        else:
+            parts.append(_ESCAPES.get(char, char))
+    # Java's characters are of 16 bits: two escapes may be one character
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,0 +1,108 @@
+"""Which cluster or flow a property is of, and which of several that set one thing counts, as MirrorMaker 2 has it.
+
+``A->B.x`` is a flow's, ``A.x`` a cluster's, ``x`` everybody's. Of a connector's settings only those of the flow and of
+everybody count; of connections those of the cluster and of everybody (MirrorMakerConfig, Kafka 2.4 to 4.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.mirrormaker.properties import Mistake, Property
+
+Flow = tuple[str, str]
+"""Aliases of source and target."""
+
+_FLOW = re.compile(r"(.+?)->(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One file of MirrorMaker 2, sorted: settings without their prefix, of each the last one that is written."""
+
+    clusters: tuple[str, ...]
+    whole: Mapping[str, Property]
+    of_cluster: Mapping[str, Mapping[str, Property]]
+    of_flow: Mapping[Flow, Mapping[str, Property]]
+    doubled: tuple[tuple[Property, Property], ...] = ()
+
+    def of_connector(self, flow: Flow, *names: str) -> Property | None:
+        """The first that is set: each name of the flow, then each name of everybody."""
+        for part in (self.of_flow.get(flow, {}), self.whole):
+            for name in names:
+                if name in part:
+                    return part[name]
+        return None
+
+    def of_client(self, cluster: str, name: str) -> Property | None:
+        return self.of_cluster.get(cluster, {}).get(name) or self.whole.get(name)
+
+    def of_consumer(self, flow: Flow, name: str) -> Property | None:
+        """A setting of the consumer that reads records. Without a prefix MirrorMaker 2 drops it."""
+        own, source = self.of_flow.get(flow, {}), self.of_cluster.get(flow[0], {})
+        found = own.get(f"source.consumer.{name}"), source.get(f"consumer.{name}"), own.get(f"consumer.{name}")
+        return next((one for one in found if one is not None), None)
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is told while a file is read: ``different`` from MirrorMaker 2, with the flows that are meant; ``unneeded``:
+    settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    different: dict[str, list[str]] = field(default_factory=dict)
+    unneeded: dict[str, list[str]] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def mistake(self, one: Property, words: str) -> None:
+        self.mistakes.append(Mistake(one.where, f"{one.name}: {words}"))
+
+    def differs(self, words: str, flow: str = "") -> None:
+        flows = self.different.setdefault(words, [])
+        if flow:
+            flows.append(flow)
+
+    def drops(self, one: Property, words: str) -> None:
+        self.unneeded.setdefault(words, []).append(one.name)
+
+
+def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
+    last: dict[str, Property] = {}
+    doubled = []
+    for one in properties:
+        if one.name in last:
+            doubled.append((last[one.name], one))
+        last[one.name] = one
+    named = last.get("clusters")
+    clusters = tuple(dict.fromkeys(words(named))) if named is not None else ()
+    whole: dict[str, Property] = {}
+    of_cluster: dict[str, dict[str, Property]] = {name: {} for name in clusters}
+    of_flow: dict[Flow, dict[str, Property]] = {}
+    for one in last.values():
+        if match := _FLOW.fullmatch(one.name):
+            source, rest = match.groups()
+            target, setting = _of(rest, clusters)
+            if source not in clusters or not target:
+                strange = source if source not in clusters else rest.split(".")[0]
+                notes.mistake(one, f'cluster "{strange}" is not in clusters. The flow has no such end. Correct it.')
+            else:
+                of_flow.setdefault((source, target), {})[setting] = one
+            continue
+        cluster, setting = _of(one.name, clusters)
+        (of_cluster[cluster] if cluster else whole)[setting] = one
+    return Configuration(clusters, whole, of_cluster, of_flow, tuple(doubled))
+
+
+def _of(name: str, clusters: Iterable[str]) -> tuple[str, str]:
+    """The cluster whose alias and a dot begin the name, the longest of them, and the rest."""
+    fits = [one for one in clusters if name.startswith(f"{one}.") and len(name) > len(one) + 1]
+    alias = max(fits, key=len, default="")
+    return alias, name[len(alias) + 1 :] if alias else name
+
+
+def words(one: Property) -> Iterator[str]:
+    """Kafka's lists: commas between, spaces do not count."""
+    yield from (word.strip() for word in one.value.split(",") if word.strip())

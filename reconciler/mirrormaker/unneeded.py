@@ -1,0 +1,113 @@
+"""Settings of MirrorMaker 2 that become no line here, and why: the words of docs/mirrormaker-settings.md.
+
+``DIFFERENT`` changes what is copied or how, so somebody has to look; of ``EQUAL`` nothing is missed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reconciler.mirrormaker.clients import SECURITY
+from reconciler.mirrormaker.flows import OF_CONSUMER, OF_FLOW
+from reconciler.mirrormaker.properties import Property
+from reconciler.mirrormaker.scopes import Configuration, Notes
+
+DIFFERENT = (
+    (r"(transforms|predicates)(\..*)?", "`where`, `headers` and record work; no code of yours runs in the copy"),
+    (
+        r"forwarding\.admin\.class",
+        "refused: `apply` makes topics, and its saved plan (JSON) is what another system can carry out",
+    ),
+    (r"errors\..*", "`on_condition`; a record that cannot be copied is named, not put elsewhere"),
+    (r"(key|value|header)\.converter(\..*)?", "none: bytes stay bytes"),
+    (
+        r"topic\.creation\..*",
+        "`defaults.configs` of the target cluster, and `topics` for a remote topic of its own settings",
+    ),
+    (r"metric\.(reporters|names\.formats)|add\.source\.alias\.to\.metrics|.*jmx\.reporter", "Prometheus; no JMX"),
+    (
+        r"refresh\.topics\.enabled",
+        "`refresh_interval` of the mirror (5s) for copying; the remote topic is made by `apply`, or by `run` on its "
+        "interval",
+    ),
+)
+EQUAL = (
+    (
+        r"exactly\.once\.(source\.)?support|dedicated\.mode\.enable\.internal\.rest|transaction\.boundary(\..*)?",
+        "`delivery: exactly_once`, which is the default and needs no migration in steps",
+    ),
+    (
+        r"offset\.flush\..*|(offsets?|status|config)\.storage\..*",
+        "no Connect, so none: positions are offsets of the group `mirror.FLOW` on the target",
+    ),
+    (
+        r"scheduled\.rebalance\..*|listeners.*|rest\..*|group\.id|name|connector\.class|worker\..*|plugin\..*",
+        "none: Spark places leases, and starts a lost one again at once; commands replace REST",
+    ),
+    (r"admin\.timeout\.ms", "none: each request has its own limit, and what did not answer is unknown"),
+    (r"refresh\.topics\.interval\.seconds", "`refresh_interval` of the mirror (5s) for copying"),
+    (r"sync\.topic\.configs\.interval\.seconds", "each `apply`, or `run --interval`"),
+    (r"sync\.topic\.acls\.interval\.seconds", "`access.sync`, off by default; takes rules back, too"),
+    (r"use\.incremental\.alter\.configs", "always incremental; Kafka 2.3 or newer"),
+    (r"emit\.checkpoints\..*|refresh\.groups\..*", "`groups.interval` (3s), for all of them"),
+    (r"offset\.lag\.max", "no such setting: the last record of each commit, at most once a second"),
+    (
+        r"(offset-syncs|checkpoints|heartbeats)\.topic\.replication\.factor",
+        "3, or as many as the cluster has brokers",
+    ),
+    (r"consumer\.poll\.timeout\.ms", "none: nothing to tune"),
+    (
+        r"(source\.|target\.)?(producer|consumer|admin)\..*",
+        "those that tune batches, fetches and buffers have no counterpart",
+    ),
+    (r"(source|target)\.cluster\.alias", "names of `clusters`"),
+)
+UNKNOWN = "is no setting of MirrorMaker 2 that is known here; MirrorMaker 2 ignores names that it does not know"
+DROPPED = "has neither a cluster nor a flow in front, so MirrorMaker 2 drops it as well"
+_OF_CLIENTS = ("bootstrap.servers", "client.rack", *(f"consumer.{name}" for name in OF_CONSUMER))
+_TUNING = re.compile(
+    r"client\.|metadata\.|request\.timeout|retr|reconnect\.|connections\.|socket\.|send\.buffer|receive\.buffer|"
+    r"default\.api|batch\.size|linger|compression|fetch\.|max\.|buffer\.|acks|session\.|heartbeat\.interval"
+)
+
+
+def tell(config: Configuration, notes: Notes) -> None:
+    """Each property that has no part in what is written, once, in the order of the file."""
+    for name, one in config.whole.items():
+        if name == "clusters" or name.startswith("config.providers"):
+            continue
+        if re.match(r"(consumer|producer|admin)\.", name) and name != "consumer.poll.timeout.ms":
+            notes.differs(f"{one.where}: {one.name} {DROPPED}")
+        elif name not in OF_FLOW and name != "client.rack" and not name.startswith(SECURITY):
+            _one(name, one, notes)
+    for part in config.of_cluster.values():
+        for name, one in part.items():
+            inner = re.sub(r"^(consumer|producer|admin)\.", "", name)
+            if name in OF_FLOW:
+                notes.differs(
+                    f"{one.where}: {one.name} is a setting of flows, which MirrorMaker 2 ignores on a cluster"
+                )
+            elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
+                _one(name, one, notes)
+    consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
+    for part in config.of_flow.values():
+        for name, one in part.items():
+            if name not in OF_FLOW and name not in consumed:
+                _one(name, one, notes)
+
+
+def _one(name: str, one: Property, notes: Notes) -> None:
+    for pattern, words in DIFFERENT:
+        if re.fullmatch(pattern, name):
+            notes.differs(f"{one.where}: {one.name}: {words}")
+            return
+    for pattern, words in EQUAL:
+        if re.fullmatch(pattern, name):
+            notes.drops(one, words)
+            return
+    # a name is shown only when it looks like one: it may be the lost end of a line that holds a password
+    if _TUNING.match(name):
+        notes.drops(one, "those that tune batches, fetches and buffers have no counterpart")
+    else:
+        shown = name if "." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name) else "this line"
+        notes.differs(f"{one.where}: {shown} {UNKNOWN}")

@@ -1,0 +1,202 @@
+"""``import``: MirrorMaker 2's configuration becomes an environment that validate takes, with every setting accounted
+for, no secret carried over, and nothing written when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli import main
+from reconciler.edges.files import read_environment
+from reconciler.loading import load
+from reconciler.mirrormaker import unneeded
+from reconciler.mirrormaker.environment import environment
+from reconciler.topology import Flow, Topology
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "mirrormaker"
+PAGE = "".join((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("mirrormaker-settings", "offsets"))
+BASE = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
+
+
+def imported(capfd: pytest.CaptureFixture[str], out: Path, *files: Path) -> tuple[int, str]:
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["import", *map(str, files), "--out", str(out)])
+    told = "".join(capfd.readouterr())
+    assert "Traceback" not in told
+    return int(ended.value.code or 0), told
+
+
+def topology(text: str) -> Topology:
+    made = environment({"mm2.properties": text})
+    assert made.notes.mistakes == []
+    return load(made.texts(), "e")
+
+
+def flow(text: str) -> Flow:
+    return topology(BASE + text).flows["A-to-B"]
+
+
+def refused(text: str) -> str:
+    return "\n".join(map(str, environment({"mm2.properties": text}).notes.mistakes))
+
+
+@pytest.mark.parametrize("name", ["distribution", "active-active", "fan-in"])
+def test_a_file_becomes_these_texts_and_words(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, told = imported(capfd, Path("env"), GOLDEN / f"{name}.properties")
+    assert code == 0, told
+    texts = [(tmp_path / "env" / file).read_text("utf-8") for file in ("clusters.yaml", "flows.yaml")]
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / f"{name}.txt").write_text("\n".join([told, *texts]), "utf-8")
+    assert "\n".join([told, *texts]) == (GOLDEN / f"{name}.txt").read_text("utf-8")
+    load(read_environment(Path("env")), "env")
+
+
+def test_mirrormakers_defaults_hold_where_nothing_is_written() -> None:
+    made = flow("")
+    assert (made.topics, made.replication_factor, made.groups.sync_offsets) == ((".*",), 2, False)
+    assert made.mirrormaker_topics.heartbeats == 1000
+    assert made.configs.enabled
+
+
+def test_a_flows_setting_wins_over_that_of_all_and_a_cluster_has_none() -> None:
+    made = topology(
+        BASE + "B->A.enabled=true\ntopics=all\nA->B.topics=own\nA.topics=cluster\nreplication.factor=5\n"
+        "B->A.replication.factor=-1\n"
+    )
+    assert {name: one.topics for name, one in made.flows.items()} == {"A-to-B": ("own",), "B-to-A": ("all",)}
+    assert {name: one.replication_factor for name, one in made.flows.items()} == {"A-to-B": 5, "B-to-A": None}
+
+
+def test_old_names_and_new_ones_mean_the_same() -> None:
+    old = flow("topics.blacklist=x\ngroups.blacklist=y\nconfig.properties.blacklist=z\n")
+    assert (old.exclude_topics[-1], old.groups.exclude, old.configs.exclude) == ("x", ("y",), ("z",))
+
+
+def test_an_alias_with_a_dot_is_the_longest_that_fits() -> None:
+    made = topology(
+        "clusters=a,a.b\na.bootstrap.servers=one:1\na.b.bootstrap.servers=two:1\na.b->a.enabled=true\na.b->a.topics=t\n"
+    )
+    assert made.clusters["a.b"].bootstrap_servers == ("two:1",)
+    assert made.flows["a.b-to-a"].topics == ("t",)
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        ('A.sasl.jaas.config=x.PlainLoginModule required username="u" password="hunter2";', "${env:A_SASL_PASSWORD}"),
+        ("A.sasl.jaas.config=x.ScramLoginModule required username=u password=hunter2;", "${env:A_SASL_PASSWORD}"),
+        ("A.sasl.jaas.config=x.PlainLoginModule required username='u' password='${env:PW}';", "${env:PW}"),
+        ("A.sasl.jaas.config=x.PlainLoginModule required username=u password=${directory:/s:pw};", "${file:/s/pw}"),
+        ("A.sasl.jaas.config=${file:/s:jaas}", "${env:A_SASL_PASSWORD}"),
+    ],
+)
+def test_a_password_is_a_reference_and_is_never_shown(
+    setting: str, written: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mm2.properties"
+    # the second line is what is left when a backslash at the end of the first is forgotten
+    file.write_text(f'{BASE}security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n{setting}\n"hunter2";\n')
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code == 0, told
+    texts = "".join(read_environment(tmp_path / "env").values())
+    assert f'sasl.password: "{written}"' in texts
+    assert "hunter2" not in told + texts
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 0, "clusters names none"),
+        ("clusters=A,B\nA.bootstrap.servers=a:1\nA->B.enabled=true", 1, "B.bootstrap.servers is not there"),
+        (BASE.replace("true", "false"), 0, "no flow is enabled"),
+        (BASE.replace("true", "yes"), 4, 'it is "yes"'),
+        (BASE + "A->C.topics=x", 5, 'cluster "C" is not in clusters'),
+        (BASE + "topics=", 5, "it is empty"),
+        (BASE + "replication.factor=two", 5, "not a whole number"),
+        (BASE + "topic.filter.class=com.x.Y", 5, "a class of your own"),
+        (BASE + "replication.policy.class=com.x.Y", 5, "Java classes cannot be used"),
+        (BASE + "A.sasl.jaas.config=x.Krb5LoginModule required;", 5, "the login module is none of"),
+        (BASE + "A.consumer.auto.offset.reset=none", 5, "earliest or latest"),
+    ],
+)
+def test_what_cannot_be_imported_is_told_with_its_line(text: str, line: int, words: str) -> None:
+    place = f"mm2.properties:{line}:" if line else "mm2.properties: "
+    assert any(place in one and words in one for one in refused(text).splitlines()), refused(text)
+
+
+def test_all_problems_are_told_at_once_and_nothing_is_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(BASE + "topics=\nreplication.factor=two\nx=\\u1\n")
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code == 1
+    assert [line.split(":")[1] for line in told.splitlines() if line.startswith("mm2.properties:")] == ["5", "6", "7"]
+    assert not (tmp_path / "env").exists()
+
+
+def test_what_validate_refuses_is_told_at_the_line_it_comes_from(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(BASE + "A->B.topics=ok, [\nsecurity.protocol=SASL_SSL\n")
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code == 1
+    assert "mm2.properties:5:1: A->B.topics: " in told
+    assert "mm2.properties:6:1: security.protocol: " in told
+    assert not (tmp_path / "env").exists()
+
+
+def test_a_loop_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mm2.properties"
+    policy = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    file.write_text(f"{BASE}B->A.enabled=true\n{policy}\n")
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code == 1
+    assert "loop" in told
+
+
+def test_files_that_are_there_stay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(BASE)
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "mine.yaml").write_text("topics: {}\n")
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert (code, [one.name for one in (tmp_path / "env").iterdir()]) == (1, ["mine.yaml"])
+    assert "is there already" in told
+
+
+def test_several_files_are_one_environment_and_must_agree() -> None:
+    other = "clusters=B,C\nB.bootstrap.servers=b:1\nC.bootstrap.servers=c:1\nB->C.enabled=true\n"
+    made = environment({"one.properties": BASE, "two.properties": other})
+    assert set(load(made.texts(), "e").flows) == {"A-to-B", "B-to-C"}
+    made = environment({"one.properties": BASE, "two.properties": other.replace("b:1", "b:2")})
+    assert "B is another one than in one.properties" in str(made.notes.mistakes[0])
+
+
+def _settings_of_the_page() -> set[str]:
+    """Whole names in the first columns; those with a star or in short form after another are left out."""
+    rows = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([a-z][a-z.-]+\.[a-z.-]+)`", row)}
+
+
+def test_no_setting_of_the_page_is_unknown_to_the_import() -> None:
+    for name in sorted(_settings_of_the_page()):
+        lines = (f"{prefix}{name}=1\n" for prefix in ("", "A.", "A->B."))
+        told = [str(environment({"f": BASE + line}).notes.different) for line in lines]
+        assert not all(unneeded.UNKNOWN in words for words in told), name
+
+
+def test_the_reasons_are_those_of_the_page() -> None:
+    plain = re.sub(r" \(\[[^\]]*\]\([^)]*\)\)", "", PAGE).replace("*", "")
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
+    for _, words in (*unneeded.DIFFERENT, *unneeded.EQUAL):
+        assert words in plain, words
