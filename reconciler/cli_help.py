@@ -87,6 +87,12 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
             "mirror seek environments/prod east-to-west --topic orders",
             "mirror seek environments/prod east-to-west --topic orders --partition 3 --to earliest",
         ),
+        "mirror import-positions": _ending(
+            "0 shown, or written; 1 error or unknown; 3 not written, for something still copies",
+            "mirror import-positions environments/prod east-to-west",
+            "mirror import-positions environments/prod --write",
+            "mirror import-positions environments/prod --offsets-topic connect-offsets --connector mm2-source",
+        ),
         "offsets translate": _ending(
             "0 all exact; 1 error; 2 some are not, and why",
             "offsets translate environments/prod east-to-west --group billing",

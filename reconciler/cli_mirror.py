@@ -1,4 +1,4 @@
-"""The commands that steer a running mirror job: pause, resume and seek. Their arguments and exit codes."""
+"""The commands that steer a mirror job, and import-positions before its first start: arguments and exit codes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from reconciler import seeking, steering
+from reconciler import inheritance, seeking, steering
 from reconciler.errors import ReconcilerError
 from reconciler.pausing import Wish
+from reconciler.rendering.inherited import inherited_json, inherited_text
 from reconciler.rendering.positions import positions_json, positions_text
 from reconciler.terminal import Env, Format, FormatOption, say, seconds, show
 
@@ -61,6 +62,34 @@ def seek(
     else:
         seen = seeking.look(Path(env), wish)
     show(positions_json(seen) if form is Format.JSON else positions_text(seen))
+
+
+def import_positions(
+    env: Env,
+    flow: Flow = None,
+    offsets_topic: Annotated[
+        str,
+        typer.Option("--offsets-topic", metavar="T", help="such as connect-offsets; else mm2-offsets.SOURCE.internal"),
+    ] = "",
+    connector: Annotated[
+        str, typer.Option("--connector", metavar="NAME", help="name of the source connector")
+    ] = inheritance.CONNECTOR,
+    alias: Annotated[
+        str, typer.Option("--alias", metavar="A", help="MirrorMaker 2's name of the source, where it is not ours")
+    ] = "",
+    on: Annotated[
+        str, typer.Option("--on", metavar="CLUSTER", help="where the offsets topic is; else the flow's target")
+    ] = "",
+    write: Annotated[bool, typer.Option("--write", help="write start into the flow's file")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Take over the positions of a stopped MirrorMaker 2: show them, or write them as the flow's start."""
+    wish = inheritance.ImportWish(flow or "", offsets_topic, connector, alias, on)
+    made = inheritance.import_positions(env, wish, write, say)
+    if form is Format.JSON:
+        show(inherited_json(made.environment, made.flows, made.absent, made.files))
+    else:
+        show(inherited_text(made.flows, made.absent, made.files))
 
 
 def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:

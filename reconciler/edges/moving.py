@@ -1,6 +1,6 @@
 """What a failover reads and writes on both clusters of a flow: groups, positions, ends, the offset map, checkpoints.
 
-As the principal ``mirror``: it has the rights for groups on both sides, as continuous sync needs them.
+As the principal ``mirror``, where none is named: it has the rights for groups on both sides, as sync needs them.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ class Bounds:
 class Side:
     """One cluster, asked in short visits: each opens its connections and closes them. Raises ClusterError."""
 
-    def __init__(self, wish: ClusterWish) -> None:
+    def __init__(self, wish: ClusterWish, principal: Principal = Principal.MIRROR) -> None:
         self.name = wish.name
+        self.principal = principal
         self._wish = wish
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
         """With members and all committed offsets; transactional commits that are undecided are waited for."""
-        return self._visit(lambda cluster: _groups(cluster, selector))
+        return self.ask(lambda cluster: _groups(cluster, selector))
 
     def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, Committed]]:
-        return self._visit(lambda cluster: _offsets(Groups(cluster), groups))
+        return self.ask(lambda cluster: _offsets(Groups(cluster), groups))
 
     def commit(self, wanted: Mapping[str, Mapping[Key, Committed]]) -> Mapping[str, Mapping[Key, str]]:
         """group -> partition -> why the cluster did not take its offset; those it took are left out."""
@@ -84,7 +85,7 @@ class Side:
             answers = await Groups(cluster).commit(offsets)
             return {group: {k: name_of(c) for k, c in codes.items() if c} for group, codes in answers.items()}
 
-        return self._visit(commit)
+        return self.ask(commit)
 
     def partitions(self) -> Mapping[str, int]:
         """Every topic this principal may see, and how many partitions it has."""
@@ -93,11 +94,11 @@ class Side:
             await cluster.refresh(None)
             return {name: len(topic.leaders) for name, topic in cluster.topics.items() if not topic.error}
 
-        return self._visit(read)
+        return self.ask(read)
 
     def bounds(self, keys: Iterable[Key]) -> Mapping[Key, Bounds]:
         """Those that do not exist, or whose leader does not answer, are left out."""
-        return self._visit(lambda cluster: _bounds(cluster, set(keys)))
+        return self.ask(lambda cluster: _bounds(cluster, set(keys)))
 
     def positions(self, flow: str) -> Mapping[Key, int]:
         """Positions of a flow whose target this is, by remote topic and partition."""
@@ -106,7 +107,7 @@ class Side:
             found = await _offsets(Groups(cluster), [position_group(flow)])
             return {key: one.offset for key, one in found.get(position_group(flow), {}).items()}
 
-        return self._visit(read)
+        return self.ask(read)
 
     def maps(self, flow: str) -> Mapping[Key, PartitionMap]:
         """The offset map of a flow whose target this is, by source topic and partition; empty when there is none."""
@@ -116,11 +117,11 @@ class Side:
             await reader.refresh()
             return reader.partitions()
 
-        return self._visit(_unless_missing(read, {}))
+        return self.ask(_unless_missing(read, {}))
 
     def checkpoints(self, source: str, separator: str) -> Mapping[tuple[str, str, int], Checkpoint]:
         """The last ones of the flow's groups; empty when there is no such topic."""
-        return self._visit(
+        return self.ask(
             _unless_missing(lambda cluster: CheckpointLog(cluster, checkpoints_topic(source, separator)).read(), {})
         )
 
@@ -132,12 +133,12 @@ class Side:
             return Unknown(f"cluster {self.name}", error.what, error.todo)
         return None
 
-    def _visit(self, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    def ask(self, ask: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
         return _visited((self,), lambda opened: ask(opened[0]))
 
     def open(self) -> Cluster:
         """Inside a running loop. Raises SettingError, SecretError."""
-        settings = connection_settings(client_settings(self._wish, Principal.MIRROR))
+        settings = connection_settings(client_settings(self._wish, self.principal))
         return Cluster(self.name, self._wish.bootstrap_servers, settings)
 
     @property
@@ -191,7 +192,7 @@ def _visited(sides: Sequence[Side], ask: Callable[[Sequence[Cluster]], Awaitable
         what = f"cluster {side.name} ({side.servers}) does not answer"
         raise ClusterError(side.name, "unreachable", what, why) from None
     except AuthenticationFailedError as error:
-        todo = "Check the mirror principal's credentials."
+        todo = f"Check the {side.principal} principal's credentials."
         raise ClusterError(side.name, "authentication", f"{side.name}: {error}", "", todo) from None
     except (SettingError, WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None

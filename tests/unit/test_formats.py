@@ -38,7 +38,9 @@ def _rows() -> Iterator[tuple[str, str, str]]:
 def test_every_command_that_prints_json_is_on_the_page() -> None:
     printing = {name for name, command in commands_of(get_command(app)) if _prints_json(command)}
     assert len(printing) > 8
-    named = {words.strip() for commands, _, _ in _rows() for words in re.findall(r"`([a-z ]+)[^`]*`", commands)}
+    named = {
+        words.strip() for commands, _, _ in _rows() for words in re.findall(r"`([a-z]+(?:[ -][a-z]+)*)[^`]*`", commands)
+    }
     assert printing == named
 
 

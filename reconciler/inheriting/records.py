@@ -1,0 +1,81 @@
+"""Records of Kafka Connect's offsets topic, as MirrorMaker 2's source connector writes them, to positions.
+
+Key: JSON ``[connector, {"cluster": alias, "partition": 0, "topic": name}]``; value: ``{"offset": n}``, the source
+offset of the last record that was copied. The last record of a key counts, and null takes a position back (KIP-875).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Key = tuple[str, int]
+
+_MOST = (1 << 63) - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Who stored a position, of what: the connector's name, MirrorMaker 2's alias of the source, topic, partition."""
+
+    connector: str
+    alias: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """``positions``: the next source offset to copy, one after the stored one. ``broken``: partitions whose last value
+    is no offset, with that value. ``unread``: connector -> records whose key is of no source partition (heartbeats and
+    checkpoints have such); the empty name for keys that no connector writes."""
+
+    positions: Mapping[Stored, int]
+    broken: Mapping[Stored, str]
+    unread: Mapping[str, int]
+
+
+def positions(records: Iterable[tuple[bytes | None, bytes | None]]) -> Records:
+    """``records``: in the order of their partition. Never raises, whatever they hold."""
+    last: dict[Stored, bytes | None] = {}
+    unread: Counter[str] = Counter()
+    for key, value in records:
+        match _key(key):
+            case Stored() as stored:
+                last[stored] = value
+            case str(connector):
+                unread[connector] += 1
+    found: dict[Stored, int] = {}
+    broken: dict[Stored, str] = {}
+    for stored, value in last.items():
+        if value is None or (data := _json(value)) is None:
+            continue
+        offset = data.get("offset") if isinstance(data, dict) else None
+        if type(offset) is int and 0 <= offset <= _MOST:
+            found[stored] = offset + 1
+        else:
+            broken[stored] = value[:60].decode(errors="replace")
+    return Records(found, broken, dict(unread))
+
+
+def _key(key: bytes | None) -> Stored | str:
+    """The connector's name where there is one, for keys of another kind."""
+    match _json(key or b""):
+        case [str(connector), {"cluster": str(alias), "topic": str(topic), "partition": int(number)}] if (
+            type(number) is int and 0 <= number < 1 << 31
+        ):
+            return Stored(connector, alias, topic, number)
+        case [str(connector), *_]:
+            return connector
+        case _:
+            return ""
+
+
+def _json(text: bytes) -> object:
+    """Something that no position can be made of where it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return ""

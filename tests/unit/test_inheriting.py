@@ -1,0 +1,241 @@
+"""MirrorMaker 2's positions: records read as Connect means them, judged against both clusters, written into YAML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import ReconcilerError
+from reconciler.inheriting import Inheritance, Stored, World, inherit, positions, write_starts
+from reconciler.loading import load
+from reconciler.rendering.inherited import inherited_json, inherited_text
+from reconciler.topology import Start, TopicRef, Topology
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/imported-positions.schema.json").read_text("utf-8"))
+CONNECTOR = "MirrorSourceConnector"
+CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['a:1']}\n  west: {bootstrap_servers: ['b:1']}\n"
+FLOW = "  f: {source: east, target: west, topics: [orders, pay.*]}\n"
+PLACE = TopicRef("west", "mm2-offsets.east.internal")
+
+
+def key(topic: str = "orders", partition: object = 0, cluster: str = "east", connector: str = CONNECTOR) -> bytes:
+    return json.dumps([connector, {"cluster": cluster, "partition": partition, "topic": topic}]).encode()
+
+
+def at(offset: object) -> bytes:
+    return json.dumps({"offset": offset}).encode()
+
+
+def test_the_last_record_of_a_key_counts_and_copying_goes_on_one_behind_it() -> None:
+    found = positions([(key(), at(4)), (key(partition=1), at(0)), (key(), at(9))])
+    assert found.positions == {Stored(CONNECTOR, "east", "orders", 0): 10, Stored(CONNECTOR, "east", "orders", 1): 1}
+    assert (found.broken, found.unread) == ({}, {})
+
+
+def test_null_takes_a_position_back_until_it_is_set_again() -> None:
+    assert positions([(key(), at(4)), (key(), None)]).positions == {}
+    assert list(positions([(key(), None), (key(), at(4))]).positions.values()) == [5]
+
+
+@pytest.mark.parametrize("value", [at(-1), at(True), at("4"), at(4.0), at(1 << 63), b"{}", b"[4]", b"\xff", b"", b"4"])
+def test_a_last_value_that_is_no_offset_leaves_no_older_one_standing(value: bytes) -> None:
+    found = positions([(key(), at(4)), (key(), value)])
+    assert found.positions == {}
+    assert set(found.broken) == {Stored(CONNECTOR, "east", "orders", 0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (None, ""),
+        (b"\xff\xfe", ""),
+        (b"[" * 100_000, ""),
+        (b'{"topic": "orders"}', ""),
+        (b"[]", ""),
+        (b'["MirrorHeartbeatConnector", {"sourceClusterAlias": "east"}]', "MirrorHeartbeatConnector"),
+        (key(partition=True), CONNECTOR),
+        (key(partition=-1), CONNECTOR),
+        (key(partition="0"), CONNECTOR),
+    ],
+)
+def test_keys_of_something_else_are_counted(name: bytes | None, told: str) -> None:
+    found = positions([(name, at(4))])
+    assert (found.positions, found.broken, found.unread) == ({}, {}, {told: 1})
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40))))
+def test_whatever_the_topic_holds_is_read(records: list[tuple[bytes | None, bytes | None]]) -> None:
+    positions(records)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 99)), max_size=40))
+def test_what_stands_is_what_a_compacted_topic_would_hold(writes: list[tuple[int, int | None]]) -> None:
+    model: dict[int, int] = {}
+    for partition, offset in writes:
+        model.pop(partition, None)
+        model |= {} if offset is None else {partition: offset + 1}
+    records = [(key(partition=p), None if offset is None else at(offset)) for p, offset in writes]
+    assert {one.partition: offset for one, offset in positions(records).positions.items()} == model
+
+
+def topology(flow: str = FLOW) -> Topology:
+    return load({"e.yaml": CLUSTERS + "flows:\n" + flow}, "e")
+
+
+def judged(stored: Mapping[bytes, bytes], flow: str = FLOW, alias: str = "east", **changes: object) -> Inheritance:
+    """Source: orders with two partitions of 10 to 100, pay with one of 0 to 50; the target has both remote topics."""
+    bounds = {("orders", 0): (10, 100), ("orders", 1): (10, 100), ("pay", 0): (0, 50)}
+    there = frozenset({"east.orders", "east.pay"})
+    world = replace(World({"orders": 2, "pay": 1, "x": 1}, bounds, {}, there), **changes)  # type: ignore[arg-type]
+    return inherit(topology(flow).flows["f"], PLACE, positions(stored.items()), (CONNECTOR, alias), world)
+
+
+def why(found: Inheritance) -> dict[str, str]:
+    return {one.subject: one.why for one in found.left}
+
+
+def test_positions_are_taken_with_how_far_behind_they_are() -> None:
+    found = judged({key(): at(89), key(partition=1): at(99), key("pay"): at(49)})
+    assert found.offsets == {"orders": {0: 90, 1: 100}, "pay": {0: 50}}
+    assert [one.behind for one in found.topics] == [10, 0]
+    assert (found.left, found.notes, found.obstacles) == ((), (), ())
+
+
+def test_what_is_left_aside_is_told_with_why() -> None:
+    stored = {
+        key(): at(8),
+        key(partition=1): at(100),
+        key(partition=2): at(5),
+        key("gone_pay"): at(1),
+        key("payed"): at(1),
+        key("x"): at(1),
+        key("pay"): b"?",
+        key("orders", connector="other"): at(1),
+        key("orders", cluster="north"): at(1),
+    }
+    left = why(judged(stored))
+    assert "begins at 10: 1 offset deleted before they were copied" in left["orders-0"]
+    assert "stands at 101, and the source ends at 100" in left["orders-1"]
+    assert "has 2 partitions" in left["orders-2"]
+    assert "no such topic" in left["payed-0"]
+    assert "does not mirror it: no pattern matches" in left["x"]
+    assert "no pattern matches" in left["gone_pay"]
+    assert "'?', which is no offset" in left["pay-0"]
+    assert "--connector" in left["connector other"]
+    assert "--alias" in left["source north"]
+
+
+@pytest.mark.parametrize("edge", [10, 100])
+def test_both_ends_of_the_sources_log_can_be_gone_on_from(edge: int) -> None:
+    assert judged({key(): at(edge - 1)}).offsets == {"orders": {0: edge}}
+
+
+def test_a_position_of_the_flows_own_wins() -> None:
+    found = judged({key(): at(49), key(partition=1): at(49)}, own={("east.orders", 0): 70})
+    assert found.offsets == {"orders": {1: 50}}
+    assert "of its own, 70" in why(found)["orders-0"]
+
+
+def test_partitions_without_a_position_are_told_with_where_they_begin() -> None:
+    found = judged({key(): at(89), key("pay"): at(49)})
+    assert "1 partition of orders with records and without a position: copied from earliest on" in found.notes[0]
+    assert "comes again" in found.notes[1]
+    latest = judged({key(): at(89), key("pay"): at(49)}, FLOW.replace("}", ", start: latest}"))
+    assert len(latest.notes) == 1
+    assert "copied from latest on" in latest.notes[0]
+
+
+def test_another_remote_topic_than_mirrormakers_is_told() -> None:
+    stored = {key(cluster="e"): at(89), key(partition=1, cluster="e"): at(1 << 4), key("pay", cluster="e"): at(4)}
+    found = judged(stored, alias="e", remotes=frozenset({"e.orders", "e.pay"}))
+    assert len(found.offsets) == 2
+    [note] = found.notes
+    assert note.startswith("east.orders is not at west")
+    assert "MirrorMaker 2 calls the source e." in note
+
+
+def test_a_start_by_time_stands_against_it() -> None:
+    found = judged({key(): at(89)}, FLOW.replace("}", ", start: {timestamp: 5}}"))
+    assert "timestamp" in found.obstacles[0]
+    assert "start:" not in inherited_text([found], {}, [])
+
+
+def test_what_is_shown_is_what_would_be_written() -> None:
+    found = judged({key(): at(89), key("x"): at(1)})
+    text = inherited_text([found], {"g": TopicRef("east", "mm2-offsets.west.internal")}, [])
+    assert "flow f: 1 position of 1 topic from west/mm2-offsets.east.internal" in text
+    assert "    start: {offsets: {orders: {0: 90}}}\n" in text
+    assert "flow g: east/mm2-offsets.west.internal is not there" in text
+    assert "start: {" not in inherited_text([found], {}, ["e.yaml"])
+    jsonschema.validate(json.loads(inherited_json("e", [found], {"g": PLACE}, [])), SCHEMA)
+
+
+OFFSETS = {"orders": {0: 10, 1: 20}, "pay": {0: 5}}
+START = "start: {offsets: {orders: {0: 10, 1: 20}, pay: {0: 5}}}"
+BLOCK = "  f:\n    source: east # there\n    target: west\n    topics: [orders, pay.*]\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (FLOW, FLOW.replace("{source", f"{{{START}, source")),
+        (BLOCK, BLOCK.replace("    topics", f"    {START}\n    topics")),
+        (BLOCK.replace("    topics", "    # which\n    topics"), None),
+        (BLOCK + "    start: earliest # of all\n", BLOCK + f"    {START} # of all\n"),
+        (BLOCK + "    start: {offsets: {orders: {0: 1}}}\n\n# end\n", BLOCK + f"    {START}\n\n# end\n"),
+        (
+            BLOCK + "    start:\n      offsets:\n        orders: {0: 1}\n      otherwise: latest\n\n  # next\n",
+            BLOCK + f"    {START[:-1]}, otherwise: latest}}\n\n  # next\n",
+        ),
+        (BLOCK + "    start: latest\n", BLOCK + f"    {START[:-1]}, otherwise: latest}}\n"),
+        (BLOCK.replace("\n", "\r\n"), BLOCK.replace("    topics", f"    {START}\n    topics").replace("\n", "\r\n")),
+    ],
+)
+def test_only_the_start_of_the_flow_changes(before: str, after: str | None) -> None:
+    text = CLUSTERS + "flows:\n" + before
+    made = write_starts({"e.yaml": text}, load({"e.yaml": text}, "e"), {"f": OFFSETS})["e.yaml"]
+    if after is None:
+        assert made.replace(f"    {START}\n", "") == text
+    else:
+        assert made == CLUSTERS + "flows:\n" + after
+    flow = load({"e.yaml": made}, "e").flows["f"]
+    assert flow.start.offsets == OFFSETS
+
+
+def test_other_offsets_of_the_flow_stay_and_the_same_ones_change_nothing() -> None:
+    flow = BLOCK + "    start: {offsets: {pay2: {0: 7}, orders: {0: 1, 3: 3}}}\n"
+    texts = {"e.yaml": CLUSTERS + "flows:\n" + flow}
+    made = write_starts(texts, load(texts, "e"), {"f": OFFSETS})
+    found = load(made, "e").flows["f"].start.offsets
+    assert found == {"orders": {0: 10, 1: 20, 3: 3}, "pay": {0: 5}, "pay2": {0: 7}}
+    assert write_starts(made, load(made, "e"), {"f": OFFSETS}) == {}
+
+
+def test_many_topics_get_a_line_each() -> None:
+    many = {f"pay.{number}": {0: number, 1: 10**9} for number in range(30)}
+    for flow in (FLOW, BLOCK):
+        texts = {"e.yaml": CLUSTERS + "flows:\n" + flow}
+        made = write_starts(texts, load(texts, "e"), {"f": many})
+        assert load(made, "e").flows["f"].start == Start("offsets", None, many, "earliest")
+        assert max(map(len, made["e.yaml"].splitlines())) < 120
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        "  f: &a {source: east, target: west, topics: [orders, pay.*]}\n  g: {<<: *a, topics: [bills]}\n",
+        BLOCK + "    start:\n      offsets: # mine\n        orders: {0: 1}\n",
+    ],
+)
+def test_what_would_change_more_is_left_to_a_hand_and_no_file_changes(flows: str) -> None:
+    texts = {"e.yaml": CLUSTERS + "flows:\n" + flows}
+    with pytest.raises(ReconcilerError, match="no file was changed") as told:
+        write_starts(texts, load(texts, "e"), {"f": {"orders": {0: 10}}})
+    assert "start: {offsets: {orders: {0: 10}}}" in told.value.todo
