@@ -87,7 +87,7 @@ def _report(made: Environment, out: str) -> Iterator[str]:
     yield "validate takes it as it is"
     if made.disabled:
         named = ", ".join(made.disabled)
-        yield f"not written, because not enabled: {named}; MirrorMaker 2 sends heartbeats there all the same"
+        yield f"not written, because not enabled: {named} (its heartbeats MirrorMaker 2 sends unless those are off, too)"
     if notes.different:
         yield "different from MirrorMaker 2; read each:"
         yield from (f"  {_of(flows, made)}{words}" for words, flows in notes.different.items())

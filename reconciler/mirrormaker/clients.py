@@ -157,12 +157,19 @@ class Client:
             self._add("ssl.ca.location", self._plain(place, place.value.strip()), place)
         elif place:
             path = place.value.strip()
-            self._add("ssl.ca.location", path if self._is_pem("truststore") else _pem(path), place)
-            if not self._is_pem("truststore"):
+            pem = path if self._is_pem("truststore") else self._certificates_pem(path)
+            self._add("ssl.ca.location", pem, place)
+            if pem != path:
                 self.notes.differs(
-                    f"{place.where}: certificates are read as PEM: "
-                    f"keytool -list -rfc -keystore {path} > {_pem(path)}, on each machine that runs a command or a job"
+                    f"{place.where}: certificates are read as PEM: keytool -list -rfc -keystore {path} > {pem}, "
+                    "on each machine that runs a command or a job"
                 )
+
+    def _certificates_pem(self, path: str) -> str:
+        """One store may hold both keys and certificates; they become two files."""
+        keys = self._get("ssl.keystore.location")
+        pem = _pem(path)
+        return pem.removesuffix(".pem") + "-ca.pem" if keys and _pem(keys.value.strip()) == pem else pem
 
     def _key(self) -> None:
         place, chain = self._get("ssl.keystore.location"), self._get("ssl.keystore.certificate.chain")
@@ -177,9 +184,13 @@ class Client:
             for name in ("ssl.certificate.location", "ssl.key.location"):
                 self._add(name, self._plain(place, pem), place)
             if pem != path:
+                store = path if re.search(r"\.(p12|pfx|pkcs12)$", path, re.IGNORECASE) else f"{path}.p12"
+                first = (
+                    f"keytool -importkeystore -srckeystore {path} -destkeystore {store} -deststoretype PKCS12, then "
+                )
                 self.notes.differs(
-                    f"{place.where}: keys are read as PEM: keytool -importkeystore -srckeystore {path} -destkeystore "
-                    f"client.p12 -deststoretype PKCS12, then openssl pkcs12 -in client.p12 -out {pem}"
+                    f"{place.where}: keys are read as PEM: {'' if store == path else first}openssl pkcs12 -in {store} "
+                    f"-clcerts -out {pem}; the pass phrase that it asks for is ssl.key.password"
                 )
         password = self._get("ssl.key.password") or self._get("ssl.keystore.password")
         if password and (place or key):

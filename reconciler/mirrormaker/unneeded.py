@@ -65,6 +65,9 @@ EQUAL = (
 UNKNOWN = "is no setting of MirrorMaker 2 that is known here; MirrorMaker 2 ignores names that it does not know"
 DROPPED = "has neither a cluster nor a flow in front, so MirrorMaker 2 drops it as well"
 _OF_CLIENTS = ("bootstrap.servers", "client.rack", *(f"consumer.{name}" for name in OF_CONSUMER))
+_OF_CONNECTION = re.compile(
+    r"((source|target)\.)?((cluster|consumer|producer|admin)\.)?(bootstrap\.servers|security\.protocol|(ssl|sasl)\..+)"
+)
 _TUNING = re.compile(
     r"client\.|metadata\.|request\.timeout|retr|reconnect\.|connections\.|socket\.|send\.buffer|receive\.buffer|"
     r"default\.api|batch\.size|linger|compression|fetch\.|max\.|buffer\.|acks|session\.|heartbeat\.interval"
@@ -92,7 +95,12 @@ def tell(config: Configuration, notes: Notes) -> None:
     consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
     for part in config.of_flow.values():
         for name, one in part.items():
-            if name not in OF_FLOW and name not in consumed:
+            if _OF_CONNECTION.fullmatch(name):
+                notes.differs(
+                    f"{one.where}: {one.name} is a connection of one flow and is not taken over. Here connections are "
+                    "of clusters: write it under client or principals of the cluster"
+                )
+            elif name not in OF_FLOW and name not in consumed:
                 _one(name, one, notes)
 
 

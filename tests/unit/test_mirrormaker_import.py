@@ -182,6 +182,34 @@ def test_several_files_are_one_environment_and_must_agree() -> None:
     assert "B is another one than in one.properties" in str(made.notes.mistakes[0])
 
 
+def test_a_store_of_keys_and_certificates_becomes_two_files() -> None:
+    made = topology(
+        f"{BASE}security.protocol=SSL\nssl.truststore.location=/etc/all.jks\nssl.keystore.location=/etc/all.jks\n"
+        "ssl.keystore.password=hunter2\n"
+    )
+    client = made.clusters["A"].client
+    assert (client["ssl.ca.location"], client["ssl.key.location"]) == ("/etc/all-ca.pem", "/etc/all.pem")
+    assert client["ssl.key.password"] == "${env:A_SSL_KEY_PASSWORD}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("A->B.source.cluster.security.protocol=SSL", "a connection of one flow"),
+        ("A.admin.sasl.jaas.config=x", "of one kind of client"),
+        ("A.ssl.enabled.protocols=TLSv1.3", "of Java's clients only"),
+        ("A.topics=x", "MirrorMaker 2 ignores on a cluster"),
+        ("consumer.isolation.level=read_committed", "MirrorMaker 2 drops it"),
+        ("A->B.transforms=x", "no code of yours"),
+        ("A->B.tasks.max=100", "at most 64"),
+        ("topics=a\ntopics=b", "line 5 does not count"),
+        ("refresh.topics.interval.second=1", "no setting of MirrorMaker 2 that is known"),
+    ],
+)
+def test_what_is_not_taken_over_is_told(line: str, told: str) -> None:
+    assert any(told in words for words in environment({"mm2.properties": f"{BASE}{line}\n"}).notes.different)
+
+
 def _settings_of_the_page() -> set[str]:
     """Whole names in the first columns; those with a star or in short form after another are left out."""
     rows = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
