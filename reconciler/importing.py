@@ -87,7 +87,7 @@ def _report(made: Environment, out: str) -> Iterator[str]:
     yield "validate takes it as it is"
     if made.disabled:
         named = ", ".join(made.disabled)
-        yield f"not written, because not enabled: {named} (its heartbeats MirrorMaker 2 sends unless those are off, too)"
+        yield f"not written, because not enabled: {named} (heartbeats of MirrorMaker 2 go there unless they are off)"
     if notes.different:
         yield "different from MirrorMaker 2; read each:"
         yield from (f"  {_of(flows, made)}{words}" for words, flows in notes.different.items())
@@ -97,8 +97,10 @@ def _report(made: Environment, out: str) -> Iterator[str]:
     if notes.secrets:
         yield "secrets to set in the environment of each command and job:"
         yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
-    yield "next:"
-    yield from (f"  reconciler {command} {out}" for command in ("doctor", "plan"))
+    yield "next (docs/from-mirrormaker.md has all steps):"
+    yield f"  reconciler doctor {out}"
+    yield from (f"  reconciler mirror import-positions {out} {flow}" for flow in made.flows)
+    yield f"  reconciler plan {out}"
 
 
 def _of(flows: Sequence[str], made: Environment) -> str:
