@@ -5,6 +5,7 @@ Border: texts in, texts out, all mistakes of all files at once. A text is judged
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -115,12 +116,17 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[Line]:
         words = f"{name}.bootstrap.servers is not there. Cluster {name} cannot be reached without it. Add the line."
         notes.mistakes.append(Mistake(where, words))
         return
-    yield Line(f"    bootstrap_servers: [{', '.join(map(scalar_server, servers(asked)))}]", asked)
+    yield Line(f"    bootstrap_servers: [{', '.join(map(_server, servers(asked)))}]", asked)
     settings = Client(name, config, providers(config), notes).read()
     if settings:
         yield Line("    client:")
     for one in settings:
         yield Line(f"      {scalar(one.name)}: {value(one.value)}", one.origin or "")
+
+
+def _server(text: str) -> str:
+    """What is no address stays as it is, for ``validate`` to say so."""
+    return scalar_server(text) if re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", text) else scalar(text)
 
 
 def _flow(flow: Flow, fields: Iterable[Field], config: Configuration) -> Iterator[Line]:

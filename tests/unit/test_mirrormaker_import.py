@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.cli import main
 from reconciler.edges.files import read_environment
+from reconciler.inheriting.writing import write_starts
 from reconciler.loading import load
 from reconciler.mirrormaker import unneeded
 from reconciler.mirrormaker.environment import environment
@@ -147,11 +148,12 @@ def test_what_validate_refuses_is_told_at_the_line_it_comes_from(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mm2.properties"
-    file.write_text(BASE + "A->B.topics=ok, [\nsecurity.protocol=SASL_SSL\n")
+    file.write_text(BASE + 'A->B.topics=ok, [\nsecurity.protocol=SASL_SSL\nA.bootstrap.servers=a"\\ b:1\n')
     code, told = imported(capfd, tmp_path / "env", file)
     assert code == 1
     assert "mm2.properties:5:1: A->B.topics: " in told
     assert "mm2.properties:6:1: security.protocol: " in told
+    assert "mm2.properties:7:1: A.bootstrap.servers: " in told
     assert not (tmp_path / "env").exists()
 
 
@@ -180,6 +182,14 @@ def test_several_files_are_one_environment_and_must_agree() -> None:
     assert set(load(made.texts(), "e").flows) == {"A-to-B", "B-to-C"}
     made = environment({"one.properties": BASE, "two.properties": other.replace("b:1", "b:2")})
     assert "B is another one than in one.properties" in str(made.notes.mistakes[0])
+
+
+def test_positions_can_be_taken_over_into_what_was_imported() -> None:
+    texts = environment({"f": (GOLDEN / "active-active.properties").read_text("utf-8")}).texts()
+    made = load(texts, "e")
+    wished = {name: {"orders": {0: 1200}} for name in made.flows}
+    after = load({**texts, **write_starts(texts, made, wished)}, "e")
+    assert [one.start.offsets for one in after.flows.values()] == [{"orders": {0: 1200}}] * 2
 
 
 def test_a_store_of_keys_and_certificates_becomes_two_files() -> None:
