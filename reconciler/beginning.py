@@ -13,11 +13,8 @@ from reconciler.edges.files import read_environment
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.errors import ReconcilerError
 from reconciler.heading import Head, read_head
+from reconciler.live_words import live_folder
 from reconciler.topology import Principal
-
-_FLAGS = frozenset({"--prune"})
-_OPTIONS = frozenset({"--artifact", "--format", "--out", "--write"})
-"""Of ``plan``, those that leave it a plan of one folder against live clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +39,10 @@ def begin(folder: Path, principal: Principal) -> Begun:
     return Begun(folder, texts, head, ReadAhead(head.clusters, principal) if head.clusters else None)
 
 
-def begin_plan(words: Sequence[str]) -> Begun | None:
-    """``words``: what stands behind ``plan``. They are looked through before that which reads arguments is imported,
+def begin_early(words: Sequence[str], command: str = "plan") -> Begun | None:
+    """``words``: what stands behind ``command``. They are looked through before that which reads arguments is imported,
     which takes as long as to connect. None where they may mean anything else, and where something is wrong."""
-    folder = live_folder(words)
+    folder = live_folder(words, command)
     if folder is None:
         return None
     try:
@@ -54,15 +51,6 @@ def begin_plan(words: Sequence[str]) -> Begun | None:
         return None  # the command itself comes to it, and tells
 
 
-def live_folder(words: Sequence[str]) -> Path | None:
-    """The folder of a plan that is surely made against live clusters."""
-    folders: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            folders.append(word)
-        elif word in _OPTIONS:
-            next(rest, None)
-        elif word not in _FLAGS and word.partition("=")[0] not in _OPTIONS:
-            return None
-    return Path(folders[0]) if len(folders) == 1 else None
+def taken(early: Begun | None, folder: Path) -> Begun:
+    """What ``start`` has begun of the folder, or begun now. Raises TopologyError as ``begin``."""
+    return early if early is not None and early.folder == folder else begin(folder, Principal.PLAN)

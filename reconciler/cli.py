@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,26 +19,14 @@ from reconciler import (
     cli_offsets,
     cli_replicas,
     cli_review,
-    controller,
-    migrating,
 )
-from reconciler.cli_apply import changing
-from reconciler.cli_help import ENDING, ENDINGS, SETTINGS
+from reconciler.choices import Autonomy
+from reconciler.cli_help import ENDING, ENDINGS
 from reconciler.edges.files import write_text
-from reconciler.edges.live_table import repeat
-from reconciler.edges.live_table import watch as live_table
 from reconciler.errors import ReconcilerError
-from reconciler.executing import answering, execution, interrupted_by_sigterm
-from reconciler.handover import handovers
-from reconciler.locks import lock_cluster
-from reconciler.narrowing import Autonomy
-from reconciler.promoting import lock_of, standing
-from reconciler.proving import prove
-from reconciler.rendering.status import Affairs, status_code, status_json, status_text
-from reconciler.rendering.verify import verify_json, verify_text
-from reconciler.rendering.watch import watch_table
 from reconciler.terminal import (
     PROGRAM,
+    App,
     Env,
     Format,
     FormatOption,
@@ -51,25 +38,22 @@ from reconciler.terminal import (
     show,
     style,
 )
-from reconciler.topology import Principal
-from reconciler.verification import VerifyWish
-from reconciler.verifying import time_ms
-from reconciler.wiring import Session, now_ms, open_session
-from sandbox import commands as sandbox
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from reconciler.wiring import Session
+
+app = App(
     name="reconciler",
     epilog=ENDING,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings=SETTINGS,
 )
-mirror_app = typer.Typer(help="The mirror job, by hand.", no_args_is_help=True)
+mirror_app = App(help="The mirror job, by hand.", no_args_is_help=True)
 mirror_app.command("pause", epilog=ENDINGS["mirror pause"])(cli_mirror.pause)
 mirror_app.command("resume", epilog=ENDINGS["mirror resume"])(cli_mirror.resume)
 mirror_app.command("seek", epilog=ENDINGS["mirror seek"])(cli_mirror.seek)
 mirror_app.command("import-positions", epilog=ENDINGS["mirror import-positions"])(cli_mirror.import_positions)
-sandbox_app = typer.Typer(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
+sandbox_app = App(help="Real Kafka clusters on this machine, for the demo and the tests.", no_args_is_help=True)
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(cli_offsets.app, name="offsets")
 app.add_typer(cli_replicas.app, name="reassignments")
@@ -78,6 +62,8 @@ app.add_typer(sandbox_app, name="sandbox")
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         show(f"{PROGRAM} {version('kafka-topology-reconciler')}")
         raise typer.Exit
 
@@ -113,10 +99,19 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
 ) -> None:
     """Clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    from reconciler.edges.live_table import repeat
+    from reconciler.promoting import lock_of, standing
+    from reconciler.rendering.status import Affairs, status_code, status_json, status_text
+    from reconciler.topology import Principal
+    from reconciler.wiring import now_ms, open_session
+
     with open_session(env, Principal.PLAN) as session:
         if watch and form is Format.JSON:
             return repeat(lambda: show(status_json(session.topology, session.observe(), now_ms())))
         if watch:
+            from reconciler.edges.live_table import watch as live_table
+            from reconciler.rendering.watch import watch_table
+
             with session.watch() as watched:
                 return live_table(lambda: watch_table(watched.look(), time.strftime("%H:%M:%S")), sys.stdout)
         live = session.observe()
@@ -141,6 +136,13 @@ def verify(
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="not the mirror's Spark master")] = None,
 ) -> None:
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
+    from reconciler.proving import prove
+    from reconciler.rendering.verify import verify_json, verify_text
+    from reconciler.topology import Principal
+    from reconciler.verification import VerifyWish
+    from reconciler.verifying import time_ms
+    from reconciler.wiring import open_session
+
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
     wish = VerifyWish(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
     with open_session(env, Principal.PLAN) as session:
@@ -164,6 +166,8 @@ def run(
     steal: StealOption = "",
 ) -> None:
     """Plan and apply in a loop, within what --autonomy allows, until SIGTERM. Reads the folder again each round."""
+    from reconciler import controller
+
     address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
     controller.run(env, controller.pace(interval, autonomy), address, steal)
 
@@ -181,6 +185,10 @@ def mirror_start(
     steal: StealOption = "",
 ) -> None:
     """Start the mirror job (of FLOW, or all) as git defines it now."""
+    from reconciler import migrating
+    from reconciler.enacting import changing
+    from reconciler.handover import handovers
+
     if lag_zero_for is not None and not until_caught_up:
         raise ReconcilerError("--lag-zero-for is given without --until-caught-up", "It ends that mode.", "Give both.")
     calm_s = seconds("--lag-zero-for", lag_zero_for) if lag_zero_for is not None else 0.0
@@ -197,6 +205,11 @@ def mirror_start(
 @mirror_app.command("stop", epilog=ENDINGS["mirror stop"])
 def mirror_stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
+    from reconciler.executing import answering, execution, interrupted_by_sigterm
+    from reconciler.locks import lock_cluster
+    from reconciler.topology import Principal
+    from reconciler.wiring import open_session
+
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         mirrors, usual, keeper = _mirrors(session, flow), lock_cluster(session.topology), answering(session)
         if keeper is None:
@@ -232,6 +245,8 @@ Port = Annotated[int | None, typer.Option("--port", help="base of all ports; als
 @sandbox_app.command("up", epilog=ENDINGS["sandbox up"])
 def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
     """Start the clusters of a profile and wait until they answer. Data of an earlier run is kept."""
+    from sandbox import commands as sandbox
+
     show(sandbox.render_up(sandbox.up(profile, port, progress=say)))
 
 
@@ -240,18 +255,24 @@ def sandbox_down(
     profile: AnyProfile = None, clear: Annotated[bool, typer.Option("--clear", help="remove their data too")] = False
 ) -> None:
     """Stop the clusters of one profile, or of all."""
+    from sandbox import commands as sandbox
+
     show(sandbox.render_down(sandbox.down(profile, clear)))
 
 
 @sandbox_app.command("status", epilog=ENDINGS["sandbox status"])
 def sandbox_status(profile: AnyProfile = None, form: FormatOption = Format.TEXT) -> None:
     """Which clusters are up, on which ports."""
+    from sandbox import commands as sandbox
+
     show((sandbox.json_status if form is Format.JSON else sandbox.render_status)(sandbox.status(profile)))
 
 
 @sandbox_app.command("env", epilog=ENDINGS["sandbox env"])
 def sandbox_env(profile: Profile = "secure") -> None:
     """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
+    from sandbox import commands as sandbox
+
     show(sandbox.render_environment(sandbox.environment(profile)))
 
 

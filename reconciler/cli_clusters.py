@@ -7,20 +7,14 @@ from typing import Annotated
 
 import typer
 
-from reconciler import adoption, diagnosis, drifting, importing
-from reconciler.beginning import begin
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
-from reconciler.rendering.checkup import checkup_json, checkup_text
-from reconciler.rendering.parity import parity_in
-from reconciler.rendering.review import drift_in
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
-from reconciler.topology import Principal
-from reconciler.wiring import open_session
 
 
 def drift(
+    context: typer.Context,
     env: Env,
     form: PageOption = Page.TEXT,
     out: OutOption = None,
@@ -34,11 +28,21 @@ def drift(
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
     if accepted:
+        from reconciler import drifting
+
         show(drifting.accept_drift(env, accepted))
         return
     if sides:
         raise typer.Exit(_parity(env, form, out))
-    with open_session(env, Principal.PLAN, begin(env, Principal.PLAN)) as session:
+    from reconciler import beginning
+
+    begun = beginning.taken(context.obj, env)
+    from reconciler import drifting
+    from reconciler.rendering.review import drift_in
+    from reconciler.topology import Principal
+    from reconciler.wiring import open_session
+
+    with open_session(env, Principal.PLAN, begun) as session:
         made = session.plan()
         seen = drifting.past(session, say)
     text = drift_in(made, form, style(), seen)
@@ -49,6 +53,9 @@ def drift(
 
 
 def _parity(env: Path, form: Page, out: Path | None) -> int:
+    from reconciler import drifting
+    from reconciler.rendering.parity import parity_in
+
     found = drifting.parity_report(env)
     text = parity_in(found, form, style())
     if out is not None:
@@ -71,11 +78,16 @@ def adopt(
     ] = None,
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
+    from reconciler import adoption
+
     show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
 
 
 def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
+    from reconciler import diagnosis
+    from reconciler.rendering.checkup import checkup_json, checkup_text
+
     found = diagnosis.checkup(env)
     show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
     raise typer.Exit(found.exit_code)
@@ -86,4 +98,6 @@ def import_(
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
 ) -> None:
     """Write an environment from MirrorMaker 2's configuration, and tell what is different from it."""
+    from reconciler import importing
+
     show(importing.run(files, out))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SETTINGS = {"help_option_names": ["-h", "--help"]}
 ENDING = (
     "Exit codes: 0 nothing to do, or done; 1 error or unknown; 2 changes are pending, or sides differ; 3 blocked by a"
     " guard; 4 stale plan; 5 partly applied; 6 lock held; 130 interrupted. Pages: docs/ of the project."

@@ -5,22 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler import inheritance, seeking, steering
+from reconciler.choices import CONFIRM_S, CONNECTOR
 from reconciler.errors import ReconcilerError
-from reconciler.pausing import Wish
-from reconciler.rendering.inherited import inherited_json, inherited_text
-from reconciler.rendering.positions import positions_json, positions_text
 from reconciler.terminal import Env, Format, FormatOption, say, seconds, show
+
+if TYPE_CHECKING:
+    from reconciler.pausing import Wish
 
 Flow = Annotated[str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out")]
 Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="one partition of the topic")]
 Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help="for the job to confirm")]
-CONFIRM = f"{steering.CONFIRM_S:.0f}s"
+CONFIRM = f"{CONFIRM_S:.0f}s"
 
 
 def pause(
@@ -32,11 +32,15 @@ def pause(
     wait: Wait = CONFIRM,
 ) -> None:
     """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
+    from reconciler import steering
+
     show(steering.pause(Path(env), _wish(flow, topic, partition), reason, seconds("--wait", wait), say))
 
 
 def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = None, wait: Wait = CONFIRM) -> None:
     """Copy on from where it was paused. Lifts every pause within what is named."""
+    from reconciler import steering
+
     show(steering.resume(Path(env), _wish(flow, topic, partition), seconds("--wait", wait), say))
 
 
@@ -53,6 +57,9 @@ def seek(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
+    from reconciler import seeking
+    from reconciler.rendering.positions import positions_json, positions_text
+
     wish = _wish(flow, topic, partition)
     if to and from_flow:
         raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
@@ -73,7 +80,7 @@ def import_positions(
     ] = "",
     connector: Annotated[
         str, typer.Option("--connector", metavar="NAME", help="name of the source connector")
-    ] = inheritance.CONNECTOR,
+    ] = CONNECTOR,
     alias: Annotated[
         str, typer.Option("--alias", metavar="A", help="MirrorMaker 2's name of the source, where it is not ours")
     ] = "",
@@ -84,6 +91,9 @@ def import_positions(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Take over the positions of a stopped MirrorMaker 2: show them, or write them as the flow's start."""
+    from reconciler import inheritance
+    from reconciler.rendering.inherited import inherited_json, inherited_text
+
     wish = inheritance.ImportWish(flow or "", offsets_topic, connector, alias, on)
     made = inheritance.import_positions(env, wish, write, say)
     if form is Format.JSON:
@@ -93,6 +103,8 @@ def import_positions(
 
 
 def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:
+    from reconciler.pausing import Wish
+
     return Wish(flow or "", topic, -1 if partition is None else partition)
 
 

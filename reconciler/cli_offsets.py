@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reconciler.choices import TableFormat
 from reconciler.cli_help import ENDINGS
 from reconciler.edges.files import write_text
-from reconciler.edges.translating import translated
 from reconciler.errors import ReconcilerError
-from reconciler.rendering.translations import translations_csv, translations_json, translations_text
-from reconciler.routing import selector_of
-from reconciler.terminal import Env, OutOption, say, show
-from reconciler.topology import Topology
-from reconciler.translations import TranslateWish
-from reconciler.wiring import read_topology
+from reconciler.terminal import App, Env, OutOption, say, show
 
-app = typer.Typer(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from reconciler.topology import Topology
+    from reconciler.translations import TranslateWish
 
-
-class TableFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
 
 
 FlowName = Annotated[str, typer.Argument(metavar="FLOW", help="a flow of the environment")]
@@ -58,6 +50,11 @@ def translate(
     out: OutOption = None,
 ) -> None:
     """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
+    from reconciler.edges.translating import translated
+    from reconciler.rendering.translations import translations_csv, translations_json, translations_text
+    from reconciler.routing import selector_of
+    from reconciler.wiring import read_topology
+
     topology = read_topology(env)
     wish = _wish(topology, flow, groups or [], (topic, partition, positions or []), reverse)
     made = translated(topology, wish, selector_of(topology.flows[flow]))
@@ -82,6 +79,8 @@ def translate(
 def _wish(
     topology: Topology, flow: str, groups: list[str], given: tuple[str, int, list[int]], reverse: bool
 ) -> TranslateWish:
+    from reconciler.translations import TranslateWish
+
     topic, partition, positions = given
     if flow not in topology.flows:
         raise ReconcilerError(

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli_apply import changing
 from reconciler.cli_help import ENDINGS
 from reconciler.counts import counted
-from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ReconcilerError
-from reconciler.reassigning import cancel as take_back
-from reconciler.reassigning.window import Watch
-from reconciler.rendering.replicas import reassignments_json, under_way
-from reconciler.terminal import Env, Format, FormatOption, StealOption, say
+from reconciler.terminal import App, Env, Format, FormatOption, StealOption, say
 from reconciler.terminal import show as tell
-from reconciler.topology import Principal
-from reconciler.wiring import open_session
 
-app = typer.Typer(help="Reassignments of replicas that are under way.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from reconciler.edges.kafka.admin import KafkaCluster
+
+app = App(help="Reassignments of replicas that are under way.", no_args_is_help=True)
 
 
 @app.command(epilog=ENDINGS["reassignments show"])
 def show(env: Env, form: FormatOption = Format.TEXT) -> None:
     """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
+    from reconciler.rendering.replicas import reassignments_json, under_way
+    from reconciler.topology import Principal
+    from reconciler.wiring import open_session
+
     with open_session(env, Principal.PLAN) as session:
         environment = session.topology.environment
         found = {name: cluster.replica_facts(environment) for name, cluster in session.clusters.items()}
@@ -41,6 +41,8 @@ def cancel(
     env: Env, yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False, steal: StealOption = ""
 ) -> None:
     """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
+    from reconciler.enacting import changing
+
     with changing(env, "reassignments cancel", steal) as execute:
         environment = execute.session.topology.environment
         found = {name: one for name, one in execute.session.clusters.items() if _begun(one, environment)}
@@ -57,6 +59,9 @@ def _begun(cluster: KafkaCluster, environment: str) -> bool:
 
 
 def _cancel(cluster: KafkaCluster, environment: str) -> None:
+    from reconciler.reassigning import cancel as take_back
+    from reconciler.reassigning.window import Watch
+
     with cluster.replicas(environment) as replicas:
         count = take_back(environment, replicas, Watch(note=say, closed=str))
     tell(f"{cluster.name}: {counted(count, 'partition')} taken back, our throttles are cleared")

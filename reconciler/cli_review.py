@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.beginning import Begun, begin
-from reconciler.cli_help import ENDINGS, SETTINGS
+from reconciler.cli_help import ENDINGS
 from reconciler.edges.files import read_environment, write_text
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.rendering.style import Format as Page
-from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
-from reconciler.topology import Principal
+from reconciler.terminal import App, Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
+
+if TYPE_CHECKING:
+    from reconciler.beginning import Begun
 
 Envs = Annotated[list[Path], typer.Argument(metavar="ENV", help="environment folders")]
 WriteOption = Annotated[
@@ -88,7 +89,9 @@ def plan(
 
 def _begun(early: Begun | None, env: Path) -> closing[Begun]:
     """``early``: what ``start`` has begun."""
-    return closing(early if early is not None and early.folder == env else begin(env, Principal.PLAN))
+    from reconciler import beginning
+
+    return closing(beginning.taken(early, env))
 
 
 def explain(
@@ -116,7 +119,7 @@ def _refuse_mixed(envs: Sequence[Path], form: Page, files: Sequence[Path | None]
         )
 
 
-app = typer.Typer(name="reconciler", add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
+app = App(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
 """These commands alone, for ``start``."""
 app.command(epilog=ENDINGS["validate"])(validate)
 app.command(epilog=ENDINGS["plan"])(plan)

@@ -18,10 +18,10 @@ from typing import Any
 import structlog
 
 from reconciler import applying, running
+from reconciler.choices import Autonomy
 from reconciler.edges.metrics import Metrics, MetricsServer
 from reconciler.errors import ReconcilerError
 from reconciler.executing import Execution, execution, hangup
-from reconciler.narrowing import Autonomy
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
 from reconciler.rollout.conducting import Manner

@@ -18,6 +18,7 @@ from reconciler.applied import Applied, Consent, applied_key, dumps
 from reconciler.applying import Caution, Gate, OneGo, Progress, Promotion, open_gate
 from reconciler.auditing import Actor, Line, begun, changed, ended, probe_line
 from reconciler.changes import RestartMirror, StartMirror
+from reconciler.choices import PROBE_PATIENCE_S
 from reconciler.edges.audit_file import AuditFile
 from reconciler.edges.audit_topic import AuditTopicLog
 from reconciler.edges.git import revision
@@ -29,7 +30,6 @@ from reconciler.locks import LOCK_TOPIC, lock_cluster
 from reconciler.plans import Outcome, Plan, Planned, Result
 from reconciler.probers import SessionProber
 from reconciler.probes import Probe
-from reconciler.probing import PATIENCE_SECONDS
 from reconciler.promoting import Ears, RealWorld
 from reconciler.rollout.advancing import Settling
 from reconciler.rollout.conducting import Conductor, Manner
@@ -68,7 +68,7 @@ class Execution:
         self.lock = lock
         self.audit = audit
         self.consent = NOTHING_AGREED
-        self.probe_patience = PATIENCE_SECONDS
+        self.probe_patience = PROBE_PATIENCE_S
         """Seconds that brokers have to show what a wave of access changes did."""
         self.manner = Manner()
         """How a rollout goes from wave to wave."""

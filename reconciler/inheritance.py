@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.choices import CONNECTOR
 from reconciler.counts import counted
 from reconciler.edges.connect_offsets import read_records, workers
 from reconciler.edges.files import read_environment, write_text
@@ -25,8 +26,6 @@ from reconciler.wiring import Session, open_session
 
 LOOK_AGAIN_S = 5.0
 """Between two looks. MirrorMaker 2 stores positions once a minute by default, so its workers are looked for, too."""
-
-CONNECTOR = "MirrorSourceConnector"
 
 
 @dataclass(frozen=True, slots=True)

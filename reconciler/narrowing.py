@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import assert_never
 
 from reconciler.changes import (
@@ -29,16 +28,9 @@ from reconciler.changes import (
     cluster_of,
     touched,
 )
+from reconciler.choices import Autonomy
 from reconciler.ordering import stage_of
 from reconciler.plans import Outcome, Plan, Planned, Result
-
-
-class Autonomy(StrEnum):
-    """What a run may do with nobody looking."""
-
-    NONE = "none"
-    SAFE = "safe"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """``partitions`` None: nobody said how many, the broker will decide when it makes the topic."""
+    """``partitions`` None: nobody said how many, the broker will decide when it makes the topic.
+
+    ``unseen``: why nobody can tell whether it is there, and so what it is like; what git says of it may not be so.
+    """
 
     partitions: int | None
     configs: Configs
+    unseen: Unknown | None = None
 
     def at_least(self, partitions: int | None) -> Prospect:
         if self.partitions is None or partitions is None:
@@ -43,6 +47,10 @@ class Prospect:
 
 def prospect_of_live(topic: LiveTopic) -> Prospect:
     return Prospect(len(topic.partitions), topic.configs)
+
+
+def prospect_of_hidden(hidden: Unknown) -> Prospect:
+    return Prospect(None, hidden, hidden)
 
 
 def prospect_of_declared(found: Prospect | None, wish: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:

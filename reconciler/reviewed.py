@@ -6,7 +6,9 @@ Border: compares two plans; what they rest on may have moved, what they would do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from reconciler.changes import AddPartitions, Change, Reason
 from reconciler.errors import Moved
 from reconciler.plans import Plan
 from reconciler.rendering.changes import headline
@@ -40,8 +42,13 @@ def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
         before, now = seen.get(planned.id), headline(planned.change)
         if before is None:
             yield Moved(planned.id, "not in the reviewed plan", now)
-        elif before.change != planned.change:
+        elif _what_it_does(before.change) != _what_it_does(planned.change):
             was = headline(before.change)
             yield Moved(planned.id, was, f"{now}, with other values" if was == now else now)
         elif before.risk != planned.risk:
             yield Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}")
+
+
+def _what_it_does(change: Change) -> Change:
+    """Without how many partitions the source has by now: they may have been added meanwhile, with the same outcome."""
+    return replace(change, reason=Reason("", "")) if isinstance(change, AddPartitions) else change

@@ -26,6 +26,7 @@ from reconciler.prospects import (
     declared_over,
     different_configs,
     prospect_of_declared,
+    prospect_of_hidden,
     prospect_of_live,
 )
 from reconciler.syncing import SyncedConfigs, prospect_of_remote, synced_configs
@@ -35,7 +36,9 @@ from replication.policy import CYCLE, HEARTBEATS, TopicSelector, make_selector
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic of one flow. ``partitions`` None: not known before the source topic exists.
+    """One topic of one flow. ``partitions`` None: not known before the source topic exists, or can be seen.
+
+    ``unseen``: its source, or that one's source, may be there unseen, so nothing can be said of the remote topic.
 
     ``two_way``: the remote topic flows back to its source under the same name, or flows with provenance share it; then
     no side's configs lead.
@@ -50,6 +53,7 @@ class Route:
     configs: SyncedConfigs | Unknown
     depth: int
     two_way: bool = False
+    unseen: Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +213,15 @@ def _values(
         flow, target, source = topology.flows[hop.flow], layers_of(topology, ref.cluster), prospects[hop.source]
         depths[ref] = depths.get(hop.source, 0) + 1
         sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
-        configs = synced_configs(sync, hop.source, source.configs, target)
+        unseen = next((why for maker in makers[ref] if (why := prospects[maker.source].unseen)), None)
+        configs = unseen or synced_configs(sync, hop.source, source.configs, target)
         factor = flow.replication_factor or replication_factor(target)
         partitions = prospects[ref].partitions if ref in two_way else source.partitions
-        lead = Route(flow.name, hop.source, ref, partitions, factor, configs, depths[ref], ref in two_way)
+        lead = Route(flow.name, hop.source, ref, partitions, factor, configs, depths[ref], ref in two_way, unseen)
         routes += [replace(lead, flow=maker.flow, source=maker.source) for maker in makers[ref]]
-        remote = prospect_of_remote(prospects.get(ref), partitions, configs, brokers[ref.cluster])
+        before = prospects.get(ref)
+        remote = prospect_of_remote(before, partitions, configs, brokers[ref.cluster])
+        remote = replace(remote, unseen=unseen if before is None else before.unseen)
         wish = topology.topics.get(ref.name)
         if wish is not None and ref.cluster in wish.clusters:
             remote = replace(
@@ -244,6 +251,8 @@ def _prospects(
     def work_out(ref: TopicRef) -> Prospect:
         cluster, wish = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
+        if ref.name not in cluster.topics and (hidden := cluster.hidden.get(ref.name)) is not None:
+            return prospect_of_hidden(hidden)
         found = prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
         if wish is not None and ref.cluster in wish.clusters:
             found = prospect_of_declared(found, wish, layers_of(topology, ref.cluster, wish), brokers[ref.cluster])

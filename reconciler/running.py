@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from reconciler.choices import Autonomy
 from reconciler.corrections import Corrections, corrected, looked, uncontested
 from reconciler.errors import LockHeld, ReconcilerError
-from reconciler.narrowing import Autonomy, Held, Narrowed, known_part, within
+from reconciler.narrowing import Held, Narrowed, known_part, within
 from reconciler.plans import Outcome, Plan
 
 SETTLE_SECONDS = 1.0

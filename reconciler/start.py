@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 
+from reconciler.live_words import live_folder
+
 CHANGE_NOTHING = ("validate", "plan", "explain")
 
 
@@ -17,10 +19,10 @@ def main() -> None:
         gc.disable()  # they are over in seconds, and nearly all that they make is kept to their end
     try:
         begun = None
-        if sys.argv[1:2] == ["plan"]:
-            from reconciler.beginning import begin_plan
+        if sys.argv[1:] and live_folder(sys.argv[2:], sys.argv[1]) is not None:
+            from reconciler.beginning import begin_early
 
-            begun = begin_plan(sys.argv[2:])
+            begun = begin_early(sys.argv[2:], sys.argv[1])
         from reconciler.terminal import run_app
 
         if changes_nothing:

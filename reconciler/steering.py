@@ -25,7 +25,6 @@ from reconciler.topology import Principal
 from reconciler.wiring import Session, now_ms, open_session
 from replication.pauses import Pause, Scope, dumps, pause_key
 
-CONFIRM_S = 60.0
 LOOK_S = 0.3
 
 Say = Callable[[str], None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from reconciler.errors import ReconcilerError
@@ -23,6 +24,34 @@ from reconciler.sizes import duration_ms
 class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types_of_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types_of_flags(super().get_params(ctx))
+
+
+def without_types_of_flags(found: list[Any]) -> list[Any]:
+    """Typer 0.29 tells the type of a flag, ``<bool>``, as if it took a value."""
+    for one in found:
+        if isinstance(one, TyperOption) and one.is_flag and one.metavar is None:
+            one.metavar = ""
+    return found
+
+
+class App(typer.Typer):
+    """Commands whose help is ours. ``settings`` are Typer's."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        return super().command(name, cls=_Command, **settings)
 
 
 PROGRAM = "reconciler"

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from reconciler.choices import PROBE_PATIENCE_S
 from reconciler.errors import BlockedError, ReconcilerError
 from reconciler.exit_codes import ExitCode
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.ports import Prober
 from reconciler.probes import Probe
-from reconciler.probing import PATIENCE_SECONDS, RulesAlone
+from reconciler.probing import RulesAlone
 
 Gate = Callable[[], str]
 """Asked before each step: why no further one may begin, or empty to go on."""
@@ -66,7 +67,7 @@ class Caution:
     gate: Gate = open_gate
     held: Gate = open_gate
     prober: Prober = field(default_factory=RulesAlone)
-    patience: float = PATIENCE_SECONDS
+    patience: float = PROBE_PATIENCE_S
     promotion: Promotion = field(default_factory=OneGo)
 
 

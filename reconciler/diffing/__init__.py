@@ -141,7 +141,8 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
         cluster = live.known(route.remote.cluster)
         missing = cluster is not None and route.remote.name not in cluster.topics
         if missing and isinstance(route.configs, Unknown):
-            found[route.flow] = f"the configs of {route.source}"
+            unseen = f"{route.unseen.subject}, which may be there unseen" if route.unseen else ""
+            found[route.flow] = unseen or f"the configs of {route.source}"
     unusable = {f.name: "" for f in topology.flows.values() if not (live.known(f.source) and live.known(f.target))}
     return found | unusable
 

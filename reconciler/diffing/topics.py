@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused, Role
+from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused
 from reconciler.counts import counted
 from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
 from reconciler.diffing.findings import Findings, Settled, merged
@@ -133,7 +133,7 @@ def _counts(wish: TopicWish, around: Surroundings) -> list[Refused]:
                 f"Set a replication factor of at most {around.brokers}, or add brokers",
             )
         )
-    if wish.source is not None and wish.new_partitions is None:
+    if wish.source is not None and wish.new_partitions is None and wish.unreadable is None:
         what = (
             f"{wish.source} does not exist yet and has no declared partitions, so {wish.ref} cannot get the same count"
         )
@@ -151,8 +151,8 @@ def _below_source(wish: TopicWish) -> list[Refused]:
     if wish.partitions is None or wish.source_partitions is None or wish.partitions >= wish.source_partitions:
         return []
     what = (
-        f"{wish.ref} is declared with {counted(wish.partitions, 'partition')}, but its source {wish.source} has"
-        f" {wish.source_partitions}; records of the others would have no place"
+        f"{wish.ref} is declared with {counted(wish.partitions, 'partition')}, but its source {_source_count(wish)};"
+        " records of the others would have no place"
     )
     todo = f"Declare {counted(wish.source_partitions, 'partition')}, or leave the count out"
     return [Refused(f"{wish.ref} partitions", Reason("fewer-than-source", what), todo)]
@@ -162,15 +162,15 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
     subject, live = f"{wish.ref} partitions", len(topic.partitions)
     if refused := _below_source(wish):
         return Findings(refused=tuple(refused))
+    if wish.partitions is None and wish.unreadable is not None:
+        return Findings()  # told with its configs
     if wish.partitions is None or wish.partitions == live:
         return Findings(settled=(Settled(str(wish.ref), "partitions"),))
     if wish.partitions > live and wish.ref.name in around.in_flight:
         text = f"{wish.partitions} are wished; they are added when the reassignment that is under way has ended"
         return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
     if wish.partitions > live:
-        reason = Reason("more-partitions-wished", wish.reason.text)
-        if wish.role is Role.REMOTE:
-            reason = Reason("source-has-more-partitions", f"{wish.source} has {wish.partitions}; {wish.reason.text}")
+        reason = _why_more(wish)
         grow = AddPartitions(wish.ref, topic.topic_id, live, wish.partitions, wish.role, reason, wish.depth)
         return Findings(changes=(grow,))
     if not wish.exact:
@@ -180,6 +180,22 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
     wished, found = (counted(count, "partition") for count in (wish.partitions, live))
     todo = f"Set {live}, or make a new topic with {wished} and move its users"
     return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo, wished, found),))
+
+
+def _why_more(wish: TopicWish) -> Reason:
+    if wish.source is None or wish.partitions != wish.source_partitions:
+        return Reason("more-partitions-wished", wish.reason.text)
+    has = wish.source_live == wish.source_partitions
+    code = "source-has-more-partitions" if has else "source-gets-more-partitions"
+    return Reason(code, f"{_source_count(wish)}; {wish.reason.text}")
+
+
+def _source_count(wish: TopicWish) -> str:
+    """The source grows after its remote topic, and may be yet to be made, so it need not have them now."""
+    if wish.source_live == wish.source_partitions:
+        return f"{wish.source} has {wish.source_partitions}"
+    now = "is not there yet" if wish.source_live is None else f"has {wish.source_live} now"
+    return f"{wish.source} is to have {wish.source_partitions} ({now})"
 
 
 def _factor(wish: TopicWish, topic: LiveTopic) -> Findings:

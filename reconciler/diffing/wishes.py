@@ -24,7 +24,8 @@ class TopicWish:
     """``source`` is set for remote topics. ``partitions`` None: the broker decides.
 
     ``exact``: a larger live count contradicts the wish. ``new_partitions``, ``new_factor`` hold only for a topic that
-    does not exist yet. ``unreadable`` stands in for configs that depend on a failed read.
+    does not exist yet. ``unreadable`` stands in for configs that depend on a failed read, and for all
+    that depends on a source topic that may be there unseen. ``source_live``: how many partitions the source has now.
     """
 
     ref: TopicRef
@@ -41,6 +42,7 @@ class TopicWish:
     depth: int = 0
     source: TopicRef | None = None
     source_partitions: int | None = None
+    source_live: int | None = None
 
 
 class TopicWishes(Mapping[TopicRef, TopicWish]):
@@ -69,7 +71,7 @@ def wishes(topology: Topology, live: LiveState, routing: Routing) -> TopicWishes
     """For each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
     found = dict(_declared(topology, live))
     for route in routing.routes:
-        ref, remote = route.remote, _remote(topology, route)
+        ref, remote = route.remote, _remote(topology, route, _live_partitions(live, route.source))
         found[ref] = _declared_over(replace(found[ref], ref=ref), remote) if ref in found else remote
     for wish in _internal(topology, live):
         found.setdefault(wish.ref, wish)
@@ -138,7 +140,13 @@ def _lay(layers: Layers, there: Configs | None) -> _Values:
     return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, there))
 
 
-def _remote(topology: Topology, route: Route) -> TopicWish:
+def _live_partitions(live: LiveState, ref: TopicRef) -> int | None:
+    cluster = live.known(ref.cluster)
+    found = cluster.topics.get(ref.name) if cluster else None
+    return len(found.partitions) if found else None
+
+
+def _remote(topology: Topology, route: Route, source_live: int | None) -> TopicWish:
     known = not isinstance(route.configs, Unknown)
     return TopicWish(
         ref=route.remote,
@@ -154,11 +162,14 @@ def _remote(topology: Topology, route: Route) -> TopicWish:
         depth=route.depth,
         source=route.source,
         source_partitions=route.partitions,
+        source_live=source_live,
     )
 
 
 def _unread(route: Route) -> Unknown:
     assert isinstance(route.configs, Unknown)
+    if route.unseen is not None:
+        return replace(route.unseen, detail=(*route.unseen.detail, str(route.remote)))
     return Unknown(
         f"{route.source} configs",
         route.configs.error,
@@ -181,6 +192,7 @@ def _declared_over(declared: TopicWish, remote: TopicWish) -> TopicWish:
         depth=remote.depth,
         source=remote.source,
         source_partitions=remote.source_partitions,
+        source_live=remote.source_live,
     )
 
 

@@ -5,6 +5,6 @@ undone. Border: asks through ports; which changes there are, and in which order,
 """
 
 from reconciler.probing.logins import RulesAlone
-from reconciler.probing.waves import PATIENCE_SECONDS, AccessWaves, Conduct, Wave
+from reconciler.probing.waves import AccessWaves, Conduct, Wave
 
-__all__ = ["PATIENCE_SECONDS", "AccessWaves", "Conduct", "RulesAlone", "Wave"]
+__all__ = ["AccessWaves", "Conduct", "RulesAlone", "Wave"]

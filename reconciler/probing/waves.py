@@ -24,8 +24,6 @@ from reconciler.probing.judging import Evidence, Views, checks, lagging
 from reconciler.probing.logins import KnownLogins
 from reconciler.probing.undoing import before_of, put_back, settled
 
-PATIENCE_SECONDS = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class Wave:

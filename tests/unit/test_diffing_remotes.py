@@ -24,6 +24,34 @@ def test_remote_topics_follow_their_source() -> None:
     assert rules(planned.ignored) == {"more-partitions"}
 
 
+def test_growth_tells_what_its_source_has_and_what_it_is_to_have() -> None:
+    seen = world()
+    for name, here, there in (("full", 6, 2), ("grows", 2, 2), ("both", 2, 2), ("own", 6, 2)):
+        seen.clusters["east"].put(name, here)
+        seen.clusters["west"].put(f"east.{name}", there)
+    seen.clusters["west"].put("east.fresh", 2)
+    declared = [topic(name, "east", partitions=6) for name in ("full", "grows", "both", "own", "fresh")]
+    over = [topic("east.both", "west"), topic("east.own", "west", partitions=8)]
+    planned = seen.plan(topology(*declared, *over, flow("east", "west", "full", "grows", "both", "own", "fresh")))
+    why = {ref: (c.reason.code, c.reason.text.split(";")[0]) for ref, c in changed(planned, AddPartitions).items()}
+    more, gets = "source-has-more-partitions", "source-gets-more-partitions"
+    assert {ref: told for ref, told in why.items() if ref.startswith("west/")} == {
+        "west/east.full": (more, "east/full has 6"),
+        "west/east.grows": (gets, "east/grows is to have 6 (has 2 now)"),
+        "west/east.fresh": (gets, "east/fresh is to have 6 (is not there yet)"),
+        "west/east.both": (gets, "east/both is to have 6 (has 2 now)"),
+        "west/east.own": ("more-partitions-wished", "declared in (built in)"),
+    }
+
+
+def test_fewer_partitions_than_a_source_is_to_have_are_refused_with_what_is_so_now() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", 2)
+    wished = (topic("orders", "east", partitions=6), topic("east.orders", "west", partitions=4))
+    planned = seen.plan(topology(*wished, flow("east", "west", "orders")))
+    assert "its source east/orders is to have 6 (has 2 now)" in planned.refused[0].reason.text
+
+
 def test_growth_goes_target_first_over_several_hops() -> None:
     seen = world("a", "b", "c")
     for where, name in (("a", "orders"), ("b", "a.orders"), ("c", "b.a.orders")):

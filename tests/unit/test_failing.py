@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.cli_failover import exit_code
+from reconciler.consumer_moves import exit_code
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.failing import (

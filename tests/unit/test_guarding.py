@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from reconciler import applied as records
 from reconciler.applied import Applied, Consent
 from reconciler.changes import DeleteTopic
+from reconciler.choices import Autonomy
 from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.guarding import applied_now, guarded, is_prune, released
 from reconciler.guarding.contact import clusters_of
 from reconciler.guarding.protecting import is_protected, protection_of
-from reconciler.narrowing import Autonomy, known_part, within
+from reconciler.narrowing import known_part, within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import plan
 from reconciler.plans import Plan

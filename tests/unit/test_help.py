@@ -82,6 +82,13 @@ def test_help_and_version_are_no_error(words: list[str], capsys: pytest.CaptureF
     assert "reconciler" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["-h"], ["plan", "-h"], ["mirror", "start", "-h"], ["offsets", "translate", "-h"]])
+def test_a_flag_is_told_without_a_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "bool" not in capsys.readouterr().out
+
+
 def test_a_shell_is_offered_what_completes_the_word() -> None:
     asked = {"_RECONCILER_COMPLETE": "complete_bash", "COMP_WORDS": "reconciler mirror s", "COMP_CWORD": "2"}
     done = subprocess.run(

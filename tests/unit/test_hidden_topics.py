@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.changes import CreateTopic
 from reconciler.errors import ClusterError
+from reconciler.flow_syncs import ConfigSync
 from tests.builders import changed, flow, ids, topic, topology, world
 
 NAMES = ("orders", "pay", "clicks")
@@ -29,6 +31,31 @@ def test_a_hidden_remote_topic_and_what_the_mirror_keeps_there_are_unknown_too()
     made = seen.plan(topology(flow("east", "west", "orders")))
     assert {one.subject for one in made.unknown} == {"west/east.orders", "west/__mirror_status"}
     assert not {"west/east.orders", "west/__mirror_status"} & changed(made, CreateTopic).keys()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("there", [(), ("east.orders",), ("east.orders", "west.east.orders")])
+def test_what_a_hidden_topic_becomes_further_on_is_unknown_too(sync: bool, there: tuple[str, ...]) -> None:
+    """Declared with 1, it may have 3: its remote topic would be made too small, or be told to be right."""
+    seen = world("east", "west", "north")
+    seen.clusters["east"].put("orders", 3)
+    seen.clusters["east"].hide("orders")
+    for name in there:
+        seen.clusters["north" if name.startswith("west.") else "west"].put(name, 3)
+    flows = (
+        flow("east", "west", "orders", configs=ConfigSync(enabled=sync)),
+        flow("west", "north", r"east\.orders", configs=ConfigSync(enabled=sync)),
+    )
+    made = seen.plan(topology(topic("orders", "east", partitions=4), *flows))
+    remote = {"create:west/east.orders", "create:north/west.east.orders"}
+    grown = {"partitions:west/east.orders", "partitions:north/west.east.orders"}
+    seen_enough = {"create:north/west.east.orders"} if there == ("east.orders",) and not sync else set()
+    assert (remote | grown) & set(ids(made)) == seen_enough, "the third topic is like the second, which is there"
+    assert not made.refused
+    told = {one.subject: one.detail for one in made.unknown}
+    assert "west/east.orders" in told["east/orders"]
+    if not there:
+        assert "north/west.east.orders" in told["east/orders"]
 
 
 def test_where_nobody_can_tell_what_is_hidden_the_cluster_is_unknown() -> None:

@@ -12,13 +12,14 @@ from reconciler.adopting import Taking, adopt
 from reconciler.adoption import is_empty
 from reconciler.causes import History
 from reconciler.changes import AlterQuota, Stage
+from reconciler.choices import Autonomy
 from reconciler.errors import ClusterError, TopologyError, Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.limiting.adopting import adopt_quotas
 from reconciler.live import LiveState
 from reconciler.loading import load
-from reconciler.narrowing import Autonomy, known_part, within
+from reconciler.narrowing import known_part, within
 from reconciler.observing import Wanted, observe
 from reconciler.planfile import change_document, dumps, loads
 from reconciler.planning import basis_now, plan, still_true

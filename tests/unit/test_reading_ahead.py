@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from reconciler import beginning, cli_review, wiring
-from reconciler.beginning import begin, begin_plan, live_folder
+from reconciler.beginning import begin, begin_early
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.heading import read_head
 from reconciler.live import LiveCluster
+from reconciler.live_words import live_folder
 from reconciler.loading import load
 from reconciler.reviewing import Wish, review
 from reconciler.terminal import run_app
@@ -182,7 +183,7 @@ def test_a_cluster_with_other_settings_is_not_taken_for_the_one_that_is_read() -
 def test_reads_begin_before_most_of_the_program_is_imported() -> None:
     program = """
 import sys
-from reconciler import cli_review
+from reconciler import beginning, cli_review
 from reconciler.terminal import run_app
 
 def begin(folder, principal):
@@ -190,7 +191,7 @@ def begin(folder, principal):
             "kafka", "git"} & sys.modules.keys()
     sys.exit(" ".join(late) or 7)
 
-cli_review.begin = begin
+beginning.begin = begin
 run_app(cli_review.app, ["plan", "env"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -231,10 +232,20 @@ def test_what_is_surely_a_live_plan_is_one(words: list[str], monkeypatch: pytest
         begun.append(folder)
         sys.exit(0)
 
-    monkeypatch.setattr(cli_review, "begin", begin)
+    monkeypatch.setattr(beginning, "begin", begin)
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", *words])
     assert begun == [live_folder(words)] == [Path("env")]
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [(["env"], Path("env")), (["env", "--format", "json"], Path("env")), (["--out=o", "env"], Path("env")),
+     (["env", "--prune"], None), (["env", "--parity"], None), (["env", "--accept", "a/b"], None), ([], None)],
+)  # fmt: skip
+def test_drift_is_begun_early_where_it_reads_whole_clusters(words: list[str], folder: Path | None) -> None:
+    assert live_folder(words, "drift") == folder
+    assert live_folder(words, "doctor") is None
 
 
 @pytest.mark.parametrize("words", OTHER, ids=" ".join)
@@ -244,7 +255,7 @@ def test_nothing_is_begun_early_for_anything_else(words: list[str]) -> None:
 
 def test_the_command_takes_what_was_begun_and_begins_no_other(tmp_path: Path, story: list[str]) -> None:
     folder = environment(tmp_path / "env", clusters=CLUSTERS, topics="topics: [")
-    early = begin_plan([str(folder)])
+    early = begin_early([str(folder)])
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", str(folder)], early)
     assert list(dict.fromkeys(story)) == ["read east as plan", "load", "broken off"]
@@ -252,7 +263,7 @@ def test_the_command_takes_what_was_begun_and_begins_no_other(tmp_path: Path, st
 
 
 def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert begin_plan([str(tmp_path / "nowhere")]) is None
+    assert begin_early([str(tmp_path / "nowhere")]) is None
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", str(tmp_path / "nowhere")])
     assert "nowhere is not there" in capsys.readouterr().err
@@ -260,7 +271,7 @@ def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsy
 
 @pytest.mark.parametrize("words", [["--base", "main"], ["--changed-since", "main"], ["--offline"], ["--revert"]])
 def test_a_plan_that_may_need_no_cluster_begins_no_read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_review, "begin", lambda *_: pytest.fail("a cluster is read"))
+    monkeypatch.setattr(beginning, "begin", lambda *_: pytest.fail("a cluster is read"))
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", "nowhere", *words])
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.choices import Autonomy
 from reconciler.exit_codes import ExitCode
-from reconciler.narrowing import Autonomy, retention_steps_only, within
+from reconciler.narrowing import retention_steps_only, within
 from reconciler.rendering.text import plan_text
 from reconciler.topology import Topology
 from tests.builders import World, altered, codes, flow, topic, topology, world

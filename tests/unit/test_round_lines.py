@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.narrowing import Autonomy, within
+from reconciler.choices import Autonomy
+from reconciler.narrowing import within
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.rendering.rounds import round_lines
 from reconciler.running import Round

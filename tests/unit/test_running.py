@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from reconciler.applying import Caution, Silent, apply
+from reconciler.choices import Autonomy
 from reconciler.corrections import Corrections
 from reconciler.errors import LockHeld, Problem, ReconcilerError, TopologyError, Where
 from reconciler.handover import handovers
-from reconciler.narrowing import Autonomy
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
 from reconciler.running import Pace, Round, run

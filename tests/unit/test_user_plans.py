@@ -12,12 +12,13 @@ from reconciler.acls import Unsupported
 from reconciler.adopting import Taking, adopt
 from reconciler.adoption import is_empty
 from reconciler.changes import AlterUser, DeleteUser, Stage
+from reconciler.choices import Autonomy
 from reconciler.errors import ClusterError, Unknown
 from reconciler.exit_codes import ExitCode
 from reconciler.explaining import explain
 from reconciler.live import LiveState
 from reconciler.loading import load
-from reconciler.narrowing import Autonomy, within
+from reconciler.narrowing import within
 from reconciler.planfile import dumps, loads
 from reconciler.planning import basis_now, plan, still_true
 from reconciler.plans import Plan, Result

@@ -1,0 +1,33 @@
+"""What options may say, and what they say when left out: known before anything that carries it out is imported."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Autonomy(StrEnum):
+    """What a run may do with nobody looking."""
+
+    NONE = "none"
+    SAFE = "safe"
+    ALL = "all"
+
+
+class FailoverPage(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class TableFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+CONFIRM_S = 60.0
+"""How long a mirror job may take to confirm a pause."""
+PROBE_PATIENCE_S = 10.0
+"""How long brokers may take to show access changes."""
+CONNECTOR = "MirrorSourceConnector"
+"""The name that MirrorMaker 2 gives its source connector when it runs by itself."""

@@ -1,0 +1,110 @@
+"""``failover`` and ``failback``: look, ask, carry out, tell.
+
+Border: no arguments; those are ``cli_failover``. The steps themselves are ``switching``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+import typer
+
+from reconciler.choices import FailoverPage as Page
+from reconciler.edges.files import write_text
+from reconciler.errors import ReconcilerError
+from reconciler.executing import execution, interrupted_by_sigterm
+from reconciler.exit_codes import ExitCode
+from reconciler.failing import FailoverWish, move_of
+from reconciler.failovers import Report, StepResult, Way
+from reconciler.locks import lock_cluster
+from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
+from reconciler.switching import Switch
+from reconciler.terminal import say, show, style
+from reconciler.topology import Cluster, Principal
+from reconciler.wiring import Session, open_session
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """``dry``: change nothing. ``yes``: do not ask. ``steal``: why the lock is taken whoever holds it."""
+
+    dry: bool
+    yes: bool
+    form: Page
+    out: Path | None
+    steal: str
+
+
+def move(env: Path, way: Way, flow: str, wish: FailoverWish, manner: Manner) -> ExitCode:
+    """Raises ReconcilerError for what ends it before it begins."""
+    dry, output = manner.dry, (manner.form, manner.out)
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        switch = Switch(session, move_of(session.topology, way, flow), wish, say)
+        report = switch.look()
+        code = exit_code(report)
+        if not dry and code is ExitCode.DONE:
+            report = switch.nothing_done(report)
+            code = exit_code(report)
+        if dry or code is not ExitCode.CHANGES:
+            _tell(report, code, output)
+            return code
+        if not manner.yes:
+            say(failover_text(report, style()))
+            _confirm(way)
+        with execution(session, str(way), manner.steal, keeper=_keeper(session, switch)) as execute:
+            report = switch.carry_out(execute, report)
+        code = exit_code(report)
+        _tell(report, code, output)
+        execute.require_kept()
+        return code
+
+
+def _keeper(session: Session, switch: Switch) -> Cluster | None:
+    """Where the lock is kept instead, when the cluster that keeps it is the one that is lost."""
+    usual, lost = lock_cluster(session.topology), switch.survey.lost
+    if lost is None or usual.name != switch.move.origin:
+        return None
+    say(f"the environment's lock is kept on {usual.name}, which does not answer: taken on {switch.move.destination}")
+    return session.topology.clusters[switch.move.destination]
+
+
+def exit_code(report: Report) -> ExitCode:
+    """Dry: 3 blocked, 2 something would be done, 0 nothing. Done: 0 as it should be, 5 not all of it, 1 stopped."""
+    results = [step.result for step in report.steps]
+    if report.dry:
+        if report.blocked:
+            return ExitCode.BLOCKED
+        return ExitCode.CHANGES if StepResult.PLANNED in results else ExitCode.DONE
+    if StepResult.FAILED in results:
+        return ExitCode.PARTIAL if StepResult.DONE in results else ExitCode.ERROR
+    return ExitCode.PARTIAL if any(one.note for one in report.seen.groups) else ExitCode.DONE
+
+
+def _confirm(way: Way) -> None:
+    if not sys.stdin.isatty():
+        raise ReconcilerError(
+            f"no {way} was done: nobody can be asked, standard input is not a terminal",
+            "It moves consumers, so someone has to agree to it.",
+            "Look with --dry-run, then pass --yes.",
+        )
+    if not typer.confirm(f"Do this {way}?", err=True):
+        raise ReconcilerError(f"no {way} was done, as you wished")
+
+
+def _tell(report: Report, code: ExitCode, output: tuple[Page, Path | None]) -> None:
+    form, out = output
+    match form:
+        case Page.TEXT:
+            text = failover_text(report, style())
+        case Page.JSON:
+            text = failover_json(report, int(code))
+        case Page.MARKDOWN:
+            text = failover_markdown(report)
+        case _:
+            assert_never(form)
+    if out is not None:
+        write_text(out, failover_json(report, int(code)) if out.suffix == ".json" else failover_markdown(report))
+    show(text)
