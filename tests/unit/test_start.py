@@ -35,8 +35,8 @@ start.main()
     assert done.stdout.splitlines() == [f"{tmp_path} is valid: 1 cluster, 1 topic, 0 flows", "0"]
 
 
-HEAVY = ("asyncio", "confluent_kafka", "git", "jsonschema", "kafka", "prometheus_client", "reconciler.changes")
-HEAVY += ("reconciler.topology", "reconciler.wiring", "ruamel", "sandbox", "structlog", "wire")
+HEAVY = {"asyncio", "confluent_kafka", "git", "jsonschema", "kafka", "prometheus_client", "reconciler.changes"}
+HEAVY |= {"reconciler.topology", "reconciler.wiring", "ruamel", "sandbox", "structlog", "wire"}
 COMPLETION = {"_RECONCILER_COMPLETE": "complete_bash", "COMP_WORDS": "reconciler mirror st", "COMP_CWORD": "2"}
 
 
@@ -64,7 +64,7 @@ import sys
 from reconciler import start
 
 def told():
-    print("late:", *sorted(set({HEAVY!r}) & sys.modules.keys()))
+    print("late:", *sorted({HEAVY!r} & sys.modules.keys()))
 
 atexit.register(told)
 start.main()
