@@ -96,7 +96,7 @@ class PartitionMap:
         given = list(stretches)
         self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
         with_runs = [_longer(s, self._silent) if self._silent else s for s in given if s.runs]
-        self._copies = sorted(with_runs, key=lambda s: (s.runs[0].target, s.runs[-1].target_end))
+        self._copies = _without_repeated(sorted(with_runs, key=lambda s: (s.runs[0].target, s.runs[-1].target_end)))
         self._copy_targets = [stretch.runs[0].target for stretch in self._copies]
         self._stretches: list[Stretch] = []
         for stretch in self._copies:
@@ -245,6 +245,29 @@ def _longer(stretch: Stretch, silent: list[Stretch]) -> Stretch:
         if one.begin <= end:
             end = max(end, one.end)
     return stretch if end == stretch.end else Stretch(stretch.begin, end, stretch.runs, stretch.first)
+
+
+def _without_repeated(copies: list[Stretch]) -> list[Stretch]:
+    """``copies``, by targets, without those that only say again a part of another: a gap that was counted, which its
+    lane has written after all."""
+    kept: list[Stretch] = []
+    for one in copies:
+        if kept and _says_all_of(kept[-1], one):
+            continue
+        while kept and _says_all_of(one, kept[-1]):
+            kept.pop()
+        kept.append(one)
+    return kept
+
+
+def _says_all_of(stretch: Stretch, one: Stretch) -> bool:
+    first, last = one.runs[0], one.runs[-1]
+    return (
+        stretch.begin <= one.begin
+        and one.end <= stretch.end
+        and stretch.runs[0].target <= first.target
+        and last.target_end <= stretch.runs[-1].target_end
+    )
 
 
 def _cut(stretch: Stretch, end: int) -> Stretch | None:

@@ -39,11 +39,15 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     """
     if gap.source is not None and gap.source_end is None and position is not None and position <= gap.source:
         raise NotPairedError(f"the mirror has not copied more than up to source offset {position} yet")
-    there = await _read(target, gap.target, gap.target_end)  # first: what is copied meanwhile is left out
+    # the target first: what is copied meanwhile is left out
+    low, there = await _read(target, gap.target, gap.target_end)
     end = gap.source_end if gap.source_end is not None else position
-    here = await _read(source, gap.source, end)
+    _, here = await _read(source, gap.source, end)
     count = min(len(here), len(there))
-    if gap.source is not None and gap.source_end is not None and len(here) != len(there):
+    closed = gap.source is not None and gap.source_end is not None
+    if gap.source is not None and end is not None and not there and (closed or not here):
+        return Stretch(gap.source, max(end, gap.source), ())  # nothing to read there: markers, aborted, left out
+    if closed and len(here) != len(there):
         raise NotPairedError(f"the gap has {len(here)} records on the source and {len(there)} on the target")
     if not count:
         raise NotPairedError("the gap has no records on one side")
@@ -55,7 +59,9 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     runs = _runs([(one[0], other[0]) for one, other in pairs])
     begin = runs[0].source if gap.source is None else gap.source
     after = here[count][0] if not backwards and count < len(here) else max(end or 0, runs[-1].source_end)
-    return Stretch(begin, after, tuple(runs))
+    # nothing of the target's log was ever deleted, and all of it has its counterpart: the flow began here
+    first = backwards and low == 0 and count == len(there)
+    return Stretch(begin, after, tuple(runs), first)
 
 
 def _runs(pairs: Sequence[tuple[int, int]]) -> list[Run]:
@@ -68,8 +74,8 @@ def _runs(pairs: Sequence[tuple[int, int]]) -> list[Run]:
     return runs
 
 
-async def _read(log: Log, begin: int | None, end: int | None) -> list[Found]:
-    """Records from ``begin`` to before ``end``; None: as far as the log goes."""
+async def _read(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
+    """Where the log starts, and the records from ``begin`` to before ``end``; None: as far as the log goes."""
     await logs.leaders(log.cluster, [log.key[0]])
     low = (await logs.begins(log.cluster, [log.key]))[log.key]
     high = (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
@@ -89,4 +95,4 @@ async def _read(log: Log, begin: int | None, end: int | None) -> list[Found]:
                     found.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
         if len(found) > MOST:
             raise NotPairedError(f"more than {MOST} records would have to be read on {log.cluster.name}")
-    return found
+    return low, found

@@ -72,6 +72,10 @@ class MapReader:
             self._maps[key] = made
         return made
 
+    def place(self, topic: str, partition: int) -> Place | None:
+        """Of what was written last of a *source* partition; None when nothing is known of it."""
+        return self._newest.get((topic, partition))
+
     def partitions(self) -> Mapping[Key, PartitionMap]:
         """By source topic and partition."""
         return {key: self.partition(*key) for key in self._chunks}

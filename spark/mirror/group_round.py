@@ -11,10 +11,12 @@ from typing import Protocol
 from uuid import UUID
 
 from mirror.group_both_ways import BothWays
+from mirror.group_gaps import GapCloser
 from mirror.settings import GroupSettings
 from replication.groups import GroupSelector, Synced, Unsupported, checkpoint_due, idle, may_write, unsupported
 from replication.mirrormaker import Checkpoint
-from replication.offset_map import PartitionMap
+from replication.offset_map import Gap, PartitionMap, Translation
+from replication.offset_map_codec import Place
 from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
 from wire.group_members import ListedGroup
 from wire.group_offsets import CommittedOffset
@@ -31,11 +33,16 @@ class Maps(Protocol):
         """``topic``: the source topic; ``ids``: of source and remote topic, what was written for others is left out."""
         ...
 
+    def place(self, topic: str, partition: int) -> Place | None:
+        """Of what was written last of a source partition."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
     """What one round found. ``inexact``: partitions whose offset is a safe earlier one for now, or not known yet;
-    ``active``: groups with members at the target, left alone; ``refused``: group -> Kafka's error code."""
+    ``active``: groups with members at the target, left alone; ``refused``: group -> Kafka's error code; ``gaps``: group
+    -> why it is not exact for longer than the map is behind."""
 
     groups: int = 0
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -44,6 +51,7 @@ class RoundResult:
     active: tuple[str, ...] = ()
     unsupported: Mapping[str, Unsupported] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
+    gaps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -52,6 +60,7 @@ class _Entry:
 
     committed: CommittedOffset
     map: PartitionMap | None = None
+    gap: Gap | None = None
     downstream: int | None = None
     exact: bool = False
     told: Synced | None = None
@@ -68,11 +77,14 @@ class GroupRounds:
         source: Cluster,
         target: Cluster,
         told: Mapping[tuple[str, str, int], Checkpoint],
-        both: BothWays | None = None,
+        further: BothWays | GapCloser | None = None,
     ) -> None:
-        """``both``: the target writes the same topics, and its records come to the source."""
+        """``further``: where the map alone does not do. ``BothWays``: the target writes the same topics, and its
+        records come to the source."""
         self._selector: GroupSelector = settings.selector()
-        self._follow, self._both = settings.follow_rewinds, both
+        self._follow = settings.follow_rewinds
+        self._both = further if isinstance(further, BothWays) else None
+        self._closer = further if isinstance(further, GapCloser) else None
         self._source, self._target = source, target
         self._source_groups, self._target_groups = Groups(source), Groups(target)
         self._told = {where: Synced(one.upstream, one.downstream) for where, one in told.items()}
@@ -96,6 +108,7 @@ class GroupRounds:
         if self._both is not None:
             await self._both.refresh()
         unknown = self._translate(maps, ids)
+        gaps = await self._close_gaps(maps, routes)
         await self._look_at_empty(unknown, routes)
         checkpoints = tuple(self._due(routes))
         written, active, refused = await self._write(routes)
@@ -108,6 +121,7 @@ class GroupRounds:
             active=active,
             unsupported=named,
             refused=refused,
+            gaps=gaps,
         )
 
     async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
@@ -136,7 +150,7 @@ class GroupRounds:
             return
         if entry.told is not None and committed.offset < entry.told.upstream:
             entry.rewound = True
-        entry.committed, entry.map, entry.exact = committed, None, False
+        entry.committed, entry.map, entry.gap, entry.exact = committed, None, None, False
 
     def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, Unsupported]]:
         for group, entries in self._entries.items():
@@ -147,7 +161,7 @@ class GroupRounds:
         """Partitions that the map knows nothing of."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
-        same: dict[tuple[Key, int], tuple[int | None, bool]] = {}  # groups that have caught up stand at the same offset
+        same: dict[tuple[Key, int], Translation] = {}  # groups that have caught up stand at the same offset
         for entries in self._entries.values():
             for key, entry in entries.items():
                 if entry.exact:
@@ -162,10 +176,9 @@ class GroupRounds:
                     entry.map = known
                     there = same.get((key, entry.committed.offset))
                     if there is None:
-                        found = known.downstream(entry.committed.offset)
-                        there = same[key, entry.committed.offset] = (found.offset, found.exact)
-                    entry.downstream, entry.exact = there
-                if entry.downstream is None and known.source_end is None:
+                        there = same[key, entry.committed.offset] = known.downstream(entry.committed.offset)
+                    entry.downstream, entry.exact, entry.gap = there.offset, there.exact, there.gap
+                if entry.downstream is None:
                     unknown.add(key)
         return unknown
 
@@ -177,8 +190,27 @@ class GroupRounds:
             kept = self._maps[key] = (whole, topic_id, maps.partition(*key, (topic_id, NO_ID)))
         return kept[2]
 
+    async def _close_gaps(self, maps: Maps, routes: Mapping[Key, str]) -> dict[str, str]:
+        """For the next round. Returns why groups stay inexact."""
+        if self._closer is None:
+            return {}
+        wanted: dict[Key, set[Gap]] = {}
+        for entries in self._entries.values():
+            for key, entry in entries.items():
+                nothing_there = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
+                if entry.gap is not None and not nothing_there:
+                    wanted.setdefault(key, set()).add(entry.gap)
+        left = await self._closer.close(wanted, routes, maps)
+        return {
+            group: f"{key[0]}-{key[1]}: {left[key, entry.gap]}"
+            for group, entries in (self._entries.items() if left else ())
+            for key, entry in entries.items()
+            if entry.gap is not None and (key, entry.gap) in left
+        }
+
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
-        """A partition without a record on either side translates to where it ends at the target."""
+        """A partition without a record on either side translates to where it ends at the target. One whose map begins
+        later than the group stands: for now to where it begins at the target, so that the group misses nothing."""
         before = self._round - LOOK_AT_EMPTY_EVERY
         due = [key for key in unknown if self._empty.get(key, before) <= before]
         self._empty |= dict.fromkeys(due, self._round)
@@ -196,6 +228,8 @@ class GroupRounds:
                     continue
                 if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
                     entry.downstream = target_end[twin]
+                elif entry.map is not None and entry.map.source_end is not None:
+                    entry.downstream = target_begin[twin]
 
     def _due(self, routes: Mapping[Key, str]) -> Iterator[Checkpoint]:
         for group, entries in self._entries.items():

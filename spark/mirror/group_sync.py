@@ -19,6 +19,7 @@ from uuid import UUID
 from mirror import logs
 from mirror.connecting import cluster_of
 from mirror.group_both_ways import BothWays
+from mirror.group_gaps import GapCloser
 from mirror.group_round import GroupRounds, RoundResult
 from mirror.lanes import Condition, PartitionSpec
 from mirror.settings import FlowSettings, GroupSettings
@@ -89,8 +90,12 @@ class GroupSync:
                 target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming_separator)
             )
             maps = MapReader(target, flow.name)
-            both = BothWays((flow.name, groups.returning), (source, target), maps) if groups.returning else None
-            rounds = GroupRounds(groups, source, target, await checkpoints.read(), both)
+            further: BothWays | GapCloser = GapCloser(
+                flow.name, (source, target), committed=flow.isolation == "read_committed"
+            )
+            if groups.returning:
+                further = BothWays((flow.name, groups.returning), (source, target), maps)
+            rounds = GroupRounds(groups, source, target, await checkpoints.read(), further)
             while not self._end.is_set():
                 began, cpu = time.monotonic(), time.thread_time()
                 await maps.refresh()
@@ -159,7 +164,18 @@ def _conditions(flow: FlowSettings, found: RoundResult) -> list[Condition]:
         )
     if found.refused:
         told.append(_refused(flow, found.refused))
+    if found.gaps:
+        told.append(_inexact(flow, found.gaps))
     return told
+
+
+def _inexact(flow: FlowSettings, gaps: Mapping[str, str]) -> Condition:
+    why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
+    return Condition(
+        "groups_inexact",
+        f"{len(gaps)} group(s) stand at an earlier offset of {flow.target.cluster} than the exact one. {why}",
+        "Nothing is missed: after a failover they read some records again. Over once they have committed further.",
+    )
 
 
 def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:

@@ -15,7 +15,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
+from mirror.group_gaps import PATIENCE, GapCloser
 from mirror.group_round import GroupRounds, RoundResult
+from mirror.map_writing import MapWriter
 from mirror.settings import GroupSettings
 
 from replication.groups import EXCLUDED_GROUPS
@@ -55,7 +57,8 @@ class Synced:
         async def run(source: Cluster, target: Cluster) -> RoundResult:
             settings = GroupSettings(self.include, EXCLUDED_GROUPS, 1000, self.follow)
             log, maps = CheckpointLog(target, self.log), MapReader(target, self.flow.topic)
-            rounds = GroupRounds(settings, source, target, await log.read())
+            closer = GapCloser(self.flow.topic, (source, target), committed=True)
+            rounds = GroupRounds(settings, source, target, await log.read(), closer)
             routes = {(self.flow.topic, p): self.flow.remote for p in range(self.flow.partitions)}
             for _ in range(count):
                 await maps.refresh()
@@ -245,3 +248,83 @@ def test_positions_of_mirrors_and_excluded_groups_stay(synced: Synced, unique: s
         synced.commit(group, {0: 4})
         synced.round()
         assert synced.on_target(group) == {}
+
+
+@pytest.mark.parametrize("writes", [(False, True), (True, False), (False, False)], ids=["before", "behind", "no map"])
+def test_what_a_killed_lane_did_not_write_is_counted(
+    synced: Synced, unique: str, monkeypatch: pytest.MonkeyPatch, writes: tuple[bool, bool]
+) -> None:
+    """Two sessions, one of which or both did not come to write the map; nothing is copied afterwards."""
+    write_map = MapWriter.write
+
+    async def nothing(_: MapWriter) -> bool:
+        return True
+
+    for number, writing in enumerate(writes):
+        monkeypatch.setattr(MapWriter, "write", write_map if writing else nothing)
+        write(synced.flow, number * 40, 40)
+        synced.copy()
+    there, here = placed(synced.flow.source, synced.flow.topic), placed(synced.flow.target, synced.flow.remote)
+    numbers = (0, 1, 17, 39, 40, 41, 62, 79)
+    for number in numbers:
+        synced.commit(f"{unique}-{number}", {0: there[b"%d" % number]})
+    end = synced.flow.position().offset
+    synced.commit(f"{unique}-end", {0: end})
+    found = synced.round(PATIENCE + 2)
+    assert (found.groups, found.inexact, found.gaps) == (9, 0, {})
+    for number in numbers:
+        offset = synced.offset(f"{unique}-{number}")
+        assert offset is not None
+        assert min(o for o in here.values() if o >= offset) == here[b"%d" % number]
+    last = synced.offset(f"{unique}-end")
+    assert last is not None
+    assert last > here[b"79"]
+    assert synced.round().inexact == 0, "a new application finds it in the map"
+
+
+def test_a_gap_with_nothing_but_aborted_records_is_none(
+    synced: Synced, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane had gone past them, and was killed before it could say so."""
+
+    async def nothing(_: MapWriter) -> bool:
+        return True
+
+    write(synced.flow, 0, 10)
+    synced.copy()
+    monkeypatch.setattr(MapWriter, "write", nothing)
+    writer = producer(synced.flow.source, transactional_id=unique)
+    writer.init_transactions(20)
+    writer.begin_transaction()
+    writer.produce(synced.flow.topic, b"never", partition=0)
+    writer.flush(20)
+    writer.abort_transaction(20)
+    synced.copy()
+    end = synced.flow.position().offset
+    assert end > placed(synced.flow.source, synced.flow.topic)[b"9"] + 2
+    synced.commit(unique, {0: end})
+    assert synced.round().inexact == 1
+    assert synced.round(PATIENCE + 2).inexact == 0
+
+
+def test_a_gap_that_cannot_be_counted_is_told_and_nothing_is_missed(
+    synced: Synced, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(_: MapWriter) -> bool:
+        return True
+
+    for number in range(3):
+        write(synced.flow, number * 10, 10)
+        with monkeypatch.context() as patched:
+            if number == 1:
+                patched.setattr(MapWriter, "write", nothing)
+            synced.copy()
+    there, here = placed(synced.flow.source, synced.flow.topic), placed(synced.flow.target, synced.flow.remote)
+    place = TopicPartition(synced.flow.topic, 0, there[b"15"])
+    admin = AdminClient(synced.flow.source.super_client())
+    admin.delete_records([place])[place].result(30)
+    synced.commit(unique, {0: there[b"17"]})
+    found = synced.round(PATIENCE + 2)
+    assert found.inexact == 1
+    assert "begins at" in found.gaps[unique]
+    assert synced.offset(unique) == here[b"9"] + 1 <= here[b"17"]

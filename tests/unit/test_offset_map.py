@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +114,20 @@ def test_what_was_copied_again_counts_once() -> None:
 def test_an_empty_map_knows_nothing() -> None:
     assert PartitionMap([]).downstream(7).exactness is Exactness.UNKNOWN
     assert PartitionMap([]).upstream(7).exactness is Exactness.UNKNOWN
+
+
+@given(copies(), st.data())
+def test_a_part_that_is_said_again_changes_nothing(
+    made: tuple[dict[int, int], list[tuple[int, int]]], data: st.DataObject
+) -> None:
+    """A gap that was counted, and then written by its lane after all."""
+    pairs, covered = made
+    stretches = _stretches(pairs, covered)
+    begin = data.draw(st.integers(covered[0][0], covered[-1][1]))
+    end = data.draw(st.integers(begin, covered[-1][1]))
+    pieces = [(max(begin, low), min(end, high)) for low, high in covered if max(begin, low) < min(end, high)]
+    again = [replace(one, first=False) for one in _stretches(pairs, pieces)]
+    once, twice = PartitionMap(stretches), PartitionMap([*stretches, *again])
+    for offset in range(covered[-1][1] + 2):
+        assert twice.downstream(offset) == once.downstream(offset)
+        assert twice.upstream(offset) == once.upstream(offset)
