@@ -4,6 +4,9 @@ Three one-broker clusters hold the topics; they are made anew, since a broker wi
 than it makes them. Each command is a process of its own; CPU and peak memory are the kernel's figures for that process
 and its children. The brokers' CPU meanwhile is told apart: on a small machine they and the command share the cores.
 
+The brokers share the cores with the command, which is harder for three of them than for one. So the same is also timed
+as though brokers had machines of their own: ``bench.remembered`` gives their answers after the time they took.
+
 What is compared runs in turn, and each round gives a ratio of its own, since the speed of a machine changes from one
 minute to the next.
 """
@@ -31,6 +34,7 @@ from rich.table import Table as RichTable
 
 from bench.clusters import SERVER_JVM
 from bench.cpu import cpu_seconds
+from bench.remembered import standing_before
 from bench.report import machine, spread
 from sandbox import processes
 from sandbox.brokers import Launch, bring_up, take_down
@@ -42,8 +46,11 @@ PORT = 26_300
 FILES = 500
 BATCH = 1_000
 FRESH = 1_000
-WARM = 12
-"""Plans of all clusters before the first that counts: brokers that were just started still compile."""
+WARM = 24
+"""Plans of one and of all clusters, in turn, before the first that counts: brokers that were just started still
+compile, and of what they answered the quickest is remembered."""
+APART = 5
+"""Ports between a broker's own and the one on which its remembered answers are given."""
 HEAP = "2g"
 """Ten thousand topics fill more than 35 % of the 1 GiB that Kafka's own script gives a broker. G1 would then mark it
 again and again, which costs more than the answers do."""
@@ -160,6 +167,7 @@ def timed(case: Case, state: Path, brokers: Callable[[], float] = float) -> Run:
 def cases(folder: Path, sandbox: Sandbox, count: int) -> tuple[list[Case], list[Pair]]:
     """In an order in which both of a pair are neighbours, also when it is turned round."""
     east, every = [sandbox["east"]], list(sandbox.clusters.values())
+    far = [apart(cluster) for cluster in every]
     same = str(environment(folder / "same", east, count, 0))
     edited = str(environment(folder / "edited", east, count, count // 100))
     threefold = str(environment(folder / "threefold", every, count, 0))
@@ -167,8 +175,19 @@ def cases(folder: Path, sandbox: Sandbox, count: int) -> tuple[list[Case], list[
     one = Case("plan, one cluster, nothing to change", ("plan", same), 0, "4 s, 250 MiB")
     changed = Case("plan, one cluster, 1 % changed", ("plan", edited), 2, "as unchanged + 10 %")
     three = Case("plan, three clusters, nothing to change", ("plan", threefold), 0, "1.5 x one cluster")
-    pairs = [Pair(changed, one, "1.1"), Pair(three, one, "1.5")]
-    return [validate, changed, one, three], pairs
+    one_apart = Case(
+        "plan, one cluster, broker apart", ("plan", str(environment(folder / "apart", far[:1], count, 0))), 0
+    )
+    three_apart = Case(
+        "plan, three clusters, brokers apart", ("plan", str(environment(folder / "all", far, count, 0))), 0
+    )
+    pairs = [Pair(changed, one, "1.1"), Pair(three, one, "1.5"), Pair(three_apart, one_apart, "1.5")]
+    return [validate, changed, one, three, three_apart, one_apart], pairs
+
+
+def apart(cluster: ClusterHandle) -> ClusterHandle:
+    """As it is met through ``bench.remembered``."""
+    return replace(cluster, brokers=tuple(replace(one, port=one.port + APART) for one in cluster.brokers))
 
 
 def ratios(runs: Mapping[Case, Sequence[Run]], pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
@@ -222,7 +241,7 @@ def main(
     topics: Annotated[int, typer.Option(min=100, help="How many topics each cluster holds.")] = 10_000,
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the tables show median, least and most.")] = 15,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
-    warm: Annotated[int, typer.Option(min=0, help="Plans of all clusters beforehand.")] = WARM,
+    warm: Annotated[int, typer.Option(min=2, help="Plans of one and of all clusters beforehand.")] = WARM,
     save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
 ) -> None:
     """Validate, plan and apply beside ten thousand topics."""
@@ -232,12 +251,15 @@ def main(
             fill(cluster, topics)
         known, pairs = cases(folder, sandbox, topics)
         brokers = partial(brokers_cpu, sandbox)
-        for _ in range(warm):
-            timed(known[-1], folder / "state", brokers)
-        runs: dict[Case, list[Run]] = {case: [] for case in known}
-        for number in range(repeat):
-            for case in known if number % 2 == 0 else reversed(known):
-                runs[case].append(timed(case, folder / "state", brokers))
+        ports = [one.port for cluster in sandbox.clusters.values() for one in cluster.brokers]
+        with standing_before((port + APART, port) for port in ports) as learned:
+            for number in range(warm):
+                timed(known[-1 - number % 2], folder / "state", brokers)
+            console.print(f"{learned()} answers of the brokers remembered")
+            runs: dict[Case, list[Run]] = {case: [] for case in known}
+            for number in range(repeat):
+                for case in known if number % 2 == 0 else reversed(known):
+                    runs[case].append(timed(case, folder / "state", brokers))
         grown = environment(folder / "grown", [sandbox["east"]], topics, 0, FRESH)
         fresh = Case(f"apply, {FRESH:,} new topics beside them", ("apply", str(grown), "--yes"), 0)
         runs[fresh] = [timed(fresh, folder / "state", brokers)]

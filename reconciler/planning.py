@@ -153,4 +153,4 @@ def _unchanged(found: Findings) -> int:
     moved = {touched(change) for change in found.changes}
     moved |= {one.subject.split(" ")[0] for one in found.refused}
     same = {one.subject for one in found.settled if not one.subject.startswith("cluster ")}
-    return len(same - moved)
+    return len(same.union(found.as_wished) - moved)

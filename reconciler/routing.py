@@ -128,8 +128,8 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
             names[name] = set(cluster.topics)
     for topic in topology.topics.values():
         for name in topic.clusters:
-            if name in names:
-                names[name].add(topic.name)
+            if (here := names.get(name)) is not None:
+                here.add(topic.name)
     for name in heartbeats_places(topology):
         if name in names:
             names[name].add(HEARTBEATS)

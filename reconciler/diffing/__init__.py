@@ -48,7 +48,7 @@ def diff(
     routing = find_routes(topology, usable)
     wished = wishes(topology, usable, routing)
     replicas = compare_replicas(topology, usable, wished)
-    names = _names(wished)
+    names = {cluster: named.keys() for cluster, named in wished.alike.items()}
     around = _surroundings(topology, usable, names, replicas)
     topics = merged(compare_topics(wished, _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
@@ -147,14 +147,6 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
     return found | unusable
 
 
-def _names(wished: Iterable[TopicRef]) -> Mapping[str, Collection[str]]:
-    """By cluster."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for ref in wished:
-        found[ref.cluster].add(ref.name)
-    return found
-
-
 def _unmanaged(
     topology: Topology, live: LiveState, wished: Mapping[str, Collection[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
@@ -185,9 +177,11 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
 
 
 def _declared_remotes(wished: TopicWishes) -> Iterable[str]:
-    for ref, wish in wished.alike.items():
-        if wish.role is Role.DECLARED and wish.source is not None:
-            yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
+    for cluster, named in wished.alike.items():
+        for name, wish in named.items():
+            if wish.source is not None and wish.role is Role.DECLARED:
+                ref = TopicRef(cluster, name)
+                yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
 
 
 def _ring_notes(routing: Routing) -> Iterable[str]:

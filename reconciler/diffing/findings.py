@@ -20,6 +20,8 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
+    """``as_wished``: subjects of which every declared field is settled."""
+
     changes: tuple[Change, ...] = ()
     refused: tuple[Refused, ...] = ()
     unknown: tuple[Unknown, ...] = ()
@@ -27,6 +29,7 @@ class Findings:
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     settled: tuple[Settled, ...] = ()
+    as_wished: tuple[str, ...] = ()
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
 
 

@@ -21,7 +21,7 @@ from reconciler.placing import Ground, Standing, after, ground, place
 from reconciler.placing.loads import bytes_to_copy, seconds_to_copy
 from reconciler.replicas import THROTTLED_REPLICAS, Move, Pace, Placement, ReplicaFacts
 from reconciler.topic_configs import number
-from reconciler.topology import Topology
+from reconciler.topology import TopicRef, Topology
 
 NAMED = 3
 
@@ -47,9 +47,10 @@ class Site:
 
 def compare_replicas(topology: Topology, live: LiveState, wished: TopicWishes) -> Findings:
     factors: dict[str, list[TopicWish]] = {name: [] for name in topology.clusters}
-    for ref, alike in wished.alike.items():
-        if alike.replication_factor is not None:
-            factors[ref.cluster].append(wished[ref])
+    for cluster, named in wished.alike.items():
+        factors[cluster] += (
+            wished[TopicRef(cluster, name)] for name, alike in named.items() if alike.replication_factor is not None
+        )
     return merged(_cluster(topology, live, name, factors[name]) for name in sorted(topology.clusters))
 
 

@@ -13,6 +13,7 @@ from reconciler.diffing.wishes import TopicWish, TopicWishes
 from reconciler.errors import Unknown
 from reconciler.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.topic_configs import THROTTLES, number
+from reconciler.topology import TopicRef
 
 NAME_LIMIT = 249
 
@@ -44,38 +45,40 @@ def compare_topics(
     wished: TopicWishes, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
     """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
-    known: set[Hashable] = set()
-    settled: list[Settled] = []
-    wants: dict[int, tuple[Hashable, ...]] = {}
-    for ref, alike in wished.alike.items():
-        topic, here = clusters[ref.cluster].topics.get(ref.name), around[ref.cluster]
-        wanted = wants.get(id(alike)) or wants.setdefault(id(alike), _wants(alike))
-        case = _case(ref.name, wanted, topic, here) if topic is not None else None
-        if case is not None and case in known:
-            settled.append(Settled(str(ref), "all"))
-            continue
-        found = merged(compare_topic(wished[ref], topic, here))
-        if case is not None and found == Findings(settled=found.settled):
-            known.add(case)
-        yield found
-    yield Findings(settled=tuple(settled))
+    for cluster, named in wished.alike.items():
+        there, here = clusters[cluster].topics, around[cluster]
+        known: set[Hashable] = set()
+        as_wished: list[str] = []
+        wants: dict[int, int] = {}
+        numbers: dict[Hashable, int] = {}  # a small one is hashed quicker than what it stands for
+        for name, alike in named.items():
+            topic = there.get(name)
+            if (wanted := wants.get(id(alike))) is None:
+                wanted = wants[id(alike)] = numbers.setdefault(_wants(alike), len(numbers))
+            case = _case(name, wanted, topic, here) if topic is not None else None
+            if case is not None and case in known:
+                as_wished.append(f"{cluster}/{name}")
+                continue
+            found = merged(compare_topic(wished[TopicRef(cluster, name)], topic, here))
+            if case is not None and found == Findings(settled=found.settled):
+                known.add(case)
+            yield found
+        yield Findings(as_wished=tuple(as_wished))
 
 
-def _wants(wish: TopicWish) -> tuple[Hashable, ...]:
-    """Everything but names that ``compare_topic`` looks at in a wish; empty: look yourself."""
-    if wish.unreadable is not None:
-        return ()
+def _wants(wish: TopicWish) -> Hashable:
+    """Everything but names that ``compare_topic`` looks at in a wish."""
     counts = wish.partitions, wish.exact, wish.source_partitions, wish.replication_factor, wish.new_factor
-    return wish.ref.cluster, id(wish.configs), counts, frozenset(wish.reset)
+    return id(wish.configs), counts, frozenset(wish.reset), id(wish.unreadable)
 
 
-def _case(name: str, wanted: tuple[Hashable, ...], topic: LiveTopic, around: Surroundings) -> Hashable:
-    """Everything that ``compare_topic`` looks at, so that equal cases come out alike; None: look yourself.
+def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
+    """Everything that ``compare_topic`` looks at, so that equal cases of a cluster come out alike; None: look yourself.
 
     An identity stands for configs that many topics share; wishes and live topics outlast the comparison.
     """
     factor = topic.replication_factor
-    if factor is None or not wanted:
+    if factor is None:
         return None
     under_way = name in around.replicated, name in around.in_flight
     return wanted, id(topic.configs), len(topic.partitions), factor, under_way

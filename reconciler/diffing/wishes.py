@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
@@ -49,42 +47,36 @@ class TopicWishes(Mapping[TopicRef, TopicWish]):
     """One wish for each topic, in order of their names. Of ten thousand topics most wish what a hundred others do, so
     wishes that differ in nothing but their topic are kept once, and a topic's own is made when somebody asks."""
 
-    def __init__(self, alike: Mapping[TopicRef, TopicWish]) -> None:
-        """``alike``: each equal to the wish of its topic in all but ``ref``."""
+    def __init__(self, alike: Mapping[str, Mapping[str, TopicWish]]) -> None:
+        """``alike``: by cluster and name, each equal to the wish of its topic in all but ``ref``."""
         self.alike = alike
 
     def __getitem__(self, ref: TopicRef) -> TopicWish:
-        found = self.alike[ref]
+        if ref not in self:
+            raise KeyError(ref)
+        found = self.alike[ref.cluster][ref.name]
         return found if found.ref == ref else replace(found, ref=ref)
 
     def __iter__(self) -> Iterator[TopicRef]:
-        return iter(self.alike)
+        return (TopicRef(cluster, name) for cluster, named in self.alike.items() for name in named)
 
     def __len__(self) -> int:
-        return len(self.alike)
+        return sum(map(len, self.alike.values()))
 
     def __contains__(self, ref: object) -> bool:
-        return ref in self.alike
+        return isinstance(ref, TopicRef) and ref.name in self.alike.get(ref.cluster, ())
 
 
 def wishes(topology: Topology, live: LiveState, routing: Routing) -> TopicWishes:
     """For each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
-    found = dict(_declared(topology, live))
+    found = _declared(topology, live)
     for route in routing.routes:
         ref, remote = route.remote, _remote(topology, route, _live_partitions(live, route.source))
-        found[ref] = _declared_over(replace(found[ref], ref=ref), remote) if ref in found else remote
+        declared = found[ref.cluster].get(ref.name)
+        found[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
     for wish in _internal(topology, live):
-        found.setdefault(wish.ref, wish)
-    return TopicWishes(_in_order(found))
-
-
-def _in_order(wishes: Mapping[TopicRef, TopicWish]) -> dict[TopicRef, TopicWish]:
-    """Sorted cluster by cluster, where they mostly are in order already."""
-    by_cluster: dict[str, list[TopicRef]] = defaultdict(list)
-    for ref in wishes:
-        by_cluster[ref.cluster].append(ref)
-    named = attrgetter("name")
-    return {ref: wishes[ref] for cluster in sorted(by_cluster) for ref in sorted(by_cluster[cluster], key=named)}
+        found[wish.ref.cluster].setdefault(wish.ref.name, wish)
+    return TopicWishes({cluster: {name: named[name] for name in sorted(named)} for cluster, named in found.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +88,11 @@ class _Values:
     configs: Mapping[str, Wanted]
 
 
-def _declared(topology: Topology, live: LiveState) -> Iterator[tuple[TopicRef, TopicWish]]:
-    """As ``TopicWishes.alike``: the layers are laid once for all topics that say the same and have the same."""
-    known = {name: one for name in topology.clusters if (one := live.known(name))}
+def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, TopicWish]]:
+    """As ``TopicWishes.alike``, for each known cluster: the layers are laid once for all topics that say the same and
+    have the same."""
+    known = {name: one for name in sorted(topology.clusters) if (one := live.known(name))}
+    found: dict[str, dict[str, TopicWish]] = {name: {} for name in known}
     laid: dict[tuple[str, int, int], _Values] = {}
     kept: dict[tuple[str, int, int, str], TopicWish] = {}
     sayings: dict[Hashable, int] = {}
@@ -107,13 +101,14 @@ def _declared(topology: Topology, live: LiveState) -> Iterator[tuple[TopicRef, T
         for cluster in topic.clusters:
             if cluster not in known:
                 continue
-            ref, found = TopicRef(cluster, topic.name), known[cluster].topics.get(topic.name)
-            there = found.configs if found else None
+            live_topic = known[cluster].topics.get(topic.name)
+            there = live_topic.configs if live_topic else None
             key = cluster, said, id(there)  # of an object that ``live`` keeps
             if (wish := kept.get((*key, file))) is None:
                 values = laid.get(key) or laid.setdefault(key, _lay(layers_of(topology, cluster, topic), there))
-                wish = kept[(*key, file)] = _wish(ref, topic, values)
-            yield ref, wish
+                wish = kept[(*key, file)] = _wish(TopicRef(cluster, topic.name), topic, values)
+            found[cluster][topic.name] = wish
+    return found
 
 
 def _wish(ref: TopicRef, topic: Topic, values: _Values) -> TopicWish:
