@@ -94,7 +94,9 @@ def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="properties of connect-mirror-maker")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="properties of connect-mirror-maker, or JSON of connectors")
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
 ) -> None:
     """Write an environment from MirrorMaker 2's configuration, and tell what is different from it."""

@@ -54,7 +54,7 @@ def _read(paths: Sequence[Path]) -> Mapping[str, str]:
             raise ReconcilerError(
                 f"{path} cannot be read: {error.strerror or error}",
                 "It is to be imported.",
-                "Name the file that connect-mirror-maker is started with.",
+                "Name the file that connect-mirror-maker is started with, or the JSON of connectors.",
             ) from None
     return texts
 
@@ -99,8 +99,15 @@ def _report(made: Environment, out: str) -> Iterator[str]:
         yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
     yield "next (docs/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
-    yield from (f"  reconciler mirror import-positions {out} {flow}" for flow in made.flows)
+    for flow in made.flows:
+        yield f"  reconciler mirror import-positions {out} {flow}{_on_connect(made.connectors.get(flow))}"
     yield f"  reconciler plan {out}"
+
+
+def _on_connect(connector: str | None) -> str:
+    if connector is None:
+        return ""
+    return f" --connector {shlex.quote(connector)} --offsets-topic connect-offsets"
 
 
 def _of(flows: Sequence[str], made: Environment) -> str:

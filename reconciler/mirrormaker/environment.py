@@ -6,10 +6,11 @@ Border: texts in, texts out, all mistakes of all files at once. A text is judged
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from reconciler.errors import Where
+from reconciler.mirrormaker import connectors
 from reconciler.mirrormaker.clients import Client, providers, servers
 from reconciler.mirrormaker.flows import Field, FlowReading
 from reconciler.mirrormaker.properties import Mistake, Property, parse
@@ -29,12 +30,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``lines`` by file name. ``disabled``: flows that are named and not enabled."""
+    """``lines`` by file name. ``disabled``: flows that are named and not enabled. ``connectors``: what copies a flow
+    on a Connect cluster."""
 
     lines: Mapping[str, tuple[Line, ...]]
     flows: tuple[str, ...]
     disabled: tuple[str, ...]
     notes: Notes
+    connectors: Mapping[str, str] = field(default_factory=dict)
 
     def texts(self) -> dict[str, str]:
         return {file: "".join(f"{_written(line)}\n" for line in lines) for file, lines in self.lines.items()}
@@ -55,11 +58,14 @@ def environment(files: Mapping[str, str]) -> Environment:
     clusters: dict[str, _Part] = {}
     flows: dict[str, _Part] = {}
     disabled: list[str] = []
-    for file, text in files.items():
-        found, mistakes = parse(file, text)
+    on_connect = connectors.read({file: text for file, text in files.items() if connectors.is_json(text)})
+    for words in on_connect.different:
+        notes.differs(words)
+    for file, found, mistakes in _read(files, on_connect):
         notes.mistakes += mistakes
         config = sort(found, notes)
-        _named(file, found, config, notes)
+        if file in files and not connectors.is_json(files[file]):
+            _named(file, found, config, notes)
         for earlier, later in config.doubled:
             notes.differs(f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count")
         for cluster in config.clusters:
@@ -74,7 +80,20 @@ def environment(files: Mapping[str, str]) -> Environment:
         tell(config, notes)
     if not flows and not notes.mistakes:
         _nothing(files, notes)
-    return Environment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes)
+    named = {f"{source}-to-{target}": name for (source, target), name in on_connect.names.items()}
+    return Environment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes, named)
+
+
+def _read(
+    files: Mapping[str, str], on_connect: connectors.Connectors
+) -> Iterator[tuple[str, Sequence[Property], Sequence[Mistake]]]:
+    """Each file of properties, and all connectors together."""
+    of_json = [file for file, text in files.items() if connectors.is_json(text)]
+    for file, text in files.items():
+        if file not in of_json:
+            yield file, *parse(file, text)
+    if of_json:
+        yield ", ".join(of_json), on_connect.found, on_connect.mistakes
 
 
 def _named(file: str, found: Iterable[Property], config: Configuration, notes: Notes) -> None:

@@ -3,6 +3,7 @@ for, no secret carried over, and nothing written when something is wrong."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -46,17 +47,20 @@ def refused(text: str) -> str:
     return "\n".join(map(str, environment({"mm2.properties": text}).notes.mistakes))
 
 
-@pytest.mark.parametrize("name", ["distribution", "active-active", "fan-in"])
+@pytest.mark.parametrize(
+    "file", ["distribution.properties", "active-active.properties", "fan-in.properties", "connect.json"]
+)
 def test_a_file_becomes_these_texts_and_words(
-    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, told = imported(capfd, Path("env"), GOLDEN / f"{name}.properties")
+    code, told = imported(capfd, Path("env"), GOLDEN / file)
     assert code == 0, told
-    texts = [(tmp_path / "env" / file).read_text("utf-8") for file in ("clusters.yaml", "flows.yaml")]
+    texts = [(tmp_path / "env" / name).read_text("utf-8") for name in ("clusters.yaml", "flows.yaml")]
+    golden = (GOLDEN / file).with_suffix(".txt")
     if os.environ.get("UPDATE_GOLDEN"):
-        (GOLDEN / f"{name}.txt").write_text("\n".join([told, *texts]), "utf-8")
-    assert "\n".join([told, *texts]) == (GOLDEN / f"{name}.txt").read_text("utf-8")
+        golden.write_text("\n".join([told, *texts]), "utf-8")
+    assert "\n".join([told, *texts]) == golden.read_text("utf-8")
     load(read_environment(Path("env")), "env")
 
 
@@ -238,3 +242,62 @@ def test_the_reasons_are_those_of_the_page() -> None:
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
     for _, words in (*unneeded.DIFFERENT, *unneeded.EQUAL):
         assert words in plain, words
+
+
+def connector(kind: str, pair: tuple[str, str] = ("A", "B"), **settings: object) -> dict[str, object]:
+    source, target = pair
+    ends = {
+        "source.cluster.alias": source,
+        "target.cluster.alias": target,
+        "source.cluster.bootstrap.servers": f"{source.lower()}:1",
+        "target.cluster.bootstrap.servers": f"{target.lower()}:1",
+    }
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return {"connector.class": f"org.apache.kafka.connect.mirror.Mirror{kind}Connector", **ends, **named}
+
+
+def of_connect(*connectors: dict[str, object]) -> Flow:
+    made = environment({f"{n}.json": json.dumps(one, indent=1) for n, one in enumerate(connectors)})
+    assert made.notes.mistakes == []
+    (flow,) = load(made.texts(), "e").flows.values()
+    return flow
+
+
+def test_the_connectors_of_a_pair_are_one_flow_and_a_missing_one_does_nothing() -> None:
+    source = connector("Source", topics="x", groups="not mine", emit__heartbeats__interval__seconds="9")
+    alone = of_connect(source)
+    assert (alone.groups.sync_offsets, alone.mirrormaker_topics.heartbeats) == (False, None)
+    checkpoint = connector("Checkpoint", topics="y", groups="g", sync__group__offsets__enabled="true")
+    beats = connector("Heartbeat", emit__heartbeats__interval__seconds="5")
+    whole = of_connect(checkpoint, {"name": "beats", "config": beats}, source)
+    assert (whole.topics, whole.groups.include, whole.groups.sync_offsets) == (("x",), ("g",), True)
+    assert whole.mirrormaker_topics.heartbeats == 5000
+
+
+def test_connectors_and_a_properties_file_are_one_environment() -> None:
+    files = {"mm2.properties": BASE, "c.json": json.dumps(connector("Source", ("B", "C"), topics="x"))}
+    made = environment(files)
+    assert made.notes.mistakes == []
+    assert (made.flows, made.connectors) == (("A-to-B", "B-to-C"), {"B-to-C": "MirrorSourceConnector"})
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (['{"name": x}'], "c0.json:1:10: it begins like JSON and is none"),
+        (["{}"], "c0.json: no connector of MirrorMaker 2 is in it"),
+        ([json.dumps({"connector.class": "io.example.Sink"})], "c0.json: no connector of MirrorMaker 2 is in it"),
+        ([json.dumps(connector("Checkpoint"))], "there is no MirrorSourceConnector of A->B, so nothing is copied"),
+        ([json.dumps([connector("Source"), connector("Source")])], "is a second MirrorSourceConnector of A->B"),
+        (
+            [
+                json.dumps(connector("Source")),
+                json.dumps(connector("Source", ("B", "C")) | {"source.cluster.bootstrap.servers": "elsewhere:1"}),
+            ],
+            "source.cluster.bootstrap.servers of B is another one than at c0.json:1:1",
+        ),
+    ],
+)
+def test_connectors_that_make_no_flow_are_told_once(texts: list[str], words: str) -> None:
+    (told,) = environment({f"c{n}.json": text for n, text in enumerate(texts)}).notes.mistakes
+    assert words in str(told)
