@@ -6,6 +6,7 @@ job come from there.
 
 from __future__ import annotations
 
+import html
 import http.client
 import io
 import json
@@ -23,6 +24,7 @@ from urllib.parse import quote
 CLEAN, CHANGES, BLOCKED = "0", "2", "3"
 LIMIT = 65_000  # GitHub refuses a comment above 65,536 characters
 LABEL = "drift"
+UNLISTED = '"planned": false'
 BY_HAND = "Look at a fresh plan, and run the workflow apply by hand if it is right."
 
 
@@ -103,6 +105,36 @@ def comment_plan(code: str, folder: Path) -> None:
     keep_comment(variable("PULL_REQUEST"), marker, text)
 
 
+def comment_unlisted(folder: Path) -> None:
+    """``folder`` has one of its own for each touched environment that is not planned; others are told no longer."""
+    names = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    for name in names:
+        marker = f'<!-- reconciler-plan {{"environment": {json.dumps(name)}'
+        keep_comment(variable("PULL_REQUEST"), marker, f"{marker}, {UNLISTED}}} -->\n{unplanned(name, folder / name)}")
+    for old in list(pages(f"issues/{variable('PULL_REQUEST')}/comments")):
+        told = re.match(r'<!-- reconciler-plan \{"environment": ("(?:[^"\\]|\\.)*"), ' + UNLISTED, old["body"])
+        planned = json.loads(
+            os.environ.get("RECONCILER_ENVIRONMENTS") or "[]"
+        )  # whose job keeps the comment from now on
+        if told and old["user"]["type"] == "Bot" and json.loads(told[1]) not in (*names, *planned):
+            keep_comment(variable("PULL_REQUEST"), f'<!-- reconciler-plan {{"environment": {told[1]}', None)
+
+
+def unplanned(name: str, folder: Path) -> str:
+    valid = read(folder, "code.txt").strip() == CLEAN
+    edit = read(folder, "edit.md")
+    if len(edit) > LIMIT // 2:
+        edit = "What the edit means is too long for this comment: reconciler plan --base REF --offline tells it.\n"
+    return (
+        f"### {name} is {'valid' if valid else 'not valid'}, and not planned\n\n"
+        "The repository variable RECONCILER_ENVIRONMENTS does not list it: no cluster was asked, and nothing will be"
+        " applied after the merge. To have it planned, make its GitHub environments"
+        f" <code>{html.escape(name)}-plan</code> and <code>{html.escape(name)}-apply</code>, and add it to the"
+        " variable (docs/ci.md).\n\n"
+        f"{fenced(read(folder, 'said.txt'))}\n{edit}"
+    )
+
+
 def comment_outcome(code: str, folder: Path) -> None:
     """Under the merged pull request; a push without one has only the summary of its run."""
     pull_request = merged_pull_request()
@@ -165,6 +197,8 @@ def main(words: list[str]) -> None:
     match words:
         case ["comment-plan", code, folder]:
             comment_plan(code, Path(folder))
+        case ["comment-unlisted", folder]:
+            comment_unlisted(Path(folder))
         case ["comment-outcome", code, folder]:
             comment_outcome(code, Path(folder))
         case ["reviewed-plan", target]:
@@ -172,7 +206,9 @@ def main(words: list[str]) -> None:
         case ["issue", code, folder]:
             issue(code, Path(folder))
         case _:
-            raise RefusedError("usage: comment-plan|comment-outcome|issue CODE DIR, or reviewed-plan FILE")
+            raise RefusedError(
+                "usage: comment-plan|comment-outcome|issue CODE DIR, comment-unlisted DIR, or reviewed-plan FILE"
+            )
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ class Job:
             condition = step.get("if", "")
             if "run" not in step or (failed and "always()" not in condition):
                 continue
-            if "outputs.code" in condition and not self.values.get(_inner(condition)):
+            if ".outputs." in condition and not self.values.get(_inner(condition)):
                 continue
             done = self._step(step)
             self.steps.append(done)
@@ -195,6 +195,6 @@ class Job:
 
 
 def _inner(condition: str) -> str:
-    found = re.search(r"steps\.\w+\.outputs\.code", condition)
+    found = re.search(r"steps\.\w+\.outputs\.\w+", condition)
     assert found is not None
     return found[0]

@@ -1,0 +1,120 @@
+"""An environment that a pull request adds, and that nobody has listed yet: validated, and told as not planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import git
+import pytest
+
+from tests.workflows.runner import PROJECT, GitHub, Job, github
+
+CLUSTERS = "clusters: {east: {bootstrap_servers: ['127.0.0.1:9']}}\n"
+VALID = CLUSTERS + "topics: {orders: {clusters: [east], partitions: 2}}\n"
+BROKEN = CLUSTERS + "topics: {orders: {clusters: [esat], partitions: 2}}\n"
+
+
+@dataclass
+class Team:
+    """A repository with the environment ``prod``, which is listed."""
+
+    repo: git.Repo
+    root: Path
+    hub: GitHub
+
+    def commit(self, files: dict[str, str], links: dict[str, str] | None = None) -> None:
+        for name, text in files.items():
+            path = Path(self.repo.working_dir) / "environments" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for name, to in (links or {}).items():
+            path = Path(self.repo.working_dir) / "environments" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(to)
+        self.repo.git.add(A=True)
+        self.repo.git.commit(m="edit")
+
+    def propose(self, files: dict[str, str], links: dict[str, str] | None = None, listed: str = '["prod"]') -> Job:
+        self.repo.git.checkout("-B", "edit", "main")
+        self.commit(files, links)
+        self.repo.git.checkout("--detach", "main")
+        self.repo.git.merge("edit", no_ff=True, m="merge")
+        workspace = self.root / f"workspace-{len(list(self.root.iterdir()))}"
+        git.Repo.clone_from(str(self.repo.working_dir), str(workspace / "edit"))
+        git.Repo(workspace / "edit").git.checkout(str(self.repo.head.commit.hexsha))
+        (workspace / "tool").symlink_to(PROJECT)
+        values = {
+            "github.event.pull_request.number": "7",
+            "github.token": "read-and-comment",
+            "vars.RECONCILER_ENVIRONMENTS": listed,
+        }
+        made = Job("plan", "unlisted", workspace, values, {"GITHUB_API_URL": self.hub.address})
+        made.run()
+        return made
+
+    def told(self) -> list[str]:
+        return [one["body"] for one in self.hub.comments]
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    repo = git.Repo.init(tmp_path / "origin", initial_branch="main")
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "a")
+        config.set_value("user", "email", "a@example.com")
+    (tmp_path / "runs").mkdir()
+    with github() as hub:
+        made = Team(repo, tmp_path / "runs", hub)
+        made.commit({"prod/topology.yaml": VALID, "old/topology.yaml": BROKEN})
+        yield made
+
+
+def test_a_new_environment_is_validated_and_told_as_not_planned(team: Team) -> None:
+    done = team.propose({"fresh/topology.yaml": BROKEN, "prod/topology.yaml": BROKEN})
+    assert done.steps[-1].code == 1, done.words()
+    (told,) = team.told()
+    assert "### fresh is not valid, and not planned" in told, "nobody touched old, and prod has a plan of its own"
+    assert "RECONCILER_ENVIRONMENTS does not list it" in told
+    assert "esat" in told
+
+    done = team.propose({"fresh/topology.yaml": VALID})
+    assert {step.code for step in done.steps} == {0}, done.words()
+    (told,) = team.told()
+    assert "### fresh is valid, and not planned" in told, "one comment, kept up to date"
+    assert "orders" in told.split("```")[-1], "what the edit means"
+
+    done = team.propose({"fresh/topology.yaml": VALID}, listed='["prod", "fresh"]')
+    assert team.told() == [told], "its plan has a job of its own, which finds this comment by its first words"
+
+    done = team.propose({"prod/topology.yaml": VALID + "# edited\n"})
+    assert {step.code for step in done.steps} == {0}, done.words()
+    (told,) = team.told()
+    assert "does not touch this environment any more" in told
+
+
+def test_where_nothing_is_listed_every_touched_environment_is_validated(team: Team) -> None:
+    team.propose({"fresh/topology.yaml": VALID, "prod/topology.yaml": VALID + "# edited\n"}, listed="")
+    assert [body.split("\n")[1] for body in team.told()] == [
+        "### fresh is valid, and not planned",
+        "### prod is valid, and not planned",
+    ]
+
+
+def test_a_place_for_shared_files_is_no_environment(team: Team) -> None:
+    team.commit(
+        {"shared/classes.yaml": "{}\n", "eu/prod/topology.yaml": VALID}, {"prod/classes.yaml": "../shared/classes.yaml"}
+    )
+    done = team.propose(
+        {"shared/classes.yaml": "classes: {}\n", "eu/prod/topology.yaml": VALID + "# edited\n"},
+        listed='["prod", "eu/prod"]',
+    )
+    assert ({step.code for step in done.steps}, team.told()) == ({0}, []), done.words()
+
+
+def test_a_list_that_is_none_ends_with_words(team: Team) -> None:
+    done = team.propose({"fresh/topology.yaml": VALID}, listed="prod, fresh")
+    assert done.steps[0].code == 1
+    assert "no JSON list of names" in done.words()
+    assert "Traceback" not in done.words()
