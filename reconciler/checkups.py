@@ -103,7 +103,7 @@ class ClusterFacts:
     """Of one cluster, as its plan principal is told. ``features``: name -> finalized level.
 
     ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: who -> rate of
-    controller_mutation_rate. ``brokers``: broker id -> its configs.
+    controller_mutation_rate. ``brokers``: broker id -> its configs. ``late``: why nothing of all this is known.
     """
 
     name: str
@@ -116,6 +116,7 @@ class ClusterFacts:
     skew_ms: int | Unknown = 0
     skew_error_ms: int = 0
     quotas: Mapping[str, float] | Unknown = field(default_factory=dict)
+    late: Unknown | None = None
 
 
 @dataclass(frozen=True, slots=True)

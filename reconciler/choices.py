@@ -27,6 +27,8 @@ class TableFormat(StrEnum):
 
 CONFIRM_S = 60.0
 """How long a mirror job may take to confirm a pause."""
+WITHIN_S = 20.0
+"""How long all questions of doctor may take together."""
 PROBE_PATIENCE_S = 10.0
 """How long brokers may take to show access changes."""
 CONNECTOR = "MirrorSourceConnector"

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from reconciler.choices import WITHIN_S
 from reconciler.edges.files import write_text
 from reconciler.errors import ReconcilerError
 from reconciler.rendering.style import Format as Page
-from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, show, style
+from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, seconds, show, style
 
 
 def drift(
@@ -83,12 +84,18 @@ def adopt(
     show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
 
 
-def doctor(env: Env, form: FormatOption = Format.TEXT) -> None:
+def doctor(
+    env: Env,
+    form: FormatOption = Format.TEXT,
+    within: Annotated[
+        str, typer.Option("--within", metavar="DURATION", help="for all answers; what is late is told as unknown")
+    ] = f"{WITHIN_S:.0f}s",
+) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
     from reconciler import diagnosis
     from reconciler.rendering.checkup import checkup_json, checkup_text
 
-    found = diagnosis.checkup(env)
+    found = diagnosis.checkup(env, seconds("--within", within))
     show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
     raise typer.Exit(found.exit_code)
 

@@ -10,6 +10,8 @@ import sys
 from reconciler.live_words import live_folder
 
 CHANGE_NOTHING = ("validate", "plan", "explain")
+ENDS_AT_ONCE = (*CHANGE_NOTHING, "doctor")
+"""Nothing has been begun that would have to be ended; threads may still wait for a cluster that is silent."""
 
 
 def main() -> None:
@@ -34,7 +36,7 @@ def main() -> None:
     try:
         run_app(app, begun=begun)
     except SystemExit as over:
-        if changes_nothing:
+        if sys.argv[1:2] and sys.argv[1] in ENDS_AT_ONCE:
             _end(over.code)
         raise
 

@@ -18,12 +18,17 @@ SKEW_PROBLEM_MS = 300_000
 TRANSACTION_TIMEOUT_MS = 60_000
 """What the mirror job asks for; brokers refuse a producer that asks for more than transaction.max.timeout.ms."""
 
+CHECKS = "addresses, certificates, cluster id, features, authorizer, clock, mutation quota, broker settings"
 OK, WARNING, PROBLEM, UNKNOWN = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.UNKNOWN
 
 
 def cluster_findings(wish: Cluster, facts: ClusterFacts, target: bool, now_s: int) -> Iterator[Finding]:
     """``target``: a flow writes to it. ``now_s``: seconds since 1970."""
     subject = f"cluster {wish.name}"
+    if facts.late is not None:
+        why = f"not looked at: {CHECKS}"
+        yield Finding(subject, "cluster id", UNKNOWN, facts.late.error, why, _lines(facts.late))
+        return
     for address in facts.addresses:
         yield from _address(subject, address, now_s)
     if facts.cluster_id is None:

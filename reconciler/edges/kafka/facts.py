@@ -6,6 +6,8 @@ Each part that cannot be read is Unknown by itself; the others are still told.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError
@@ -38,7 +40,8 @@ Answer = TypeVar("Answer")
 
 def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
     """Never raises for a cluster that does not answer. ``cluster_id`` None: nobody answered as a broker."""
-    addresses = tuple(_address(cluster, principal, server) for server in cluster.bootstrap_servers)
+    with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
+        addresses = tuple(pool.map(partial(_address, cluster, principal), cluster.bootstrap_servers))
     silent = Unknown(f"cluster {cluster.name}", "the cluster did not answer")
     try:
         connection = Connection(cluster, principal)
