@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -38,6 +37,8 @@ NEAR, FAR = Tuning().fetch_bytes, Tuning().fetch_bytes_far
 MOST_FLIGHT = Tuning().bytes_in_flight
 TOPIC_ID = UUID(int=7)
 BATCHES = 12  # of each partition, one a fetch
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def line(round_trip: float) -> Line:
@@ -294,15 +295,33 @@ def test_nearby_those_that_have_records_leave_a_large_session() -> None:
 # slow is not dead
 
 
-async def _talk(serve: Any, use: Any, patience: float) -> None:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = server.sockets[0].getsockname()[:2]
-    connection = await connect(address, ConnectionSettings(request_timeout=patience), BufferPool())
-    try:
-        await use(connection)
-    finally:
-        connection.close()
-        server.close()
+class Patience:
+    """A connection whose time passes when its broker lets it, and whose watch looks all the time. It waits 2 s."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.connection: Connection
+        monkeypatch.setattr("wire.connection.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("wire.connection.WATCH_EVERY", 0.0)
+
+    async def passes(self, seconds: float = 1.5) -> None:
+        self.now += seconds
+        await asyncio.sleep(0.005)  # the watch, due earlier, has looked
+
+    def bytes_moved(self) -> bool:
+        """The connection knows that bytes came or left since time last passed."""
+        return self.connection._moved == self.now
+
+    async def talk(self, serve: Serve, use: Callable[[], Awaitable[None]]) -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()[:2]
+        self.connection = await connect(address, ConnectionSettings(request_timeout=2.0), BufferPool())
+        try:
+            async with asyncio.timeout(60):
+                await use()
+        finally:
+            self.connection.close()
+            server.close()
 
 
 async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -311,54 +330,63 @@ async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     writer.write(framed(versions_answer(struct.unpack_from(">i", request, 4)[0])))
 
 
-async def _answer_in_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await _versions(reader, writer)
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    request = await reader.readexactly(size)
-    answer = framed(request[4:8] + bytes(700))
-    for at in range(0, len(answer), 100):
-        writer.write(answer[at : at + 100])
-        await asyncio.sleep(0.6)
-    writer.close()
+def test_an_answer_that_comes_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = Patience(monkeypatch)
 
+    async def answer_in_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _versions(reader, writer)
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        request = await reader.readexactly(size)
+        answer = framed(request[4:8] + bytes(700))
+        for at in range(0, len(answer), 100):
+            await patience.passes()
+            writer.write(answer[at : at + 100])
+            while not patience.bytes_moved():
+                await asyncio.sleep(0.001)
+        writer.close()
 
-def test_an_answer_that_comes_slowly_is_waited_for() -> None:
-    async def use(connection: Connection) -> None:
-        began = time.monotonic()
-        frame = await connection.send((1, 13, False), [b"x"])
-        assert time.monotonic() - began > 2.5
-        assert frame.seconds > 2.4
+    async def use() -> None:
+        frame = await patience.connection.send((1, 13, False), [b"x"])
+        assert frame.seconds == 7 * 1.5
 
-    asyncio.run(_talk(_answer_in_pieces, use, 2.3))
-
-
-async def _read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await _versions(reader, writer)
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    head = await reader.readexactly(8)
-    left = size - 8
-    for _ in range(10):  # evenly: what lies in socket buffers at the end is soon read
-        await asyncio.sleep(0.25)
-        left -= len(await reader.readexactly(size // 11))
-    await reader.readexactly(left)
-    writer.write(framed(head[4:8] + b"done"))
+    asyncio.run(patience.talk(answer_in_pieces, use))
 
 
 @pytest.mark.parametrize("hung", [False, True], ids=["slow", "hung"])
-def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_is_not(hung: bool) -> None:
+def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_is_not(
+    hung: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience, times = Patience(monkeypatch), 0
+
+    async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal times
+        await _versions(reader, writer)
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        head = await reader.readexactly(8)
+        left = size - 8
+        while patience.connection._unsent:  # the rest lies in the buffers of sockets, and nothing moves any more
+            await patience.passes()
+            while patience.connection._unsent and not patience.bytes_moved():
+                left -= len(await reader.read(1 << 18))
+            times += 1
+        await reader.readexactly(left)
+        writer.write(framed(head[4:8] + b"done"))
+
     async def read_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _versions(reader, writer)
-        await asyncio.sleep(30)
 
-    async def use(connection: Connection) -> None:
-        sent = connection.send((0, 12, False), [bytes(32 << 20)])
+    async def use() -> None:
+        sent = patience.connection.send((0, 12, False), [bytes(32 << 20)])
         if not hung:
             assert bytes((await sent).body[4:]) == b"done"
+            assert times > 3
             return
         for _ in range(10):  # more to send is no sign of life
-            await asyncio.sleep(0.1)
-            connection.send((0, 12, False), [b"more"])
+            patience.connection.send((0, 12, False), [b"more"])
+            await patience.passes(0.19)
+        assert not sent.done()
+        await patience.passes(0.2)
         with pytest.raises(ConnectionLostError, match="in time"):
             await sent
 
-    asyncio.run(_talk(read_nothing if hung else _read_slowly, use, 2.0))
+    asyncio.run(patience.talk(read_nothing if hung else read_slowly, use))
