@@ -11,7 +11,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from sandbox import control, guardian, jars, ports, prerequisites, processes
 from sandbox.errors import SandboxError
 from sandbox.handles import ClusterHandle, Sandbox
 from sandbox.places import JARS, home_of
-from sandbox.profiles import PROFILES, Broker, Profile, layout
+from sandbox.profiles import PROFILES, QUICK_START, Broker, Profile, layout
 
 _STATE = "sandbox.json"
 Progress = Callable[[str], None]
@@ -179,13 +179,15 @@ def take_down(home: Path, clear: bool = False) -> int:
 
 
 @contextlib.contextmanager
-def running(profile: str, ephemeral: bool = True, heap: str | None = None) -> Iterator[Sandbox]:
-    """Clusters for the length of a block.
+def running(profile: str, ephemeral: bool = True, heap: str | None = None, quick: bool = False) -> Iterator[Sandbox]:
+    """Clusters for the length of a block. ``quick``: brokers that start soon and are slower later.
 
     ``ephemeral``: on free ports, data in a temporary folder; gone after the block even when this process is killed.
     Otherwise the lasting clusters of the profile on the default ports, stopped after the block if it started them.
     """
     chosen = profile_named(profile)
+    if quick:
+        chosen = replace(chosen, jvm=QUICK_START)
     if not ephemeral:
         home = home_of(profile)
         found_running = bool(processes.find(home))

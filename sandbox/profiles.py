@@ -19,7 +19,7 @@ _FIRST_PORT: Mapping[str, int] = MappingProxyType({"east": 0, "west": 50, HUB: 8
 _BROKER_STRIDE = 10
 
 # C1 only: half the start-up CPU. Not for `plain`, which also carries the benchmarks.
-_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Profile:
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
         "plain": Profile("plain", 1, 1, 1, secure=False, heap="512m", jvm=("-XX:+UseSerialGC",)),
-        "ha": Profile("ha", 3, 3, 2, secure=False, heap="256m", jvm=_QUICK_START),
-        "trio": Profile("trio", 1, 1, 1, secure=False, heap="256m", jvm=_QUICK_START, clusters=(*CLUSTERS, HUB)),
-        "secure": Profile("secure", 1, 1, 1, secure=True, heap="256m", jvm=_QUICK_START),
+        "ha": Profile("ha", 3, 3, 2, secure=False, heap="256m", jvm=QUICK_START),
+        "trio": Profile("trio", 1, 1, 1, secure=False, heap="256m", jvm=QUICK_START, clusters=(*CLUSTERS, HUB)),
+        "secure": Profile("secure", 1, 1, 1, secure=True, heap="256m", jvm=QUICK_START),
     }
 )
 

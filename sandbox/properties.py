@@ -48,6 +48,8 @@ def server(profile: Profile, broker: Broker, brokers: Sequence[Broker], folder: 
         "group.initial.rebalance.delay.ms": "0",
         # The default of 128 MiB would be half of a small heap.
         "log.cleaner.dedupe.buffer.size": str(16 * 2**20),
+        # With nothing to clean the cleaner sleeps 15 s by default: whoever waits for a compaction waits for that.
+        "log.cleaner.backoff.ms": "500",
     }
     if profile.brokers > 1:
         # A killed broker is noticed in seconds, so that fault tests need not wait long.

@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def plain() -> Iterator[Sandbox]:
     """One broker a cluster, no security."""
-    with running("plain") as sandbox:
+    with running("plain", quick=True) as sandbox:
         yield sandbox
 
 

@@ -18,7 +18,7 @@ from sandbox import guardian, processes
 OWNER = """
 import time
 from sandbox.brokers import running
-with running("plain", heap="256m") as sandbox:
+with running("plain", heap="256m", quick=True) as sandbox:
     print(sandbox.home, flush=True)
     time.sleep(600)
 """

@@ -125,7 +125,11 @@ def compared(flow: Flow, timestamps: bool, **changes: object) -> bool:
 
 def main() -> int:
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder, old_cluster(Path(folder)) as old, running("plain") as sandbox:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        old_cluster(Path(folder)) as old,
+        running("plain", quick=True) as sandbox,
+    ):
         new = sandbox["east"]
         for (magic, written), codec in itertools.product(FORMATS.items(), ("none", "gzip", "snappy", "lz4")):
             flow = Flow(old, new, f"format{magic}{codec}")  # type: ignore[arg-type]
