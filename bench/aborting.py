@@ -74,6 +74,7 @@ def aborted_records(cluster: ClusterHandle, topic: str, partitions: int) -> int:
             "group.id": "aborted-records",
             "isolation.level": "read_uncommitted",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
             "enable.auto.commit": False,
         }
     )

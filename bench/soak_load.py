@@ -138,6 +138,7 @@ def values(cluster: ClusterHandle, partition: int) -> Iterator[bytes]:
             "group.id": "soak-reader",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
             "enable.auto.commit": False,
             "check.crcs": True,
         }

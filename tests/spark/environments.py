@@ -90,7 +90,8 @@ class Running:
         """What the group reads next, and commits: ``most`` records, else up to the end of every partition; ``least``
         are waited for."""
         settings = {**self.clusters[cluster].client(), "group.id": group, "enable.auto.commit": False}
-        settings |= {"auto.offset.reset": "earliest", "session.timeout.ms": 6000, "enable.partition.eof": True}
+        settings |= {"auto.offset.reset": "earliest", "session.timeout.ms": 6000}
+        settings |= {"enable.partition.eof": True, "fetch.wait.max.ms": 50}
         consumer = Consumer(settings)
         consumer.subscribe([f"^{pattern}$"])
         found: list[bytes] = []

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from reconciler.edges.submission import QUICK_START, bundle
 from sandbox.handles import ClusterHandle
+from tests.reading import to_the_end
 
 ROOT = Path(__file__).parents[2]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
@@ -148,21 +147,11 @@ class Job:
 
 def status(target: ClusterHandle, mirror: str) -> dict[str, Any] | None:
     """The newest status record of the mirror."""
-    reader = Consumer(
-        {**target.client(), "group.id": "status", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    )
-    reader.assign([TopicPartition("__mirror_status", 0, 0)])
     newest: dict[str, Any] | None = None
-    while True:
-        message = reader.poll(10.0)
-        assert message is not None, "the status topic cannot be read"
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            reader.close()
-            return newest
+    for message in to_the_end(target, "__mirror_status"):
         if message.key() == f"test/{mirror}".encode():
             newest = json.loads(message.value())
+    return newest
 
 
 def until(what: str, wanted: Callable[[], Any], job: Job, seconds: float = 60.0) -> Any:

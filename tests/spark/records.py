@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from sandbox.handles import ClusterHandle
+from tests.reading import to_the_end
 
 Digest = Mapping[int, tuple[int, str]]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -73,37 +76,14 @@ def write_transactions(cluster: ClusterHandle, topic: str, partitions: int, roun
 
 def digest(cluster: ClusterHandle, topic: str) -> Digest:
     """Per partition: count and SHA-256 over key, value, headers and timestamp, as a read_committed reader sees them."""
-    reader = Consumer(
-        {
-            **cluster.client(),
-            "group.id": "digest",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "fetch.queue.backoff.ms": 5,
-        }
-    )
-    count = len(reader.list_topics(topic, timeout=20).topics[topic].partitions)
-    reader.assign([TopicPartition(topic, number, 0) for number in range(count)])
-    hashes, counts, left = (
-        {n: hashlib.sha256() for n in range(count)},
-        dict.fromkeys(range(count), 0),
-        set(range(count)),
-    )
-    while left:
-        for message in reader.consume(5000, 1.0):
-            number = message.partition()
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                left.discard(number)
-                continue
-            seen = (message.key(), message.value(), message.headers() or [], message.timestamp()[1])
-            hashes[number].update(repr(seen).encode())
-            counts[number] += 1
-    reader.close()
-    return {number: (counts[number], hashes[number].hexdigest()) for number in range(count)}
+    there = AdminClient({**cluster.super_client(), "log_level": "0"}).list_topics(topic, timeout=20).topics[topic]
+    hashes = {number: hashlib.sha256() for number in there.partitions}
+    counts: Counter[int] = Counter()
+    for message in to_the_end(cluster, topic, hashes):
+        seen = (message.key(), message.value(), message.headers() or [], message.timestamp()[1])
+        hashes[message.partition()].update(repr(seen).encode())
+        counts[message.partition()] += 1
+    return {number: (counts[number], hashed.hexdigest()) for number, hashed in hashes.items()}
 
 
 def total(found: Digest) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from bisect import bisect_left
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from replication.offset_map import PartitionMap
 from sandbox.handles import ClusterHandle
+from tests.reading import to_the_end
 from tests.wire.lane_runs import Flow
 from tests.wire.raw import cluster_of
 from translation.reading import MapReader
@@ -33,27 +33,11 @@ def placed(
     handle: ClusterHandle, topic: str, partition: int = 0, isolation: str = "read_committed"
 ) -> dict[bytes, int]:
     """Value -> offset of every record there; values are unique. In order of offsets."""
-    settings = {
-        **handle.super_client(),
-        "group.id": "truth",
-        "enable.partition.eof": True,
-        "isolation.level": isolation,
-        "fetch.queue.backoff.ms": 2,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: dict[bytes, int] = {}
-    until = time.monotonic() + 60
-    try:
-        while time.monotonic() < until:
-            for message in consumer.consume(1000, 0.1):
-                if message.error() is not None:
-                    return found
-                assert message.value() not in found, f"{message.value()!r} is there twice"
-                found[message.value()] = message.offset()
-    finally:
-        consumer.close()
-    raise AssertionError(f"{topic}-{partition} on {handle.name} was not read to its end")
+    for message in to_the_end(handle, topic, [partition], isolation):
+        assert message.value() not in found, f"{message.value()!r} is there twice"
+        found[message.value()] = message.offset()
+    return found
 
 
 def offset_map(flow: Flow, partition: int = 0) -> PartitionMap:
@@ -94,16 +78,4 @@ def inexact(flow: Flow, partition: int) -> int:
 
 def raw_records(handle: ClusterHandle, topic: str, partition: int = 0) -> list[tuple[bytes, bytes]]:
     """(key, value) of every record, in order."""
-    consumer = Consumer({**handle.super_client(), "group.id": "truth", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[tuple[bytes, bytes]] = []
-    until = time.monotonic() + 60
-    try:
-        while time.monotonic() < until:
-            for message in consumer.consume(1000, 0.1):
-                if message.error() is not None:
-                    return found
-                found.append((message.key(), message.value()))
-    finally:
-        consumer.close()
-    raise AssertionError(f"{topic} on {handle.name} was not read to its end")
+    return [(message.key(), message.value()) for message in to_the_end(handle, topic, [partition])]

@@ -1,7 +1,4 @@
-"""What the tests of the batch path share: a flow between two clusters, a control that ends it, a stranger who reads.
-
-Reading is done with confluent-kafka's consumer, which shares no code with the path under test.
-"""
+"""What the tests of the batch path share: a flow between two clusters, a control that ends it, a stranger who reads."""
 
 from __future__ import annotations
 
@@ -12,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.batch_path import batch_path
 from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 
 from sandbox.handles import ClusterHandle
+from tests.reading import to_the_end
 from tests.wire.raw import cluster_of
 from wire.cluster import Position
 
@@ -210,32 +208,10 @@ def content(
     cluster: ClusterHandle, topic: str, partitions: int, isolation: str = "read_committed"
 ) -> dict[int, list[Content]]:
     """Every record of every partition, in order, as a stranger sees it."""
-    settings = {
-        **cluster.super_client(),
-        "group.id": "reader",
-        "enable.partition.eof": True,
-        "isolation.level": isolation,
-        "check.crcs": True,
-        "fetch.queue.backoff.ms": 2,
-        "receive.message.max.bytes": 200_000_000,
-    }
-    consumer = Consumer(settings)
     found: dict[int, list[Content]] = {p: [] for p in range(partitions)}
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
-    at_end: set[int] = set()
-    until = time.monotonic() + 60
-    try:
-        while len(at_end) < partitions:
-            assert time.monotonic() < until, f"{topic} on {cluster.name} was not read to its end"
-            for message in consumer.consume(1000, 0.1):
-                partition = message.partition()
-                if message.error() is not None:
-                    at_end.add(partition)
-                else:
-                    headers = tuple((name, value) for name, value in message.headers() or ())
-                    found[partition].append((message.key(), message.value(), headers, message.timestamp()[1]))
-    finally:
-        consumer.close()
+    for message in to_the_end(cluster, topic, found, isolation):
+        headers = tuple((name, value) for name, value in message.headers() or ())
+        found[message.partition()].append((message.key(), message.value(), headers, message.timestamp()[1]))
     return found
 
 
