@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.adopting import Adoption, Taking, adopt, counts
+from reconciler.applied import Applied, Consent
 from reconciler.counts import counted
+from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
 from reconciler.edges.files import read_environment, write_folder
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.guarding import guarded
 from reconciler.live import LiveCluster, LiveState, LiveUsers
 from reconciler.loading import load
+from reconciler.locks import lock_cluster
 from reconciler.planning import plan
 from reconciler.plans import Plan
 from reconciler.quotas import Limits, QuotaEntity
@@ -99,11 +103,15 @@ def run(wish: AdoptWish, say: Callable[[str], None]) -> str:
     say(f"reading cluster {wish.cluster.name}")
     adoption = _adopted(wish, _read(wish.cluster, wish.out.resolve().name), known)
     files = {str(wish.folder / path): text for path, text in texts(adoption).items()}
-    topology = _alone(load({**there, **files}, wish.out.resolve().name), wish.cluster.name)
+    whole = load({**there, **files}, wish.out.resolve().name)
     write_folder(wish.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {wish.folder}; reading again to prove that a plan is empty")
-    _prove(wish, topology, files)
-    return report(wish, adoption, len(files), tuple(known.clusters) if known else ())
+    applied = _applied(whole)
+    made = _prove(wish, whole, files, applied)
+    _require_unblocked(wish, made)
+    unread = f"not checked against {applied.subject}: {applied.error}" if isinstance(applied, Unknown) else ""
+    noted = replace(adoption, notes=(*adoption.notes, unread)) if unread else adoption
+    return report(wish, noted, len(files), tuple(known.clusters) if known else ())
 
 
 def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
@@ -174,21 +182,48 @@ def _alone(topology: Topology, cluster: str) -> Topology:
     )
 
 
-def _prove(wish: AdoptWish, topology: Topology, files: Mapping[str, str]) -> None:
-    """The files on disk are those that were loaded, and a plan of them against a fresh read is empty."""
-    on_disk = read_environment(wish.folder)
+def _applied(topology: Topology) -> Applied | Unknown | None:
+    """What the last apply of an environment of this name left behind, wherever it is kept."""
+    place = lock_cluster(topology)
+    others = [one for one in topology.clusters.values() if one is not place]
+    try:
+        found = read_applied(place, topology.environment, Principal.PLAN)
+    except ReconcilerError as error:
+        return Unknown(f"the record of the last apply on {place.name}", error.what, error.todo)
+    if found is None and (elsewhere := read_applied_elsewhere(others, topology.environment, Principal.PLAN)):
+        return elsewhere[1]
+    return found
+
+
+def _prove(wish: AdoptWish, whole: Topology, files: Mapping[str, str], applied: Applied | Unknown | None) -> Plan:
+    """The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do. What the
+    guards say of the whole environment is left for the caller. Raises ReconcilerError."""
+    on_disk, topology = read_environment(wish.folder), _alone(whole, wish.cluster.name)
     live = _read(topology.clusters[wish.cluster.name], topology.environment)
     if not topology.access_declared:
         live = replace(live, access=None)
-    made = plan(topology, LiveState({wish.cluster.name: live}, {}))
+    seen = LiveState({wish.cluster.name: live}, {})
+    made = plan(topology, seen)
     if on_disk == files and is_empty(made):
-        return
+        return guarded(made, whole, seen, applied, Consent())
     raise ReconcilerError(
         f"the files are written below {wish.folder}, but a plan of them is not empty:",
         plan_text(made) if on_disk == files else "somebody changed the files meanwhile",
         "Either the cluster changed while it was read, which the plan above shows, or this is a fault of adopt. "
         "Remove the folder and adopt again.",
     )
+
+
+def _require_unblocked(wish: AdoptWish, made: Plan) -> None:
+    """Raises ReconcilerError where an apply of this environment would be refused all the same."""
+    if made.refused:
+        raise ReconcilerError(
+            f"the files are written below {wish.folder} and a plan of them changes nothing, but it is blocked: "
+            + "; ".join(one.reason.text for one in made.refused),
+            f"An environment {wish.out.resolve().name} was applied here before, from other files.",
+            f"If that is another environment, take another name than {wish.out}: remove the folder and adopt again."
+            " If these files follow it, agree once with apply --allow-shrink.",
+        )
 
 
 def is_empty(made: Plan) -> bool:

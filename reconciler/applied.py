@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 FORMAT_VERSION = 1
@@ -32,7 +32,7 @@ class Consent:
 class Applied:
     """``clusters``: alias -> id of the cluster that was changed under it. ``topics``: ``cluster/name``, declared ones.
 
-    ``at_ms``: since 1970; ``commit`` may be empty.
+    ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty where git did not tell.
     """
 
     environment: str
@@ -42,9 +42,10 @@ class Applied:
     clusters: Mapping[str, str]
     topics: tuple[str, ...]
     flows: tuple[str, ...]
+    origin: str = ""
 
     def same_wish(self, other: Applied) -> bool:
-        ours, theirs = (self.clusters, self.topics, self.flows), (other.clusters, other.topics, other.flows)
+        ours, theirs = ((one.clusters, one.topics, one.flows, one.origin) for one in (self, other))
         return ours == theirs
 
 
@@ -53,11 +54,13 @@ def dumps(applied: Applied) -> bytes:
 
 
 def loads(value: bytes) -> Applied:
-    """Raises ValueError for anything ``dumps`` of this version did not write."""
+    """Also of a version that wrote less or more. Raises ValueError for anything else."""
     try:
-        found: dict[str, Any] = json.loads(value)
-        if found.pop("format_version") != FORMAT_VERSION:
+        read: dict[str, Any] = json.loads(value)
+        if read.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format version")
+        known = {one.name for one in fields(Applied)}
+        found = {name: one for name, one in read.items() if name in known}
         topics, flows = (tuple(map(str, found.pop(name))) for name in ("topics", "flows"))
         clusters = {str(name): str(one) for name, one in dict(found.pop("clusters")).items()}
         return Applied(clusters=clusters, topics=topics, flows=flows, **found)

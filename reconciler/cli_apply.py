@@ -26,7 +26,8 @@ def apply(
     part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
     prune: PruneOption = False,
     contact: Annotated[
-        bool, typer.Option("--first-contact", help="change clusters this environment never changed before")
+        bool,
+        typer.Option("--first-contact", help="change clusters this environment, or repository, never changed before"),
     ] = False,
     shrink: Annotated[
         bool, typer.Option("--allow-shrink", help="agree that much of what was declared is gone")

@@ -88,8 +88,9 @@ def known_part(plan: Plan) -> Narrowed:
     shrunk = next((one.reason.text for one in plan.refused if one.subject.startswith("declared ")), "")
     refused = {_subject(one.subject): one.reason.text for one in plan.refused}
     reasons: dict[str, str] = {}
+    foreign = next((one.reason.text for one in plan.refused if one.subject.startswith("environment ")), "")
     for planned in plan.changes:
-        if text := refused.get(_touched(planned)):
+        if text := foreign or refused.get(_touched(planned)):
             reasons[planned.id] = f"refused: {text}"
         elif cluster := _at(planned, strange):
             reasons[planned.id] = f"refused: {refused[cluster]}"

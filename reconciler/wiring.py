@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
 from reconciler.authorizing.readers import reading_questions, with_readers
 from reconciler.beginning import Begun
 from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
-from reconciler.edges.applied_record import read_applied
+from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
 from reconciler.edges.files import read_environment
 from reconciler.edges.git import Revision, revision
 from reconciler.edges.kafka.admin import KafkaCluster
@@ -29,8 +30,9 @@ from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.enrolling import user_clusters
 from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
-from reconciler.guarding import applied_now, clusters_of, guarded, unjudged, unmet
+from reconciler.guarding import applied_now, clusters_of, from_here, guarded, unjudged, unmet
 from reconciler.guarding.contact import todo
+from reconciler.guarding.elsewhere import moved_record, other_repository
 from reconciler.guarding.shrinking import shrunken
 from reconciler.heading import NO_HEAD, Head
 from reconciler.limiting import quota_clusters
@@ -67,6 +69,8 @@ class Session:
         self.topology = topology
         self.principal = principal
         self.applied: Applied | Unknown | None = None
+        self.origin = ""
+        """Repository and folder of the last plan."""
         self.state = state_folder(folder)
         self._ahead = ahead
         self.clusters = {
@@ -124,7 +128,8 @@ class Session:
 
         Raises ClusterError when the apply principal cannot read the record of the last apply.
         """
-        seen = seen or revision(self.folder)
+        here = revision(self.folder)
+        seen, self.origin = seen or here, here.origin
         with ThreadPoolExecutor(len(self.topology.clusters) + 2) as aside:
             applied = aside.submit(self._read_applied, consent)
             wishes = {} if alone else self.topology.clusters
@@ -134,19 +139,37 @@ class Session:
             live = observed.result()
             self.applied = applied.result()
             told = {name: future.result() for name, future in natures.items()}
+        moved = self._look_elsewhere(live)
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune)
         if (closer := with_hidden(made, live, self.clusters)) is not live:
             live = closer
             made = plan(self.topology, live, self._previous(), edition, consent.prune)
+        made = replace(made, notes=(*made.notes, *moved))
         return self._reviewed(described(made, told), live, consent, alone)
+
+    def _look_elsewhere(self, live: LiveState) -> tuple[str, ...]:
+        """The cluster that keeps the record may have become the first by name since the last apply."""
+        if self.applied is not None:
+            return ()
+        others = [
+            wish
+            for name, wish in self.topology.clusters.items()
+            if name != lock_cluster(self.topology).name and (one := live.known(name)) and LOCK_TOPIC in one.topics
+        ]
+        found = read_applied_elsewhere(others, self.topology.environment, self.principal)
+        if found is None:
+            return ()
+        self.applied = found[1]
+        return (moved_record(self.topology, found[0]),)
 
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
         asked = {} if alone else together(questions(made, live), reading_questions(made, live))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
             stakes = ask_stakes(pool, self.topology.clusters, self.principal, asked)
-            made = guarded(self._checked(made), self.topology, live, self.applied, consent)
+            made = from_here(self._checked(made), self.applied, self.origin)
+            made = guarded(made, self.topology, live, self.applied, consent)
             told = stakes()
         if alone:
             return made
@@ -158,12 +181,17 @@ class Session:
         self.applied = self._read_applied(consent)
         strange = {name: self.clusters[name] for name in self._strange(saved) if name in self.clusters}
         live = observe(strange)
-        return guarded(unjudged(saved), self.topology, live, self.applied, consent)
+        self._look_elsewhere(live)
+        self.origin = revision(self.folder).origin
+        made = from_here(unjudged(saved), self.applied, self.origin)
+        return guarded(made, self.topology, live, self.applied, consent)
 
     def remembered(self, done: Plan, consent: Consent, by: Applied) -> Applied | None:
         """The record that an apply of ``done`` leaves behind; None when nothing changed or the wish must not count."""
         before = self.applied if isinstance(self.applied, Applied) else None
         if not consent.shrink and any(shrunken(self.topology, before)):
+            return None
+        if not consent.first_contact and any(other_repository(before, self.origin)):
             return None
         touched = {name for planned in done.changes for name in clusters_of(planned.change, self.topology)}
         strange = set(self._strange(done)) - touched
@@ -172,7 +200,8 @@ class Session:
             for one in done.basis.clusters
             if one.cluster_id is not None and (consent.first_contact or one.name not in strange)
         }
-        found = applied_now(self.topology, before, met, by)
+        origin = self.origin or (before.origin if before is not None else "")
+        found = applied_now(self.topology, before, met, replace(by, origin=origin))
         return None if before is not None and found.same_wish(before) else found
 
     def require_met(self, cluster: Cluster) -> None:

@@ -25,10 +25,12 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """``commit`` is empty outside a repository or before the first commit."""
+    """``commit`` is empty outside a repository or before the first commit. ``origin``: the repository that this one was
+    cloned from, and the folder in it; empty where that is on this machine, or none."""
 
     commit: str = ""
     dirty: bool = False
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,31 @@ def revision(folder: Path) -> Revision:
                 return Revision()
             places = (folder.resolve(), *_linked(folder, _root(repo)))
             dirty = any(repo.is_dirty(untracked_files=True, path=str(place)) for place in places)
-            return Revision(repo.head.commit.hexsha, dirty)
+            return Revision(repo.head.commit.hexsha, dirty, _origin(repo, folder))
     except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
         return Revision()
+
+
+def repository_of(url: str) -> str:
+    """``host/path``, the same for all ways to reach it and without anybody's name or password; empty for a path."""
+    scheme, sign, rest = url.partition("://")
+    if sign:
+        authority, _, path = rest.partition("/")
+        host = authority.rpartition("@")[2].partition(":")[0]
+        if scheme == "file":
+            return ""
+    else:
+        host, sign, path = url.rpartition("@")[2].partition(":")
+        if not sign or "/" in host or len(host) == 1:  # a path, perhaps with a drive
+            return ""
+    return f"{host}/{path.strip('/').removesuffix('.git')}".lower() if host and path else ""
+
+
+def _origin(repo: git.Repo, folder: Path) -> str:
+    found = {remote.name: remote for remote in repo.remotes}
+    remote = found.get("origin") or (repo.remotes[0] if len(found) == 1 else None)
+    where = repository_of(remote.url) if remote is not None else ""
+    return f"{where}:{folder.resolve().relative_to(_root(repo)).as_posix()}" if where else ""
 
 
 def snapshot(folder: Path, ref: str) -> Snapshot:

@@ -12,21 +12,33 @@ from reconciler.changes import Reason, Refused
 from reconciler.counts import counted
 from reconciler.errors import Unknown
 from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
+from reconciler.guarding.elsewhere import OTHER_REPOSITORY, forgotten, other_repository
 from reconciler.guarding.pruning import PRUNE
 from reconciler.guarding.shrinking import ABOVE, SHRUNKEN, declared_topics, left_behind, shrunken
 from reconciler.live import LiveState
 from reconciler.plans import Plan
 from reconciler.topology import Topology
 
-__all__ = ["applied_now", "clusters_of", "guarded", "is_prune", "released", "unjudged", "unmet"]
+__all__ = [
+    "applied_now",
+    "clusters_of",
+    "from_here",
+    "guarded",
+    "is_prune",
+    "moved_record",
+    "released",
+    "unjudged",
+    "unmet",
+]
 
 _OF_CONSENT = {
     FIRST_CONTACT: "first_contact",
+    OTHER_REPOSITORY: "first_contact",
     SHRUNKEN: "shrink",
     ABOVE: "shrink",
     "prune-above-limit": "shrink",
 }
-_JUDGED_HERE = (FIRST_CONTACT, SHRUNKEN)
+_JUDGED_HERE = (FIRST_CONTACT, OTHER_REPOSITORY, SHRUNKEN)
 
 
 def guarded(
@@ -45,9 +57,17 @@ def guarded(
     notes = (
         *plan.notes,
         *left_behind(topology, applied),
+        *forgotten(topology, live, applied),
         *(() if consent.first_contact else let_through(topology, live, applied, changes)),
     )
     return released(replace(plan, refused=(*plan.refused, *found), notes=notes), consent)
+
+
+def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Plan:
+    """``plan`` with what speaks against it when the last apply was made from another repository; for ``guarded``."""
+    if isinstance(applied, Unknown) or not plan.changes:
+        return plan
+    return replace(plan, refused=(*plan.refused, *other_repository(applied, origin)))
 
 
 def unjudged(saved: Plan) -> Plan:

@@ -68,6 +68,31 @@ def test_files_and_clusters_that_are_there_are_not_declared_again(cli: Cli, tmp_
     assert texts(env) == before
 
 
+def test_what_would_be_blocked_is_no_empty_plan(
+    cli: Cli, tmp_path: Path, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """An environment of the same name was applied before, and most of what it declared is not adopted."""
+    names = [f"{unique}-{number}" for number in range(8)]
+    declared = "".join(f"  {name}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n" for name in names)
+    env = tmp_path / unique
+    env.mkdir()
+    clusters = f"clusters: {{east: {{bootstrap_servers: ['{plain['east'].bootstrap_servers}']}}}}\n"
+    (env / "topology.yaml").write_text(f"{clusters}topics:\n{declared}")
+    assert cli("apply", env, "--yes").code == 0
+    (env / "topology.yaml").unlink()
+
+    ended = adopt(cli, plain, "east", env, "--exclude", f"(?!{unique}).*", "--exclude", f"{unique}-[1-7]")
+    assert ended.code == 1
+    assert "7 of 8 declared topics are gone since" in ended.words
+    assert f"An environment {unique} was applied here before" in ended.words
+    assert cli("plan", env).code == 3, "as it said"
+    (env / "east" / "cluster.yaml").unlink()
+    (env / "east" / "topics.yaml").unlink()
+    (env / "east").rmdir()
+    ended = adopt(cli, plain, "east", env, "--exclude", f"(?!{unique}).*")
+    assert (ended.code, cli("plan", env).code) == (0, 0), ended.words
+
+
 def test_a_cluster_that_does_not_answer_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> None:
     ended = cli("adopt", "--bootstrap-servers", "127.0.0.1:1", "--out", tmp_path / "live")
     assert ended.code == 1

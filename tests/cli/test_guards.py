@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import git
 import pytest
 
 from reconciler import wiring
@@ -169,3 +170,58 @@ def test_what_is_asked_for_meanwhile_is_no_longer_pruned(
     assert ended.code == 4
     assert f"delete:east/west.{unique}x" in ended.words
     assert there(plain, f"west.{unique}x") == {f"west.{unique}x"}
+
+
+def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    here = env(plain, "a")
+    repo = git.Repo.init(here.parent, initial_branch="main")
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "ada")
+        config.set_value("user", "email", "ada@example.com")
+    repo.git.add(A=True)
+    repo.git.commit(m="topics")
+    origin = repo.create_remote("origin", "https://ada:hunter2@git.example/one/topics.git")
+    assert cli("apply", here, "--yes").code == 0
+    found = remembered(plain, unique)
+    assert found is not None
+    assert found.origin == f"git.example/one/topics:{unique}"
+
+    env(plain, "a", "b")
+    origin.set_url("git@git.example:two/topics.git")
+    planned = cli("plan", here, "--out", here.parent / "plan.json")
+    assert planned.code == 3
+    assert f"from git.example/one/topics:{unique}, and this is git.example/two/topics:{unique}" in planned.out
+    for more in ((), ("--partial",), ("--plan", here.parent / "plan.json")):
+        assert cli("apply", here, "--yes", *more).code in (3, 5)
+    assert there(plain, f"{unique}b") == set()
+    assert remembered(plain, unique) == found
+
+    origin.set_url("git@git.example:one/topics.git")
+    assert cli("apply", here, "--yes").code == 0, "the same repository, reached in another way"
+    env(plain, "a", "b", "c")
+    origin.set_url("git@git.example:two/topics.git")
+    assert cli("apply", here, "--yes", "--first-contact").code == 0
+    moved = remembered(plain, unique)
+    assert moved is not None
+    assert moved.origin == f"git.example/two/topics:{unique}"
+
+
+def test_a_cluster_that_is_now_the_first_by_name_does_not_take_the_memory_away(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    here = env(plain)
+    west = f"clusters: {{west: {{bootstrap_servers: ['{plain['west'].bootstrap_servers}']}}}}\ntopics:\n"
+    names = [f"{unique}{number}" for number in range(6)]
+    (here / "topology.yaml").write_text(
+        west + "".join(f"  {name}: {{clusters: [west], partitions: 1}}\n" for name in names)
+    )
+    assert cli("apply", here, "--yes").code == 0
+    env(plain, "new")
+    planned = cli("plan", here)
+    assert planned.code == 3
+    assert "6 of 6 declared topics are gone since" in planned.out
+    assert "the record of the last apply was found on west" in planned.out
+    assert cli("apply", here, "--yes", "--allow-shrink").code == 0
+    assert "found on west" not in cli("plan", here).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from reconciler.changes import DeleteTopic
 from reconciler.choices import Autonomy
 from reconciler.errors import Unknown
 from reconciler.exit_codes import ExitCode
-from reconciler.guarding import applied_now, guarded, is_prune, released
+from reconciler.guarding import applied_now, from_here, guarded, is_prune, released, unjudged
 from reconciler.guarding.contact import clusters_of
 from reconciler.guarding.protecting import is_protected, protection_of
 from reconciler.narrowing import known_part, within
@@ -328,6 +329,57 @@ def test_a_record_nobody_may_read_is_noted_and_blocks_no_plan() -> None:
 def test_the_record_is_read_back_as_it_was_written(names: list[str], clusters: dict[str, str]) -> None:
     written = Applied("e", 5, "ada", "", clusters, tuple(names), ("f",))
     assert records.loads(records.dumps(written)) == written
+
+
+def test_a_record_of_an_older_and_of_a_newer_version_is_read() -> None:
+    written = Applied("e", 5, "ada", "", {"east": "id"}, ("east/a",), ("f",), "git.example/team/topics:environments/e")
+    stored = json.loads(records.dumps(written))
+    older = {name: value for name, value in stored.items() if name != "origin"}
+    assert records.loads(json.dumps(older).encode()) == replace(written, origin="")
+    assert records.loads(json.dumps({**stored, "of_tomorrow": 1}).encode()) == written
+
+
+HERE, THERE = "git.example/one/topics:environments/test", "git.example/two/topics:environments/test"
+
+
+@pytest.mark.parametrize(
+    ("last", "here", "blocked"),
+    [(THERE, HERE, True), (HERE, HERE, False), ("", HERE, False), (THERE, "", False)],
+    ids=["another", "the same", "a record of earlier", "git does not tell"],
+)
+def test_an_environment_of_another_repository_is_left_alone_until_somebody_says_it_moved(
+    last: str, here: str, blocked: bool
+) -> None:
+    """Both would share lock and records, and one would take the other's topics for its own."""
+    wished, applied = topology(topic("orders", partitions=1)), replace(before(), origin=last)
+    seen = world("east")
+    made = from_here(seen.plan(wished), applied, here)
+    for consent, code in ((NO, 3 if blocked else 2), (Consent(first_contact=True), 2)):
+        found = guarded(made, wished, seen.look(wished), applied, consent)
+        assert found.exit_code == code
+        part = known_part(found)
+        assert ids(part.plan) == ([] if code == 3 else ["create:east/orders"]), "not in part either"
+    refused = [one for one in made.refused if one.reason.code == "other-repository"]
+    assert all(last in one.reason.text and here in one.reason.text for one in refused)
+    assert len(refused) == blocked
+    again = from_here(unjudged(made), applied, last)
+    assert not again.refused, "a saved plan is judged anew"
+    empty = from_here(world("east").plan(topology(cluster("east"))), applied, here)
+    assert not empty.refused, "who changes nothing harms nobody"
+
+
+def test_a_lost_memory_is_told_where_something_shows_that_there_was_one() -> None:
+    wished = topology(
+        topic("orders", "east", partitions=1), flow("east", "west", "orders"), flow("east", "zoo", "orders")
+    )
+    seen = world("east", "west", "zoo")
+    assert not [note for note in guard(seen, wished, None).notes if "nobody remembers" in note]
+    seen.apply(wished)
+    (note,) = [note for note in guard(seen, wished, None).notes if "nobody remembers" in note]
+    assert "cluster east, which keeps the record" in note
+    assert "is on west, zoo" in note
+    assert "cluster_id" in note
+    assert not [note for note in guard(seen, wished, before()).notes if "nobody remembers" in note]
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"format_version": 2}', b"\xff"])
