@@ -20,7 +20,7 @@ from reconciler.beginning import Begun
 from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
 from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
 from reconciler.edges.files import read_environment
-from reconciler.edges.git import Revision, revision
+from reconciler.edges.git import Revision, origin_of, revision
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
 from reconciler.edges.kafka.stakes import ask_stakes, read_nature
@@ -129,7 +129,7 @@ class Session:
         Raises ClusterError when the apply principal cannot read the record of the last apply.
         """
         here = revision(self.folder)
-        seen, self.origin = seen or here, here.origin
+        seen = seen or here
         with ThreadPoolExecutor(len(self.topology.clusters) + 2) as aside:
             applied = aside.submit(self._read_applied, consent)
             wishes = {} if alone else self.topology.clusters
@@ -140,6 +140,7 @@ class Session:
             self.applied = applied.result()
             told = {name: future.result() for name, future in natures.items()}
         moved = self._look_elsewhere(live)
+        self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune)
         if (closer := with_hidden(made, live, self.clusters)) is not live:
@@ -163,6 +164,12 @@ class Session:
         self.applied = found[1]
         return (moved_record(self.topology, found[0]),)
 
+    def _origin(self, here: Revision) -> str:
+        before = self.applied
+        return (
+            origin_of(self.folder, here, before.origin, before.commit) if isinstance(before, Applied) else here.origin
+        )
+
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
         asked = {} if alone else together(questions(made, live), reading_questions(made, live))
@@ -182,7 +189,7 @@ class Session:
         strange = {name: self.clusters[name] for name in self._strange(saved) if name in self.clusters}
         live = observe(strange)
         self._look_elsewhere(live)
-        self.origin = revision(self.folder).origin
+        self.origin = self._origin(revision(self.folder))
         made = from_here(unjudged(saved), self.applied, self.origin)
         return guarded(made, self.topology, live, self.applied, consent)
 

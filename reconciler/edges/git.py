@@ -64,6 +64,26 @@ def revision(folder: Path) -> Revision:
         return Revision()
 
 
+def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
+    """Of ``folder``; ``here`` is its revision, ``before`` and ``commit`` are what an earlier run left.
+
+    Who has that commit is of the same repository, whatever its remote is called: a fork, a mirror, a renamed one.
+    """
+    if before and here.origin and commit and before != here.origin and _holds(folder, commit):
+        return f"{before.rpartition(':')[0]}:{here.origin.rpartition(':')[2]}"
+    return here.origin
+
+
+def _holds(folder: Path, commit: str) -> bool:
+    """A shallow clone, or one that is behind, may not."""
+    try:
+        with git.Repo(folder, search_parent_directories=True) as repo:
+            repo.git.cat_file("-e", f"{commit}^{{commit}}")
+            return True
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
+        return False
+
+
 def repository_of(url: str) -> str:
     """``host/path``, the same for all ways to reach it and without anybody's name or password; empty for a path."""
     scheme, sign, rest = url.partition("://")

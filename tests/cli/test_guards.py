@@ -172,6 +172,16 @@ def test_what_is_asked_for_meanwhile_is_no_longer_pruned(
     assert there(plain, f"west.{unique}x") == {f"west.{unique}x"}
 
 
+def forget_history(repo: git.Repo) -> None:
+    """One new commit is all that the repository has."""
+    before = repo.active_branch.name
+    repo.git.checkout("--orphan", f"not-{before}")
+    repo.git.commit(m="others", all=True)
+    repo.git.branch("-D", before)
+    repo.git.reflog("expire", "--expire=now", "--all")
+    repo.git.gc("--prune=now")
+
+
 def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
     cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:
@@ -190,6 +200,8 @@ def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
 
     env(plain, "a", "b")
     origin.set_url("git@git.example:two/topics.git")
+    assert cli("plan", here).code == 2, "a fork has the commit of that apply"
+    forget_history(repo)
     planned = cli("plan", here, "--out", here.parent / "plan.json")
     assert planned.code == 3
     assert f"from git.example/one/topics:{unique}, and this is git.example/two/topics:{unique}" in planned.out
@@ -201,6 +213,7 @@ def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
     origin.set_url("git@git.example:one/topics.git")
     assert cli("apply", here, "--yes").code == 0, "the same repository, reached in another way"
     env(plain, "a", "b", "c")
+    forget_history(repo)
     origin.set_url("git@git.example:two/topics.git")
     assert cli("apply", here, "--yes", "--first-contact").code == 0
     moved = remembered(plain, unique)

@@ -7,7 +7,7 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler.edges.git import repository_of, revision
+from reconciler.edges.git import origin_of, repository_of, revision
 
 TEAM = "git.example/team/topics"
 
@@ -45,6 +45,13 @@ def test_the_folder_is_a_part_of_it(tmp_path: Path) -> None:
     assert revision(folder).origin == "", "a clone of nothing"
     repo.create_remote("upstream", "https://ada:hunter2@git.example/team/topics.git")
     assert revision(folder).origin == f"{TEAM}:environments/prod", "the only one, whatever its name"
+    here, other = revision(folder), "git.example/old/name"
+    assert origin_of(folder, here, f"{other}:environments/prod", here.commit) == f"{other}:environments/prod", "renamed"
+    assert origin_of(folder, here, f"{other}:staging/prod", here.commit) == f"{other}:environments/prod", (
+        "another folder"
+    )
+    for unknown in ("0" * 40, "", "--help"):
+        assert origin_of(folder, here, f"{other}:environments/prod", unknown) == here.origin
     repo.create_remote("fork", "git@git.example:ada/topics.git")
     assert revision(folder).origin == "", "one of several, and nobody says which"
     repo.create_remote("origin", "git@git.example:team/topics.git")
