@@ -24,10 +24,11 @@ from reconciler.exit_codes import ExitCode
 from reconciler.guarding import is_prune
 from reconciler.guarding.pruning import PRUNE
 from reconciler.narrowing import Narrowed, known_part, retention_steps_only, with_held
-from reconciler.plans import Outcome, Plan
+from reconciler.plans import Outcome, Plan, Result
 from reconciler.probes import Probe
 from reconciler.rendering.outcomes import Rolled
 from reconciler.rendering.review import outcomes_in
+from reconciler.rendering.style import SHOWN
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.text import plan_text
 from reconciler.reviewed import uncovered
@@ -78,7 +79,7 @@ def apply(env: Path, wish: ApplyWish, steal: str) -> ExitCode:
             say(execute.unrecorded)
             code = ExitCode.PARTIAL if code is ExitCode.DONE and made.changes else code
         if code is ExitCode.DONE and made.changes:
-            _verify(session)
+            _verify(session, made)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
     rolled = Rolled(code, execute.halted, wish.ignore) if made.rollout else None
@@ -152,11 +153,11 @@ def _confirm(session: Session, made: Plan) -> None:
         raise StalePlan(moved, "the clusters moved while you were asked")
 
 
-def _verify(session: Session) -> None:
+def _verify(session: Session, made: Plan) -> None:
     """The acceptance test of every apply: the next plan is empty."""
     left = session.plan(alone=True)
-    if stepped := retention_steps_only(left):
-        say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}")
+    if stepped := retention_steps_only(left, made):
+        say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}; apply again")
     elif left.changes or left.unknown or left.refused:
         say("after the apply, a new plan is not empty:")
         say(plan_text(left))
@@ -171,10 +172,17 @@ class _Said:
         self.total = len(made.changes)
         self.done = 0
         self.began = time.monotonic()
+        self.skipped = 0
         self.probes: list[Probe] = []
 
     def outcome(self, outcome: Outcome) -> None:
         self.done += 1
+        if outcome.result is Result.SKIPPED:
+            self.skipped += 1
+            if self.skipped > SHOWN:
+                if self.skipped == SHOWN + 1:
+                    say("        what else is not begun is told at the end")
+                return
         say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
 
     def probed(self, probe: Probe) -> None:

@@ -26,12 +26,14 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """``value`` is None when the broker hides it (sensitive)."""
+    """``value`` is None when the broker hides it (sensitive). ``goal``: of a topic as it will be, what is wished in the
+    end, where ``value`` is only a step on the way."""
 
     value: str | None
     source: Source
     sensitive: bool = False
     read_only: bool = False
+    goal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

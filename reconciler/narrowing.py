@@ -125,10 +125,25 @@ def is_step(planned: Planned) -> bool:
     return isinstance(change, AlterConfigs) and any(one.goal is not None for one in change.configs)
 
 
-def retention_steps_only(plan: Plan) -> int:
-    """How many changes are left, when all of them are such steps; else 0."""
-    blocked = plan.unknown or plan.refused
-    return 0 if blocked or not all(map(is_step, plan.changes)) else len(plan.changes)
+def retention_steps_only(left: Plan, made: Plan) -> int:
+    """How many changes are left after ``made``, when each of them is the next of such steps; else 0. The last one is
+    known by the step before it: it is what was wished all along."""
+    begun = {
+        (planned.id, one.key, one.goal)
+        for planned in made.changes
+        if isinstance(planned.change, AlterConfigs)
+        for one in planned.change.configs
+        if one.goal is not None
+    }
+
+    def goes_on(planned: Planned) -> bool:
+        change = planned.change
+        return isinstance(change, AlterConfigs) and all(
+            (planned.id, one.key, one.after if one.goal is None else one.goal) in begun for one in change.configs
+        )
+
+    blocked = left.unknown or left.refused
+    return 0 if blocked or not all(map(goes_on, left.changes)) else len(left.changes)
 
 
 def is_safe(planned: Planned) -> bool:

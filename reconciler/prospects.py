@@ -64,7 +64,10 @@ def prospect_of_declared(found: Prospect | None, wish: Topic, layers: Layers, br
 def overlaid(found: Configs, wanted: Mapping[str, Wanted]) -> Configs:
     if isinstance(found, Unknown):
         return found
-    return {**found, **{key: ConfigValue(wish.value, Source.TOPIC) for key, wish in wanted.items() if not wish.hold}}
+    there = {
+        key: ConfigValue(wish.value, Source.TOPIC, goal=wish.goal) for key, wish in wanted.items() if not wish.hold
+    }
+    return {**found, **there}
 
 
 def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Configs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -98,8 +99,7 @@ def verdict(plan: Plan) -> str:
         checked = counted(found.unchanged, one, many)
         return f"No changes: everything is as declared ({checked} compared)"
     where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
-    unfinished = sum(isinstance(planned.change, FinishReassignment) for planned in plan.changes)
-    what = ", ".join(_kinds(found, unfinished))
+    what = ", ".join(_kinds(found, [planned.change for planned in plan.changes]))
     parts = [f"{counted(found.changes, 'change')}{where}{': ' if what else ''}{what}"]
     if waves := _waves(plan):
         parts.append(waves)
@@ -165,8 +165,10 @@ def _is_new(change: AlterUser) -> bool:
     return all(one.before is None for one in change.credentials)
 
 
-def _kinds(found: Summary, unfinished: int) -> list[str]:
+def _kinds(found: Summary, changes: Sequence[Change]) -> list[str]:
     kinds: list[str] = []
+    unfinished = sum(isinstance(change, FinishReassignment) for change in changes)
+    quotas = Counter(action(change) for change in changes if isinstance(change, AlterQuota))
     if found.created:
         kinds.append(f"+{counted(found.created, 'topic')}")
     if found.grown:
@@ -179,8 +181,7 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
         kinds.append(f"+{counted(found.enrolled, 'user')}")
     if found.renewed:
         kinds.append(f"~{counted(found.renewed, 'user')}")
-    if found.limited:
-        kinds.append(f"~{counted(found.limited, 'quota')}")
+    kinds += [f"{one.value}{counted(quotas[one], 'quota')}" for one in (Action.CREATE, Action.UPDATE) if quotas[one]]
     if found.replicated:
         kinds.append(f"~{counted(found.replicated, 'replication factor')}")
     if unfinished:
@@ -198,4 +199,6 @@ def _kinds(found: Summary, unfinished: int) -> list[str]:
         kinds.append(f"-{counted(found.revoked, 'access rule')}")
     if found.dismissed:
         kinds.append(f"-{counted(found.dismissed, 'user')}")
+    if quotas[Action.DELETE]:
+        kinds.append(f"-{counted(quotas[Action.DELETE], 'quota')}")
     return kinds

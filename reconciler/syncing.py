@@ -16,7 +16,7 @@ from reconciler.flow_syncs import ConfigSync
 from reconciler.layers import Layers
 from reconciler.live import ConfigValue, Source
 from reconciler.prospects import BrokerConfigs, Prospect, Wanted, overlaid, wanted_configs
-from reconciler.topic_configs import THROTTLES
+from reconciler.topic_configs import THROTTLES, human
 from reconciler.topology import TopicRef
 
 
@@ -46,7 +46,8 @@ def synced_configs(
         if key in THROTTLES or excluded.fullmatch(key):
             continue
         if entry.source is Source.TOPIC:
-            wanted[key] = Wanted(entry.value, f"source {source}")
+            step = f", a step to {human(key, entry.goal)}" if entry.goal is not None else ""
+            wanted[key] = Wanted(entry.value, f"source {source}{step}", entry.goal)
         elif entry.source is not Source.BUILT_IN or sync.use_defaults_from == "source":
             wanted[key] = Wanted(entry.value, f"source {source}, {entry.source.value}")
         else:

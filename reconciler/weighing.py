@@ -19,7 +19,7 @@ from reconciler.stakes import Nature, Question, Stakes
 from reconciler.topic_configs import number
 from reconciler.topology import TopicRef, Topology
 
-MOST = 200
+MOST = 1_000
 """Topics of one plan that are asked about."""
 
 Dangerous = DeleteTopic | AddPartitions | AlterConfigs
@@ -76,8 +76,9 @@ def _is(planned: Planned, asked: set[TopicRef]) -> bool:
 
 
 def _dangerous(plan: Plan) -> list[Dangerous]:
+    """High risks first: an answer may lower them."""
     found: list[Dangerous] = []
-    for planned in plan.changes:
+    for planned in sorted(plan.changes, key=lambda one: one.risk != Risk.HIGH):
         change = planned.change
         if planned.risk == Risk.LOW or not isinstance(change, Dangerous):
             continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reconciler.changes import ConfigChange, Risk
-from reconciler.comparing.fields import NOT_SET
 from reconciler.comparison import FieldChange
 from reconciler.counts import counted
 from reconciler.risks import REVERSIBLE, assess_config
-from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
+from reconciler.topic_configs import human
+from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology
 
 
 def meaning(
@@ -22,7 +22,7 @@ def meaning(
         case Topic():
             return _topic(field, noun, before.topics[noun.name])
         case Cluster():
-            return _cluster(field, noun, after)
+            return _cluster(field, noun, before.clusters[noun.name], after)
         case Flow() | Mirror():
             return field
 
@@ -71,7 +71,7 @@ def _config(field: FieldChange, key: str, before: str | None, after: str | None)
     return replace(field, means=found.why, risk=found.risk, irreversible=found.reversibility != REVERSIBLE)
 
 
-def _cluster(field: FieldChange, cluster: Cluster, after: Topology) -> FieldChange:
+def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology) -> FieldChange:
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
@@ -79,11 +79,27 @@ def _cluster(field: FieldChange, cluster: Cluster, after: Topology) -> FieldChan
         return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
     if section != "defaults":
         return field
-    if not rest.startswith("configs."):
-        return replace(field, means="for topics that are yet to be made; existing ones keep what they have")
     key = rest.removeprefix("configs.")
-    if field.after == NOT_SET:
-        return replace(field, means="topics keep the value they have")
     here = sum(cluster.name in topic.clusters and key not in topic.configs for topic in after.topics.values())
-    means = f"for {counted(here, 'declared topic')} there that {'do' if here != 1 else 'does'} not set it"
-    return replace(field, means=f"{means}, and for remote topics whose source does not")
+    reach = f"for {counted(here, 'declared topic')} there at most, and for remote topics"
+    return reaching(replace(field, path=rest), reach, old.defaults, cluster.defaults, path=field.path)
+
+
+def reaching(field: FieldChange, reach: str, old: TopicDefaults, new: TopicDefaults, path: str = "") -> FieldChange:
+    """``field`` of a layer that counts for many topics: for which, and what the worst of it is. ``path``: as it is
+    to be told, where the layer stands within something."""
+    told = replace(field, path=path or field.path)
+    section, _, key = field.path.partition(".")
+    if section == "lower_retention_by":
+        return replace(told, means="how a retention is lowered from now on; nothing changes by itself")
+    if section != "configs":
+        return replace(told, means="for topics that are yet to be made; existing ones keep what they have")
+    if key not in new.configs:
+        return replace(told, means="topics keep the value they have")
+    where = f"{reach}, where nothing stronger says otherwise"
+    if key not in old.configs:
+        return replace(told, means=where, risk=Risk.MEDIUM if "retention" in key else Risk.LOW)
+    found = assess_config(ConfigChange(key, old.configs[key], "declared", new.configs[key], "declared"))
+    steps = f"; at most {human(key, new.lower_retention_by[key])} an apply" if key in new.lower_retention_by else ""
+    means = f"{found.why}{steps}; {where}" if found.why else where
+    return replace(told, means=means, risk=found.risk, irreversible=found.reversibility != REVERSIBLE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.changes import Risk
-from reconciler.comparing.fields import NOT_SET, changed_fields, whole
+from reconciler.comparing.fields import changed_fields, whole
+from reconciler.comparing.meanings import reaching
 from reconciler.comparison import FieldChange, ItemChange, Sign
 from reconciler.counts import counted
 from reconciler.errors import Where
@@ -15,7 +15,8 @@ from reconciler.topology import AuditTopic, TopicDefaults, Topology
 
 def rule_items(before: Topology, after: Topology) -> Iterator[ItemChange]:
     was, now = before.rules, after.rules
-    if fields := tuple(_meaning(one, _everywhere(after, one)) for one in changed_fields(was.defaults, now.defaults)):
+    sides = was.defaults, now.defaults
+    if fields := tuple(reaching(one, _everywhere(after, one), *sides) for one in changed_fields(*sides)):
         yield ItemChange(Sign.CHANGED, "defaults", "of the environment", _place(now.defaults.where), fields=fields)
     yield from _classes(was.classes, now.classes, after)
     old, new = ({one.pattern: one.where for one in rules.protected} for rules in (was, now))
@@ -51,7 +52,7 @@ def _classes(
         elif fields := tuple(changed_fields(was[name], now[name])):
             count = sum(topic.class_name == name for topic in after.topics.values())
             reach = f"for the {counted(count, 'topic')} of the class"
-            told = tuple(_meaning(one, reach) for one in fields)
+            told = tuple(reaching(one, reach, was[name], now[name]) for one in fields)
             yield ItemChange(Sign.CHANGED, "class", name, _place(now[name].where), fields=told)
 
 
@@ -59,17 +60,6 @@ def _everywhere(after: Topology, field: FieldChange) -> str:
     key = field.path.removeprefix("configs.")
     count = sum(key not in topic.configs for topic in after.topics.values())
     return f"for {counted(count, 'declared topic')} at most, and for remote topics"
-
-
-def _meaning(field: FieldChange, reach: str) -> FieldChange:
-    if field.path.startswith("lower_retention_by"):
-        return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
-    if not field.path.startswith("configs."):
-        return replace(field, means="for topics that are yet to be made; existing ones keep what they have")
-    if field.after == NOT_SET:
-        return replace(field, means="topics keep the value they have")
-    means = f"{reach}, where nothing stronger says otherwise"
-    return replace(field, means=means, risk=Risk.MEDIUM if "retention" in field.path else Risk.LOW)
 
 
 def _place(where: Where) -> str:

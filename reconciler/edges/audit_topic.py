@@ -18,6 +18,9 @@ from reconciler.topology import Cluster, Principal
 SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 """Lines of changes travel together; those that begin or end a run go at once."""
+TROUBLE_SECONDS = 60.0
+"""How long lines of changes wait after the topic could not be written: each try may take ``SECONDS``, and the run waits
+for it, with the lock in its hands."""
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -30,7 +33,7 @@ class AuditTopicLog:
         self.key = environment.encode()
         self.waiting: list[bytes] = []
         self.trouble = ""
-        self._flushed = 0.0
+        self._not_before = 0.0
         self._connection: Connection | None = None
         self._producer: Producer | None = None
 
@@ -48,14 +51,17 @@ class AuditTopicLog:
     def write(self, line: Mapping[str, Any]) -> None:
         """Never raises: a run under way is not left half done for a copy of its record. ``left`` tells."""
         self.waiting.append(json.dumps(line, ensure_ascii=False).encode())
-        if line["kind"] == "change" and time.monotonic() - self._flushed < PAUSE_SECONDS:
+        if line["kind"] == "change" and time.monotonic() < self._not_before:
             return
+        self._not_before = 0.0
         try:
             self._flush()
         except ClusterError as error:
             self.trouble = error.what
         except KafkaException as error:
             self.trouble = str(error.args[0].str())
+        pause = TROUBLE_SECONDS if self.trouble else PAUSE_SECONDS
+        self._not_before = time.monotonic() + pause
 
     def left(self) -> str:
         """A sentence when lines did not reach the topic, else empty. Ends the connection."""
@@ -88,7 +94,6 @@ class AuditTopicLog:
             self._producer = None
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {SECONDS:.0f} s"))
         del self.waiting[:sent]
-        self._flushed = time.monotonic()
         self.trouble = ""
 
     def _exists(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from reconciler import planfile
@@ -23,11 +23,14 @@ from reconciler.comparison import (
 from reconciler.counts import counted
 from reconciler.errors import Problem
 from reconciler.plans import Plan
+from reconciler.rendering.outline import FOLD
 from reconciler.rendering.sections import Item, Section
 from reconciler.rendering.style import Style
 
 FORMAT_VERSION = 1
 LONGEST = 40
+REMOTE = "remote topic"
+_PLURALS = {"class": "classes", "defaults": "defaults"}
 _FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
 
 
@@ -41,7 +44,9 @@ def comparison_verdict(found: Comparison, against: Against) -> str:
     if not found.items and not found.follows and not found.flows:
         return f"{since}: {_nothing(found)}"
     count = Counter((item.sign.value, item.kind) for item in found.items)
-    parts = [", ".join(f"{sign}{counted(number, kind)}" for (sign, kind), number in count.items())]
+    parts = [
+        ", ".join(f"{sign}{counted(number, kind, _PLURALS.get(kind, ''))}" for (sign, kind), number in count.items())
+    ]
     parts += [f"mirror {one.mirror} {one.fate}" for one in found.mirrors if one.fate is not Fate.KEEPS_RUNNING]
     if high := sum(field.risk is Risk.HIGH for item in found.items for field in item.fields):
         parts.append(f"{high:,} HIGH risk")
@@ -50,15 +55,15 @@ def comparison_verdict(found: Comparison, against: Against) -> str:
 
 def comparison_sections(found: Comparison, against: Against) -> tuple[Section, ...]:
     """The verdict as a section's heading, then each part that has something in it."""
-    items = tuple(_item(item) for item in found.items)
-    sections = [Section("What the edit means", comparison_verdict(found, against), items)]
+    items = tuple(_folded(found.items))
+    sections = [Section("What the edit means", comparison_verdict(found, against), items, count=len(found.items))]
     flows = [
         Item(f"flow {impact.flow}", tuple(f"{word} {travel}" for word, travel in _gained_and_lost(impact)))
         for impact in found.flows
     ]
     sections.append(Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows)))
-    follows = tuple(_item(item) for item in found.follows)
-    sections.append(Section("Remote topics that follow", "", follows))
+    follows = tuple(_folded(found.follows))
+    sections.append(Section("Remote topics that follow", "", follows, count=len(found.follows)))
     sections.append(Section("Mirror jobs", "", tuple(_mirror(one) for one in found.mirrors)))
     return (sections[0], *(section for section in sections[1:] if section.items))
 
@@ -120,6 +125,40 @@ def _nothing(found: Comparison) -> str:
     return "only comments, layout or the order of things; nothing that is declared"
 
 
+def _folded(items: Sequence[ItemChange]) -> Iterator[Item]:
+    """Equal changes of several, where the first of them stands; where each is written, git tells."""
+    alike: dict[Hashable, list[ItemChange]] = {}
+    for item in items:
+        alike.setdefault(_likeness(item), []).append(item)
+    for members in alike.values():
+        if len(members) < FOLD:
+            yield from map(_item, members)
+        else:
+            yield _together(members)
+
+
+def _likeness(item: ItemChange) -> Hashable:
+    """All that is told of a change but its name. A remote topic's value comes from a source of its own."""
+    if item.kind != REMOTE:
+        return item.sign, item.kind, item.means, item.fields
+    fields = tuple(replace(one, means="") for one in item.fields)
+    return item.sign, item.kind, item.name.partition("/")[0], item.means, fields
+
+
+def _together(members: Sequence[ItemChange]) -> Item:
+    first = members[0]
+    means = f": {first.means}" if first.means else ""
+    fields = first.fields if first.kind != REMOTE else [_of_its_source(one) for one in first.fields]
+    kind = counted(len(members), first.kind, _PLURALS.get(first.kind, ""))
+    return Item(
+        f"{kind}, each{means}", tuple(map(_field, fields)), first.sign.value, tuple(one.name for one in members)
+    )
+
+
+def _of_its_source(field: FieldChange) -> FieldChange:
+    return replace(field, means="its source") if field.means.startswith("source ") else field
+
+
 def _item(item: ItemChange) -> Item:
     place = f", {item.where}" if item.where else ""
     means = f": {item.means}" if item.means else ""
@@ -153,6 +192,8 @@ def _lines(section: Section, style: Style) -> Iterator[str]:
     for item in section.items[:shown]:
         sign = f"{style.paint(item.sign, item.sign)} " if item.sign else ""
         yield f"  {sign}{item.text}"
+        if item.names:
+            yield f"      {style.listed(item.names)}"
         yield from (f"      {line}" for line in item.more[: len(item.more) if style.full else LONGEST])
         if len(item.more) > LONGEST and not style.full:
             yield f"      and {len(item.more) - LONGEST} more"

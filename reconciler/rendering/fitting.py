@@ -120,6 +120,8 @@ def told_items(section: Section, detail: Detail) -> Iterator[str]:
     for item in section.items[:shown]:
         sign = f"{code(item.sign)} " if item.sign else ""
         yield f"- {sign}{markdown(item.text if detail is Detail.ALL else cut(item.text))}"
+        if item.names:
+            yield f"  - {listed(item.names, len(item.names) if detail is Detail.ALL else SHOWN)}"
         more = item.more if detail is Detail.ALL else item.more[:inner]
         yield from (f"  - {markdown(line if detail is Detail.ALL else cut(line))}" for line in more)
         if len(more) < len(item.more):

@@ -210,5 +210,9 @@ def _list(items: Iterable[Item]) -> str:
     for item in items:
         sign = f'<span class="sign {_KINDS.get(item.sign, "change")}">{safe(item.sign)}</span> ' if item.sign else ""
         more = "".join(f"<li>{safe(line)}</li>" for line in item.more)
-        found.append(f"<li>{sign}{safe(item.text)}{f'<ul>{more}</ul>' if more else ''}</li>")
+        which = ""
+        if item.names:
+            names = ", ".join(f"<code>{safe(name)}</code>" for name in item.names)
+            which = _folded(f"all {len(item.names):,}", names)
+        found.append(f"<li>{sign}{safe(item.text)}{which}{f'<ul>{more}</ul>' if more else ''}</li>")
     return f"<ul>{''.join(found)}</ul>" if found else ""

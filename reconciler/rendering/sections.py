@@ -17,11 +17,13 @@ UNMANAGED_ACCESS = "Unmanaged access rules"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """``text`` with lines under it. ``sign`` marks what is added, changed or removed; mostly empty."""
+    """``text`` with lines under it. ``sign`` marks what is added, changed or removed; mostly empty. ``names``: those
+    that it is told of, where it is told once of several."""
 
     text: str
     more: tuple[str, ...] = ()
     sign: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

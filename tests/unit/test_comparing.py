@@ -26,6 +26,7 @@ from reconciler.topology import Mirror, Topology
 from tests.builders import cluster, flow, topic, topology, world
 from tests.worlds import topologies
 
+DAY = 86_400_000
 AGAINST = Against("main", "4f0c2d1e9ab3" + "0" * 28)
 
 
@@ -200,13 +201,36 @@ def test_going_back_from_what_can_be_taken_back() -> None:
 
 
 def test_a_long_list_is_cut_in_text_only() -> None:
-    many = compare(shop(), shop(*(topic(f"t-{number:03}", partitions=1) for number in range(60))))
+    many = compare(shop(), shop(*(topic(f"t-{number:03}", partitions=number + 1) for number in range(60))))
     text = render(Review(None, many, AGAINST), Format.TEXT, Handoff())
     assert "and 20 more; --format html or json has all of them" in text
     assert "t-059" not in text
     for form in (Format.HTML, Format.JSON, Format.MARKDOWN):
         assert "t-059" in render(Review(None, many, AGAINST), form, Handoff())
     assert "t-059" in render(Review(None, many, AGAINST), Format.TEXT, Handoff(), Style(full=True))
+
+
+def test_equal_changes_of_several_are_told_once() -> None:
+    def of(days: int, source: str = "lz4") -> Topology:
+        some = (topic(f"t{n}", partitions=1, configs={"retention.ms": str(days * DAY)}) for n in range(9))
+        flowing = topic("orders", partitions=1, configs={"compression.type": source})
+        more = (replace(flowing, name=f"orders.{n}") for n in range(9))
+        return topology(*some, *more, flow("east", "west", "orders.*"))
+
+    text = render(Review(None, compare(of(7), of(1)), AGAINST), Format.TEXT, Handoff())
+    assert text.splitlines()[1:4] == [
+        "  ~ 9 topics, each",
+        "      t0, t1, t2, t3, t4, t5, t6, t7 and 1 more",
+        "      configs.retention.ms: 7d -> 1d; HIGH risk: retention.ms 7d -> 1d: records beyond the new limit"
+        " are deleted at once (irreversible)",
+    ]
+    assert "9 HIGH risk" in text.splitlines()[0]
+    follows = render(Review(None, compare(of(7), of(7, "zstd")), AGAINST), Format.TEXT, Handoff())
+    assert "Remote topics that follow (9)" in follows
+    assert "  ~ 9 remote topics, each: flow east-to-west" in follows
+    assert "      configs.compression.type: lz4 -> zstd; its source" in follows
+    every = render(Review(None, compare(of(7), of(7, "zstd")), AGAINST), Format.HTML, Handoff())
+    assert "west/east.orders.8" in every
 
 
 def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import CreateTopic
+from reconciler.changes import CreateTopic, Risk
 from reconciler.comparing import compare
+from reconciler.comparison import Against
 from reconciler.errors import TopologyError
 from reconciler.explaining import explain
 from reconciler.loading import load
+from reconciler.rendering.comparison import comparison_verdict
 from reconciler.topology import Topology
 from tests.builders import altered, changed, world
 
@@ -131,7 +133,40 @@ def test_an_edit_of_a_rule_says_whom_it_reaches() -> None:
     after = load({"clusters.yaml": CLUSTERS, "rules.yaml": RULES.replace("30d", "20d"), "topics.yaml": TOPICS}, "e")
     [item] = [one for one in compare(shop(), after).items if one.kind == "class"]
     assert item.name == "critical"
-    assert item.fields[0].means.startswith("for the 2 topics of the class")
+    assert item.fields[0].means == (
+        "retention.ms 30d -> 20d: records beyond the new limit are deleted at once; for the 2 topics of the class,"
+        " where nothing stronger says otherwise"
+    )
+    assert (item.fields[0].risk, item.fields[0].irreversible) == (Risk.HIGH, True)
+    assert "~1 class;" in comparison_verdict(compare(shop(), after), Against("main", "4f0c2d1e9ab3"))
+
+
+@pytest.mark.parametrize("layer", ["environment", "cluster", "class"])
+def test_a_shorter_retention_is_as_dangerous_in_a_layer_as_on_a_topic(layer: str) -> None:
+    def of(retention: str) -> Topology:
+        kept = f"configs: {{retention.ms: {retention}}}"
+        text = {
+            "environment": f"clusters: {{east: {{bootstrap_servers: ['e:1']}}}}\ndefaults: {{{kept}}}\n",
+            "cluster": f"clusters: {{east: {{bootstrap_servers: ['e:1'], defaults: {{{kept}}}}}}}\n",
+            "class": f"clusters: {{east: {{bootstrap_servers: ['e:1']}}}}\nclasses: {{gold: {{{kept}}}}}\n",
+        }[layer]
+        return load({"e.yaml": f"{text}topics: {{x: {{clusters: [east]}}}}\n"}, "e")
+
+    down, up = compare(of("7d"), of("1d")), compare(of("1d"), of("7d"))
+    [lower] = [field for item in down.items for field in item.fields]
+    [raised] = [field for item in up.items for field in item.fields]
+    assert (lower.risk, lower.irreversible) == (Risk.HIGH, True)
+    assert lower.path.endswith("configs.retention.ms")
+    assert (raised.risk, raised.irreversible) == (Risk.LOW, False)
+    assert "1 HIGH risk" in comparison_verdict(down, Against("main", "4f0c2d1e9ab3"))
+
+
+def test_several_classes_are_no_classs() -> None:
+    def of(retention: str) -> Topology:
+        classes = ", ".join(f"{name}: {{configs: {{retention.ms: {retention}}}}}" for name in ("gold", "tin"))
+        return load({"e.yaml": f"clusters: {{e: {{bootstrap_servers: ['e:1']}}}}\nclasses: {{{classes}}}\n"}, "e")
+
+    assert "~2 classes" in comparison_verdict(compare(of("1d"), of("2d")), Against("main", "4f0c2d1e9ab3"))
 
 
 @settings(max_examples=50, deadline=None)

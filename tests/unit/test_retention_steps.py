@@ -53,6 +53,34 @@ def test_the_remote_topic_goes_down_with_its_source() -> None:
     assert altered(made, "west/east.orders")["retention.ms"].after == str(25 * DAY)
 
 
+def test_after_each_apply_only_steps_are_left_and_after_the_last_one_nothing() -> None:
+    seen = world()
+    made = seen.plan(wish(12 * DAY))
+    seen.apply(wish(12 * DAY), made)
+    for days in (30, 20):
+        seen.clusters["east"].topics["orders"].overrides["retention.ms"] = str(days * DAY)
+    seen.clusters["west"].topics["east.orders"].overrides["retention.ms"] = str(20 * DAY)
+    left: list[int] = []
+    while (made := seen.plan(wish(7 * DAY))).changes:
+        seen.apply(wish(7 * DAY), made)
+        left.append(retention_steps_only(seen.plan(wish(7 * DAY)), made))
+    assert left == [2, 2, 0]
+
+
+def test_another_edit_beside_the_steps_is_none_of_them() -> None:
+    seen = kept(30)
+    made = seen.plan(wish(20 * DAY))
+    seen.apply(wish(20 * DAY), made)
+    assert retention_steps_only(seen.plan(wish(20 * DAY)), made) == 2
+    assert retention_steps_only(seen.plan(wish(19 * DAY)), made) == 0
+
+
+def test_run_leaves_the_steps_of_remote_topics_with_those_of_their_sources() -> None:
+    made = kept(30).plan(wish(DAY))
+    held = {one.id for one in within(made, Autonomy.ALL).held}
+    assert {"configs:east/orders", "configs:west/east.orders"} <= held
+
+
 def test_raising_is_not_stepped_and_a_new_topic_gets_what_is_wished() -> None:
     assert altered(kept(1).plan(wish(30 * DAY)), "east/orders")["retention.ms"].after == str(30 * DAY)
     assert '"goal"' not in plan_text(world().plan(wish(DAY)))
@@ -72,7 +100,7 @@ def test_unlimited_has_no_value_to_begin_from() -> None:
 
 def test_run_leaves_steps_to_apply() -> None:
     made = kept(30).plan(wish(DAY))
-    assert retention_steps_only(made) == 0  # the mirror starts too
+    assert retention_steps_only(made, made) == 0  # the mirror starts too
     held = {one.id for one in within(made, Autonomy.ALL).held}
     assert "configs:east/orders" in held
 

@@ -38,7 +38,7 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     wished = replace(wished, deletions=(Tombstone("east", "old", old.topic_id, "moved", "2099-01-01"),))
     made = seen.plan(wished)
     assert questions(made, seen.look(wished)) == {
-        "east": (Question("grown", 2), Question("small", 2, 60), Question("old", 2)),
+        "east": (Question("small", 2, 60), Question("old", 2), Question("grown", 2)),
     }
     told = {one.id: one.stakes for one in weighed(made, wished, {}).changes}
     assert told["partitions:east/grown"] == Stakes(flows=("east-to-west",))
