@@ -15,6 +15,7 @@ from reconciler.changes import (
     AlterConfigs,
     AlterQuota,
     Change,
+    ConfigChange,
     CreateAcl,
     CreateTopic,
     DeleteAcl,
@@ -127,7 +128,7 @@ def is_step(planned: Planned) -> bool:
 
 def retention_steps_only(left: Plan, made: Plan) -> int:
     """How many changes are left after ``made``, when each of them is the next of such steps; else 0. The last one is
-    known by the step before it: it is what was wished all along."""
+    known by the step before it, its own or its source's: it is what was wished all along."""
     begun = {
         (planned.id, one.key, one.goal)
         for planned in made.changes
@@ -135,15 +136,24 @@ def retention_steps_only(left: Plan, made: Plan) -> int:
         for one in planned.change.configs
         if one.goal is not None
     }
+    begun_by = {whose for whose, _, _ in begun}
 
     def goes_on(planned: Planned) -> bool:
         change = planned.change
         return isinstance(change, AlterConfigs) and all(
-            (planned.id, one.key, one.after if one.goal is None else one.goal) in begun for one in change.configs
+            (whose, one.key, one.after if one.goal is None else one.goal) in begun
+            for one in change.configs
+            for whose in [planned.id if planned.id in begun_by else f"configs:{_source_of(one)}"]
         )
 
     blocked = left.unknown or left.refused
     return 0 if blocked or not all(map(goes_on, left.changes)) else len(left.changes)
+
+
+def _source_of(one: ConfigChange) -> str:
+    """``east/orders`` of ``source east/orders, a step to 1d``; empty for what comes from no source."""
+    word, _, ref = one.origin.partition(" ")
+    return ref.partition(",")[0] if word == "source" else ""
 
 
 def is_safe(planned: Planned) -> bool:

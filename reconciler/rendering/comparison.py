@@ -58,10 +58,13 @@ def comparison_sections(found: Comparison, against: Against) -> tuple[Section, .
     items = tuple(_folded(found.items))
     sections = [Section("What the edit means", comparison_verdict(found, against), items, count=len(found.items))]
     flows = [
-        Item(f"flow {impact.flow}", tuple(f"{word} {travel}" for word, travel in _gained_and_lost(impact)))
+        Item(_balance(impact), tuple(f"{word} {travel}" for word, travel in _gained_and_lost(impact)))
         for impact in found.flows
     ]
-    sections.append(Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows)))
+    count = sum(len(impact.gained) + len(impact.lost) for impact in found.flows)
+    sections.append(
+        Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows), count=count)
+    )
     follows = tuple(_folded(found.follows))
     sections.append(Section("Remote topics that follow", "", follows, count=len(found.follows)))
     sections.append(Section("Mirror jobs", "", tuple(_mirror(one) for one in found.mirrors)))
@@ -174,6 +177,13 @@ def _field(field: FieldChange) -> str:
     if not field.before:
         return f"{field.path} = {field.after}{means}"
     return f"{field.path}: {field.before} -> {field.after}{means}"
+
+
+def _balance(impact: FlowImpact) -> str:
+    """With counts where there are several: a list that is cut must not hide that topics are lost."""
+    counts = [f"{word} {len(some):,}" for word, some in (("gains", impact.gained), ("loses", impact.lost)) if some]
+    several = len(impact.gained) + len(impact.lost) > 1
+    return f"flow {impact.flow}: {', '.join(counts)}" if several else f"flow {impact.flow}"
 
 
 def _gained_and_lost(impact: FlowImpact) -> Iterator[tuple[str, Travel]]:

@@ -233,6 +233,16 @@ def test_equal_changes_of_several_are_told_once() -> None:
     assert "west/east.orders.8" in every
 
 
+def test_a_list_that_is_cut_does_not_hide_that_topics_are_lost() -> None:
+    def of(*chosen: str) -> Topology:
+        some = (topic(f"{letter}-{number}", partitions=1) for letter in "ab" for number in range(50))
+        return topology(*some, flow("east", "west", *chosen))
+
+    text = render(Review(None, compare(of("b-.*"), of("a-.*")), AGAINST), Format.TEXT, Handoff())
+    assert "Declared topics that flows gain or lose (100)" in text
+    assert "  flow east-to-west: gains 50, loses 50\n" in text
+
+
 def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
     found = compare(shop(), with_flow(with_topic(shop(), "orders", partitions=8), lanes=4))
     said = comparison_verdict(found, replace(AGAINST, dirty=True))

@@ -75,6 +75,13 @@ def test_another_edit_beside_the_steps_is_none_of_them() -> None:
     assert retention_steps_only(seen.plan(wish(19 * DAY)), made) == 0
 
 
+def test_what_a_killed_apply_did_at_the_remote_topic_is_a_step_as_well() -> None:
+    seen = kept(30)
+    seen.clusters["west"].topics["east.orders"].overrides["retention.ms"] = str(25 * DAY)
+    seen.apply(wish(20 * DAY), made := seen.plan(wish(20 * DAY)))
+    assert retention_steps_only(seen.plan(wish(20 * DAY)), made) == 2
+
+
 def test_run_leaves_the_steps_of_remote_topics_with_those_of_their_sources() -> None:
     made = kept(30).plan(wish(DAY))
     held = {one.id for one in within(made, Autonomy.ALL).held}
