@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.backtracking import unfit
 from reconciler.errors import Problem, Where
 from reconciler.expressions import barren
-from reconciler.patterns import fault
 from reconciler.places import Places, suggestion
 from reconciler.topology import Topology
 
@@ -48,8 +48,7 @@ def _audit(topology: Topology, places: Places) -> Iterator[Problem]:
 
 
 def _expression(text: str, where: Where, subject: str) -> Iterator[Problem]:
-    if wrong := fault(text):
-        what = f'{subject} is "{text}", no regular expression: {wrong[0]}'
-        yield Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1])
+    if wrong := unfit(text):
+        yield Problem(wrong.code, where, f'{subject} is "{text}", {wrong.what}', wrong.why, wrong.todo)
     elif problem := barren(text, where, subject):
         yield problem

@@ -8,11 +8,12 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
+from reconciler.backtracking import unfit
 from reconciler.errors import Problem, Where
 from reconciler.languages import ALPHABET, AnyOf, Language, Not, both
 from reconciler.name_rules import Hops, internal
 from reconciler.name_search import UndecidedError, shortest
-from reconciler.patterns import fault, pattern
+from reconciler.patterns import pattern
 from reconciler.places import Places, Step
 from reconciler.topology import Flow
 from replication.policy import EXCLUDED_TOPICS
@@ -78,7 +79,7 @@ def _exclusions(flow: Flow, places: Places) -> Iterable[Problem]:
 
 
 def expression_faults(flow: Flow, places: Places) -> list[Problem]:
-    """What is no regular expression at all."""
+    """What is no regular expression at all, or one that nobody can wait for."""
     lists: tuple[tuple[tuple[Step, ...], tuple[str, ...]], ...] = (
         (("topics",), flow.topics),
         (("exclude_topics",), flow.exclude_topics),
@@ -89,12 +90,11 @@ def expression_faults(flow: Flow, places: Places) -> list[Problem]:
     problems = []
     for path, texts in lists:
         for index, text in enumerate(texts):
-            wrong = fault(text)
-            if wrong:
+            if wrong := unfit(text):
                 where = places.find("flows", flow.name, *path, index, or_else=flow.where)
                 name = ".".join(map(str, path))
-                what = f'flow {flow.name}: {name}[{index}] is "{text}", no regular expression: {wrong[0]}'
-                problems.append(Problem("bad-regex", where, what, "It cannot be matched with any name", wrong[1]))
+                what = f'flow {flow.name}: {name}[{index}] is "{text}", {wrong.what}'
+                problems.append(Problem(wrong.code, where, what, wrong.why, wrong.todo))
     return problems
 
 

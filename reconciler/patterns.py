@@ -147,7 +147,7 @@ class _Graph:
         return start
 
     def _item(self, kind: Any, value: Any, start: int, flags: int) -> int:
-        chars = _characters(kind, value, flags)
+        chars = characters(kind, value, flags)
         if chars is not None:
             if flags & re.IGNORECASE and not _ascii(kind, value):
                 self.exact = False
@@ -211,7 +211,7 @@ def _ascii(kind: Any, value: Any) -> bool:
     return True
 
 
-def _characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
+def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
     """The characters one item of a parse tree matches, or None when it is no single character."""
     if kind is sre.IN:
         negated = bool(value) and value[0][0] is sre.NEGATE

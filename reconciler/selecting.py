@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from reconciler.backtracking import unfit
 from reconciler.places import Step, nearest
 from reconciler.settings import Wrong
 from reconciler.yaml_nodes import Mapping as YamlMapping
@@ -91,6 +92,9 @@ def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
             except re.error as error:
                 why = "No record could be tested"
                 note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Mend the expression"))
+            else:
+                if (wrong := unfit(text)) and wrong.code == "regex-backtracks":
+                    note((*path, kind), Wrong("regex-backtracks", f'"{text}", {wrong.what}', wrong.why, wrong.todo))
             return Matches(text)
         case "equals", _:
             return Equals(_operand(value, note, (*path, kind)))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.backtracking import unfit
 from reconciler.languages import AnyOf, Language, Memoised, Not, Prefixed, both
 from reconciler.name_rules import HEARTBEATS, Hops, internal
-from reconciler.patterns import Pattern, fault, pattern
+from reconciler.patterns import Pattern, pattern
 from reconciler.topology import Flow, Topology
 from replication.policy import EXCLUDED_TOPICS, ReplicationPolicy, TopicSelector, make_policy, make_selector
 
@@ -60,7 +61,7 @@ def travels_of(topology: Topology) -> Mapping[str, Travel]:
 
 
 def travel_of(flow: Flow) -> Travel | None:
-    if any(fault(text) for text in (*flow.topics, *flow.exclude_topics)):
+    if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return None
     try:
         selector = make_selector(

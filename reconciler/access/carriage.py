@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from reconciler.backtracking import unfit
 from reconciler.languages import AnyOf, Language, Not, both
 from reconciler.live import LiveState
 from reconciler.name_rules import Ending, Hops, internal
 from reconciler.name_search import UndecidedError, shortest
-from reconciler.patterns import fault, pattern
+from reconciler.patterns import pattern
 from reconciler.routing import Route, selector_of
 from reconciler.topology import Flow
 from replication.policy import EXCLUDED_TOPICS, TopicSelector
@@ -78,7 +79,7 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
     MirrorMaker 2's own exclusions, and those that would come back."""
     if not flow.exclude_topics and any(_begins(text, prefix) for text in flow.topics):
         return True
-    if any(fault(text) for text in (*flow.topics, *flow.exclude_topics)):
+    if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return False
     include = [pattern(text) for text in flow.topics]
     if not all(one.exact for one in include):

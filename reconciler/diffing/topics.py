@@ -188,9 +188,8 @@ def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Find
 def _why_more(wish: TopicWish) -> Reason:
     if wish.source is None or wish.partitions != wish.source_partitions:
         return Reason("more-partitions-wished", wish.reason.text)
-    has = wish.source_live == wish.source_partitions
-    code = "source-has-more-partitions" if has else "source-gets-more-partitions"
-    return Reason(code, f"{_source_count(wish)}; {wish.reason.text}")
+    verb = "has" if wish.source_live == wish.source_partitions else "gets"
+    return Reason(f"source-{verb}-more-partitions", f"{_source_count(wish)}; {wish.reason.text}")
 
 
 def _source_count(wish: TopicWish) -> str:
