@@ -49,7 +49,8 @@ class Place:
     needs: tuple[str, ...] = ()
 
     def is_current(self) -> bool:
-        return self.home is None or current(self.home) == self.run_folder
+        """Also where the folders are gone or cannot be read: that is no word of a successor."""
+        return self.home is None or not _pointed(self.home) or current(self.home) == self.run_folder
 
     def take(self) -> None:
         if self.home is not None:
@@ -72,7 +73,9 @@ class Place:
 
 
 def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
-    """Prepares a run folder for an application that is about to start there."""
+    """Prepares a run folder for an application that is about to start there, and makes sure that one is named."""
+    if not _pointed(home):
+        make_current(home, current(home))
     (run_folder / _LEFT).unlink(missing_ok=True)
     text = json.dumps({"home": str(home), "needs": list(needs)})
     (run_folder / _PLACE).write_text(text, encoding="utf-8")
@@ -84,6 +87,13 @@ def place_of(run_folder: Path) -> Place:
     if not isinstance(home, str):
         return Place(run_folder)
     return Place(run_folder, Path(home), tuple(map(str, needs)) if isinstance(needs, list) else ())
+
+
+def _pointed(home: Path) -> bool:
+    try:
+        return bool((home / _POINTER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def _driver(run_folder: Path) -> int | None:

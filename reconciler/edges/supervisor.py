@@ -20,7 +20,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from replication import succession
 
@@ -50,7 +50,9 @@ def write_json(path: Path, value: object) -> None:
 
 def _rotate(log: Path) -> None:
     """Copy and truncate: the job holds the file open for appending and must not lose it."""
-    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+    with contextlib.suppress(OSError):  # without its log the job is as good
+        if not log.exists() or log.stat().st_size <= LOG_LIMIT_BYTES:
+            return
         before = log.with_suffix(".log.1")
         try:
             shutil.copyfile(log, before)
@@ -58,6 +60,14 @@ def _rotate(log: Path) -> None:
             before.unlink(missing_ok=True)
         with log.open("r+b") as handle:
             handle.truncate(0)
+
+
+def _opened(log: Path) -> BinaryIO:
+    """Nowhere, when the folder is gone or read-only: a job without a log is better than none."""
+    try:
+        return log.open("ab")
+    except OSError:
+        return Path(os.devnull).open("ab")
 
 
 def kill_group(process_group: int, number: int) -> None:
@@ -89,8 +99,12 @@ class Supervisor:
         while True:
             was_current = place.is_current()
             began = time.monotonic()
-            (self.run_dir / "driver.json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self.run_dir / "driver.json").unlink(missing_ok=True)
             code = self.run_once(command)
+            if not (self.run_dir / "command.json").exists():
+                self.say("failed", exit_code=code)  # somebody removed the folder, and the job's definition with it
+                return STOPPED if self.stopping.is_set() else 1
             reached_spark = (self.run_dir / "driver.json").exists()
             if self.stopping.is_set() or code == STOPPED:
                 self.say("stopped", exit_code=code)
@@ -116,10 +130,18 @@ class Supervisor:
                 self.say("superseded")
                 return SUPERSEDED
 
+    def ask(self, process_group: int) -> None:
+        """The driver looks for the file, and commits before it leaves. Where none can be written it is told at once;
+        what it then has not committed is copied again."""
+        try:
+            (self.run_dir / "stop").touch()
+        except OSError:
+            kill_group(process_group, signal.SIGTERM)
+
     def run_once(self, command: list[str]) -> int:
         log = self.run_dir / "job.log"
         _rotate(log)
-        with log.open("ab") as out:
+        with _opened(log) as out:
             job = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -133,7 +155,7 @@ class Supervisor:
                 self.stopping.set()
                 if asked_at is None:
                     asked_at = time.monotonic()
-                    (self.run_dir / "stop").touch()  # the driver looks for it and commits before it leaves
+                    self.ask(job.pid)
                 elif time.monotonic() - asked_at > self.patience_s:
                     kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
             is_current = place.is_current()

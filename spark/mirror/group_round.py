@@ -5,7 +5,7 @@ State between rounds is what makes a round cheap: only what a group committed an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -24,6 +24,8 @@ from wire.groups import Groups
 
 ACTIVE = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS: somebody has joined
 LOOK_AT_EMPTY_EVERY = 10  # rounds
+
+Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
 
 
 class Maps(Protocol):
@@ -93,9 +95,13 @@ class GroupRounds:
         self._maps: dict[Key, tuple[PartitionMap, UUID, PartitionMap]] = {}
         self._round = 0
 
-    async def run(self, routes: Mapping[Key, str], maps: Maps, ids: Mapping[str, UUID]) -> RoundResult:
-        """``routes``: source partition -> target topic; ``ids``: source topic -> its id now. Raises what
-        ``wire.groups`` raises."""
+    async def run(self, routes: Mapping[Key, str], maps: Maps, ids: Mapping[str, UUID], tell: Tell) -> RoundResult:
+        """``routes``: source partition -> target topic; ``ids``: source topic -> its id now; ``tell`` writes
+        checkpoints. Raises what ``wire.groups`` and ``tell`` raise.
+
+        An advance is told before it is set, a rewind after it: whoever is killed in between leaves what the next
+        application takes for the same advance or rewind.
+        """
         self._round += 1
         listed = {
             name: one
@@ -110,12 +116,14 @@ class GroupRounds:
         unknown = self._translate(maps, ids)
         gaps = await self._close_gaps(maps, routes)
         await self._look_at_empty(unknown, routes)
-        checkpoints = tuple(self._due(routes))
+        advances, rewinds = self._due(routes)
+        await tell(advances)
         written, active, refused = await self._write(routes)
+        await tell(rewinds)
         entries = [entry for group in self._entries.values() for entry in group.values()]
         return RoundResult(
             groups=len(self._entries),
-            checkpoints=checkpoints,
+            checkpoints=(*advances, *rewinds),
             written=written,
             inexact=sum(not entry.exact for entry in entries),
             active=active,
@@ -231,15 +239,23 @@ class GroupRounds:
                 elif entry.map is not None and entry.map.source_end is not None:
                     entry.downstream = target_begin[twin]
 
-    def _due(self, routes: Mapping[Key, str]) -> Iterator[Checkpoint]:
+    def _due(self, routes: Mapping[Key, str]) -> tuple[list[Checkpoint], list[Checkpoint]]:
+        """Of groups that went on, and of those that went back at the source."""
+        advances: list[Checkpoint] = []
+        rewinds: list[Checkpoint] = []
         for group, entries in self._entries.items():
             for key, entry in entries.items():
                 if entry.downstream is None or entry.map is None or entry.map.source_end is None:
                     continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
                 now = Synced(entry.committed.offset, entry.downstream)
-                if checkpoint_due(entry.told, now):
-                    entry.told = now
-                    yield Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, entry.committed.metadata)
+                if not checkpoint_due(entry.told, now):
+                    continue
+                back = entry.told is not None and now.upstream < entry.told.upstream
+                entry.told = now
+                (rewinds if back else advances).append(
+                    Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, entry.committed.metadata)
+                )
+        return advances, rewinds
 
     async def _write(self, routes: Mapping[Key, str]) -> tuple[int, tuple[str, ...], dict[str, int]]:
         """Sets the offsets of groups without members at the target, where that is no step back."""

@@ -103,8 +103,8 @@ class GroupSync:
                 specs = self._wish.specs()
                 routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}
                 with _no_collection():
-                    found = await rounds.run(routes, maps, {spec.topic: _id(spec.topic_id) for spec in specs})
-                    await checkpoints.write(found.checkpoints)
+                    ids = {spec.topic: _id(spec.topic_id) for spec in specs}
+                    found = await rounds.run(routes, maps, ids, checkpoints.write)
                 self._tell(found, read_ms, time.thread_time() - cpu)
                 await self._wait(began, time.thread_time() - cpu)
         finally:

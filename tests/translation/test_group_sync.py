@@ -7,8 +7,9 @@ checkpoints if no records, restart, translation behind the replication flow (rew
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
@@ -16,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from mirror.batch_path import batch_path
 from mirror.group_gaps import PATIENCE, GapCloser
-from mirror.group_round import GroupRounds, RoundResult
+from mirror.group_round import GroupRounds, RoundResult, Tell
 from mirror.map_writing import MapWriter
 from mirror.settings import GroupSettings
 
@@ -44,7 +45,7 @@ class Synced:
     flow: Flow
     include: tuple[str, ...]
     follow: bool = False
-    last: RoundResult = field(default_factory=RoundResult)
+    tell: Tell | None = None
 
     @property
     def log(self) -> str:
@@ -62,11 +63,17 @@ class Synced:
             routes = {(self.flow.topic, p): self.flow.remote for p in range(self.flow.partitions)}
             for _ in range(count):
                 await maps.refresh()
-                found = await rounds.run(routes, maps, {})
-                await log.write(found.checkpoints)
+                found = await rounds.run(routes, maps, {}, self.tell or log.write)
             return found
 
         return self._visit(run)
+
+    async def write(self, checkpoints: Sequence[Checkpoint]) -> None:
+        target = cluster_of(self.flow.target)
+        try:
+            await CheckpointLog(target, self.log).write(checkpoints)
+        finally:
+            target.close()
 
     def checkpoints(self) -> Mapping[tuple[str, str, int], Checkpoint]:
         return self._visit(lambda _, target: CheckpointLog(target, self.log).read())
@@ -213,6 +220,37 @@ def test_a_rewind_is_followed_when_asked(synced: Synced, unique: str, follow: bo
     synced.commit(unique, {0: there[b"46"]})
     synced.round()
     assert (synced.offset(unique) or 0) > (ahead or 0)
+
+
+class Killed(Exception):  # noqa: N818  # no error of ours: the end of the process
+    pass
+
+
+@pytest.mark.parametrize("write_number", [1, 2])
+def test_a_rewind_is_followed_though_the_application_was_killed_between_its_writes(
+    synced: Synced, unique: str, write_number: int
+) -> None:
+    """It had set the group further, and then could not tell; or it had set it back, and could not tell."""
+    synced.follow = True
+    write(synced.flow, 0, 50)
+    synced.copy()
+    there = placed(synced.flow.source, synced.flow.topic)
+    for position, dies in ((5, False), (45, True), (30, False), (10, True), (20, False)):
+        writes = 0
+
+        async def tell(checkpoints: Sequence[Checkpoint]) -> None:
+            nonlocal writes
+            writes += 1
+            if dies and writes == write_number:  # noqa: B023
+                raise Killed
+            await synced.write(checkpoints)
+
+        synced.commit(unique, {0: there[b"%d" % position]})
+        synced.tell = tell
+        with pytest.raises(Killed) if dies else contextlib.nullcontext():
+            synced.round()
+        if not dies:
+            assert next_values(synced.flow, unique)[0] == b"%d" % position
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -63,7 +63,7 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
             for position in (3, 8, 15, 18, 21):
                 await commit(east, group, position)
                 rounds = GroupRounds(settings, east, west, {}, both)
-                told = await rounds.run({(topic, 0): topic}, maps, {})
+                told = await rounds.run({(topic, 0): topic}, maps, {}, lambda _: asyncio.sleep(0))
                 there = (await Groups(west).offsets([group]))[group].offsets.get((topic, 0))
                 found.append((there.offset if there else -1, told))
             return found

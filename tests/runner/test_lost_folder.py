@@ -1,0 +1,77 @@
+"""A state folder that somebody removes (a cleaned checkout) or makes read-only costs the running job nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.edges.supervisor import write_json
+from replication import succession
+from tests.runner.test_supervisor import until
+
+JOB = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path(sys.argv[1] + ".asked").touch(), sys.exit(0)))
+pathlib.Path(sys.argv[1] + ".pid").write_text(str(os.getpid()))
+pathlib.Path(sys.argv[1], "driver.json").touch()
+while True:
+    time.sleep(0.02)
+"""
+
+
+def started(run: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """The supervisor and the pid of its job, once the run folder is gone."""
+    run.mkdir(parents=True)
+    write_json(run / "command.json", [sys.executable, "-c", JOB, str(run)])
+    process = subprocess.Popen([sys.executable, "-m", "reconciler.edges.supervisor", str(run)], stderr=subprocess.PIPE)
+    until((run / "driver.json").exists, 60)
+    pid = int(Path(f"{run}.pid").read_text())
+    until(lambda: '"running"' in (run / "supervisor.json").read_text(), 60)
+    shutil.rmtree(run)
+    return process, pid
+
+
+def test_a_job_whose_folder_is_gone_can_still_be_stopped(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process, _ = started(run)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert Path(f"{run}.asked").exists()
+    assert b"Traceback" not in said
+
+
+def test_a_job_that_dies_without_a_folder_cannot_be_started_again_and_that_is_said(tmp_path: Path) -> None:
+    process, pid = started(tmp_path / "run")
+    os.kill(pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"Traceback" not in said
+    assert b"No such file or directory" in said
+
+
+@pytest.mark.parametrize("folder", ["home", "second"])
+def test_no_job_takes_lost_folders_for_the_word_of_a_successor(tmp_path: Path, folder: str) -> None:
+    home = tmp_path / "west"
+    run = home if folder == "home" else home / succession.SECOND
+    run.mkdir(parents=True)
+    succession.settle(run, home, ())
+    place = succession.place_of(run)
+    place.take()
+    shutil.rmtree(home)
+    assert place.is_current()
+
+
+def test_a_new_application_waits_for_its_turn_though_none_was_ever_named(tmp_path: Path) -> None:
+    """The first application of a mirror, started by a release that names none."""
+    beside = tmp_path / succession.SECOND
+    beside.mkdir()
+    succession.settle(beside, tmp_path, ())
+    assert not succession.place_of(beside).is_current()
+    assert succession.current(tmp_path) == tmp_path
