@@ -50,7 +50,7 @@ class Place:
 
     def is_current(self) -> bool:
         """Also where the folders are gone or cannot be read: that is no word of a successor."""
-        return self.home is None or not _pointed(self.home) or current(self.home) == self.run_folder
+        return self.home is None or not pointed(self.home) or current(self.home) == self.run_folder
 
     def take(self) -> None:
         if self.home is not None:
@@ -74,7 +74,7 @@ class Place:
 
 def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
     """Prepares a run folder for an application that is about to start there, and makes sure that one is named."""
-    if not _pointed(home):
+    if not pointed(home):
         make_current(home, current(home))
     (run_folder / _LEFT).unlink(missing_ok=True)
     text = json.dumps({"home": str(home), "needs": list(needs)})
@@ -89,7 +89,8 @@ def place_of(run_folder: Path) -> Place:
     return Place(run_folder, Path(home), tuple(map(str, needs)) if isinstance(needs, list) else ())
 
 
-def _pointed(home: Path) -> bool:
+def pointed(home: Path) -> bool:
+    """Whether it is known which run folder is the current one; not so where the folders were removed."""
     try:
         return bool((home / _POINTER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

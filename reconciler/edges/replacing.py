@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from reconciler.edges.run_folders import RunFolder
@@ -35,7 +35,7 @@ class Runner(Protocol):
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = ()) -> int: ...
     def running_since(self, mirror: str, fingerprint: str, asked_at_ms: int) -> LiveMirror | None: ...
     def end(self, folder: RunFolder, reported: int | None = None) -> bool: ...
-    def await_gone(self, folder: RunFolder, pids: Iterable[int], patience_s: float) -> bool: ...
+    def await_gone(self, folder: RunFolder, pids: Collection[int], patience_s: float) -> bool: ...
 
 
 def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> LiveMirror | None:

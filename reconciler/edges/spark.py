@@ -6,6 +6,7 @@ from its status record in Kafka; the run folders only tell which processes on th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,7 @@ class SparkRunner:
 
     def copies_here(self, mirror: str, reported: LiveMirror | None) -> bool:
         """Whether an application runs on this machine that goes on copying while another one starts."""
+        self._name_again(mirror, reported)
         folder = self.folder(mirror)
         running = reported is not None and reported.state is JobState.RUNNING
         return running and folder.driver_pid(reported.pid if reported else None) is not None
@@ -217,6 +219,7 @@ class SparkRunner:
             if not self.folder(mirror).pids():
                 raise
             reported = None
+        self._name_again(mirror, reported)
         folder = self.folder(mirror)  # the new one may just have become the current one
         if not folder.pids(reported.pid if reported else None):
             self._refuse_remote(mirror, reported)
@@ -232,21 +235,31 @@ class SparkRunner:
         pids = folder.pids(reported)
         if not pids:
             return True
-        (folder.path / "stop").touch()
+        with contextlib.suppress(OSError):  # a removed or read-only folder: the signal says it, too
+            (folder.path / "stop").touch()
         for pid in pids:
             terminate(pid, signal.SIGTERM)
         return self.await_gone(folder, pids, STOP_TIMEOUT_S)
 
-    def await_gone(self, folder: RunFolder, pids: Iterable[int], patience_s: float) -> bool:
+    def await_gone(self, folder: RunFolder, pids: Collection[int], patience_s: float) -> bool:
         """False: it did not leave in time and was killed, which loses no record."""
         began = time.monotonic()
-        while folder.pids():
+        while folder.pids() or any(works_in(pid, folder.path) for pid in pids):
             if time.monotonic() - began > patience_s:
                 for pid in {*pids, *folder.pids()}:
                     terminate(pid, signal.SIGKILL)
                 return False
             time.sleep(0.1)
         return True
+
+    def _name_again(self, mirror: str, reported: LiveMirror | None) -> None:
+        """After the folders were removed a job goes on in the one that it began in, and nothing else knows which."""
+        home = self.state / mirror
+        second = home / succession.SECOND
+        if reported is not None and not succession.pointed(home) and works_in(reported.pid, second):
+            with contextlib.suppress(OSError):
+                second.mkdir(parents=True, exist_ok=True)
+                succession.make_current(home, second)
 
     def _refuse_remote(self, mirror: str, reported: LiveMirror | None) -> None:
         if reported is not None and reported.state is JobState.RUNNING:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
+from mirror import untasked
 from mirror.discovery import Discovered
 from mirror.flow_state import FlowState, LaneState, set_conditions, take_progress, view_anew
 from mirror.flow_views import flow_view, goal_left, goal_view
@@ -84,6 +85,20 @@ class Board:
                 self._flows[flow].own.pop(code, None)
             else:
                 self._flows[flow].own[code] = condition
+
+    def set_untasked(self, lanes: Mapping[LaneKey, tuple[float, str]]) -> None:
+        """Lanes that no task works on, with seconds and why: how far behind they are is not known."""
+        with self._guard:
+            for name, flow in self._flows.items():
+                here = {number: told for (of, number), told in lanes.items() if of == name}
+                for number, lane in flow.lanes.items():
+                    if lane.untasked != (number in here):
+                        lane.untasked = number in here
+                        view_anew(lane)
+                if here:
+                    flow.own["untasked"] = untasked.condition(here)
+                else:
+                    flow.own.pop("untasked", None)
 
     def lease_begins(self, lane: LaneKey) -> None:
         """The counts of the lease begin at 0 again."""

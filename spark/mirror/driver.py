@@ -42,6 +42,7 @@ _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
 _PAUSES_S = 10.0
 _SHARE_S = 0.5
+_LOOK_S = 2.0
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
 _READY_S = 90.0
 _PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
@@ -109,7 +110,7 @@ class Driver:
             self._metrics.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> Outcome:
-        told, shared, state, began = 0.0, 0.0, "starting", time.monotonic()
+        told, shared, looked, state, began = 0.0, 0.0, 0.0, "starting", time.monotonic()
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
@@ -117,6 +118,10 @@ class Driver:
                 return self._caught_up(verdict)
             settled = self._board.all_run() or time.monotonic() - began > _SETTLED_S
             now = "running" if settled else "starting"
+            if time.monotonic() - looked >= _LOOK_S:
+                looked = time.monotonic()
+                if hopeless := self._leases.tell_untasked():
+                    return self._hopeless(hopeless)
             if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
                 told, state = time.monotonic(), now
                 self._tell(state)
@@ -198,6 +203,14 @@ class Driver:
         detail = "" if graceful else "some leases had to be cancelled; what they had not committed is copied next time"
         self._tell("stopped", detail)
         return Outcome("stopped", Exit.STOPPED, detail)
+
+    def _hopeless(self, why: str) -> Outcome:
+        """Another application may have what this one lost: folders, executors."""
+        self._stop_group_syncs()
+        self._end.set()
+        self._leases.stop(_STOP_PATIENCE_S)
+        self._tell("failed", why)
+        return Outcome("failed", Exit.FAILED, why)
 
     def _caught_up(self, verdict: Verdict) -> Outcome:
         """Ends by itself, at its goal or because it cannot be reached."""

@@ -41,6 +41,7 @@ class LaneState:
     committed_ms: int | None = None
     path: str = "record"
     path_reason: str = ""
+    untasked: bool = False
     views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
     outdated: set[tuple[str, int]] = field(default_factory=set)
 

@@ -59,9 +59,9 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
 
 
 def _partition(lane: LaneState, key: tuple[str, int], stopped: bool, now: float) -> PartitionView:
-    """An age needs the timestamp of a record that is under way."""
+    """An age needs the timestamp of a record that is under way; without a task nobody looks at the source."""
     p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
-    lag = None if p.position is None or p.end is None else max(0, p.end - p.position)
+    lag = None if p.position is None or p.end is None or lane.untasked else max(0, p.end - p.position)
     seconds = 0.0 if lag == 0 else None
     if lag and p.waiting_since_ms is not None:
         seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))

@@ -16,6 +16,7 @@ from mirror.lease_task import LeaseSpec, run_lease
 from mirror.packing import LaneKey, best_move, pack
 from mirror.room import has_task, is_shared
 from mirror.settings import Settings
+from mirror.untasked import Untasked
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
@@ -48,6 +49,7 @@ class Leases:
             (flow.name, lane): lane_spec(flow, lane) for flow in settings.flows for lane in range(flow.lanes)
         }
         self._placed = dict(pack(self._board.measure_loads(), settings.parallelism))
+        self._untasked = Untasked(key for key in self._lanes if key in self._placed)
         self._claims: dict[str, Claim] = {}
         self._prepared: set[LaneKey] = set()
         self._left: dict[str, set[LaneKey]] = {}
@@ -102,6 +104,12 @@ class Leases:
         """Leases that run now, and how many Spark has lost so far."""
         with self._guard:
             return len(self._running), self._lost
+
+    def tell_untasked(self) -> str:
+        """Lanes without a task, to the board. Returns why no task can run at all; empty while there is hope."""
+        found = {key: told for key, told in self._untasked.lanes().items() if self._board.specs(key)}
+        self._board.set_untasked(found)
+        return self._untasked.hopeless()
 
     def share_rates(self) -> None:
         """Limited flows deal their limit out among their lanes anew, by what each has told last."""
@@ -210,10 +218,12 @@ class Leases:
             if not self._stopping:
                 self._lost += 1
                 self._failed[slot] = _first_line(error)
+                self._untasked.ends(mine, _first_line(error))
                 _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
             return False
         finally:
             self._server.end(name)
+            self._untasked.ends(mine)
             with self._guard:
                 del self._running[name]
                 self._over.discard(name)
@@ -262,6 +272,7 @@ class Leases:
             claims = [channel.encode_claim(flow, claim) for flow, claim in self._claims.items()]
             if lanes is not None:
                 self._connected.add(lease)
+                self._untasked.begins(lanes)
         return None if lanes is None else {**self._known(lanes), "claims": claims, "stop": stop, "over": over}
 
     def _known(self, lanes: tuple[LaneKey, ...]) -> channel.Message:

@@ -1,0 +1,70 @@
+"""Lanes that no task works on, since when and why: nothing of theirs is copied, nobody tells how far behind they are.
+
+Thread-safe. Between two leases a lane is without a task for a moment; that is told only when it lasts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from mirror.lanes import Condition
+from mirror.packing import LaneKey
+
+LOST_S, NEVER_S = 30.0, 60.0
+"""How long it lasts before it is told: after a task was lost, and where none was placed yet."""
+HOPELESS_S = 300.0
+"""No lane has a task for that long, and Spark lost each that it tried: this application cannot run any."""
+
+
+class Untasked:
+    def __init__(self, lanes: Iterable[LaneKey], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._guard = clock, threading.Lock()
+        self._since: dict[LaneKey, float] = dict.fromkeys(lanes, clock())
+        self._all = frozenset(self._since)
+        self._why: dict[LaneKey, str] = {}
+
+    def begins(self, lanes: Iterable[LaneKey]) -> None:
+        """Their task is at work."""
+        with self._guard:
+            for lane in lanes:
+                self._since.pop(lane, None)
+                self._why.pop(lane, None)
+
+    def ends(self, lanes: Iterable[LaneKey], why: str = "") -> None:
+        """``why`` Spark lost it; empty where it came back by itself."""
+        with self._guard:
+            for lane in lanes:
+                self._since.setdefault(lane, self._clock())
+                if why:
+                    self._why[lane] = why
+
+    def lanes(self) -> Mapping[LaneKey, tuple[float, str]]:
+        """Seconds, and why, of those without a task for too long."""
+        now = self._clock()
+        with self._guard:
+            found = {lane: (now - since, self._why.get(lane, "")) for lane, since in self._since.items()}
+        return {lane: one for lane, one in found.items() if one[0] >= (LOST_S if one[1] else NEVER_S)}
+
+    def hopeless(self) -> str:
+        """Why, or empty while there is hope."""
+        found = self.lanes()
+        if found.keys() != self._all or not all(why and seconds >= HOPELESS_S for seconds, why in found.values()):
+            return ""
+        return f"Spark lost every task for {HOPELESS_S:.0f} s: {'; '.join(sorted({why for _, why in found.values()}))}"
+
+
+def condition(lanes: Mapping[int, tuple[float, str]]) -> Condition:
+    """``lanes`` of one flow: seconds and why."""
+    longest = max(seconds for seconds, _ in lanes.values())
+    lost = "; ".join(sorted({why for _, why in lanes.values() if why}))
+    named = ", ".join(map(str, sorted(lanes)))
+    why = f"Spark lost the last one: {lost}" if lost else "Spark has found no place for one"
+    return Condition(
+        "lane_without_task",
+        f"lane {named} has no task for {longest // 10 * 10:.0f} s, so its partitions are not copied. {why}",
+        "It is tried again by itself. Look at the Spark UI and the job's log; check the master's free cores, and space "
+        "and rights of Spark's local folder. If it stays: reconciler mirror stop, then apply.",
+        stops=True,
+    )
