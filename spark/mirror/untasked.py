@@ -57,13 +57,14 @@ class Untasked:
 
 def condition(lanes: Mapping[int, tuple[float, str]]) -> Condition:
     """``lanes`` of one flow: seconds and why."""
-    longest = max(seconds for seconds, _ in lanes.values())
-    lost = "; ".join(sorted({why for _, why in lanes.values() if why}))
-    named = ", ".join(map(str, sorted(lanes)))
+    longest = max(seconds for seconds, _ in lanes.values()) // 10 * 10
+    lost = min((why for _, why in lanes.values() if why), default="")
+    few = len(lanes) == 1
+    named = f"lane{'' if few else 's'} {', '.join(map(str, sorted(lanes)))} {'has' if few else 'have'} no task"
     why = f"Spark lost the last one: {lost}" if lost else "Spark has found no place for one"
     return Condition(
         "lane_without_task",
-        f"lane {named} has no task for {longest // 10 * 10:.0f} s, so its partitions are not copied. {why}",
+        f"{named} for {longest:.0f} s, so {'its' if few else 'their'} partitions are not copied. {why}",
         "It is tried again by itself. Look at the Spark UI and the job's log; check the master's free cores, and space "
         "and rights of Spark's local folder. If it stays: reconciler mirror stop, then apply.",
         stops=True,

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.edges.processes import is_running
+from reconciler.edges.spark import SparkRunner
 from reconciler.edges.supervisor import write_json
+from reconciler.live import JobState, LiveMirror
+from reconciler.topology import Mirror
 from replication import succession
 from tests.runner.test_supervisor import until
 
@@ -54,6 +58,21 @@ def test_a_job_that_dies_without_a_folder_cannot_be_started_again_and_that_is_sa
     assert process.returncode == 1
     assert b"Traceback" not in said
     assert b"No such file or directory" in said
+
+
+@pytest.mark.parametrize("folder", ["home", "second"])
+def test_stop_finds_a_job_whose_folders_are_gone_and_waits_for_its_end(tmp_path: Path, folder: str) -> None:
+    home = tmp_path / "west"
+    run = home if folder == "home" else home / succession.SECOND
+    supervised, pid = started(run)
+    shutil.rmtree(home, ignore_errors=True)
+    reported = LiveMirror("west", JobState.RUNNING, application_id="app", pid=pid)
+    said: list[str] = []
+    runner = SparkRunner(tmp_path, {"west": Mirror("west", ("f",), master="local[1]")}, lambda _: reported)
+    runner.stop("west", said.append)
+    assert not is_running(pid, str(run))
+    assert said[-1] == "mirror west: stopped"
+    supervised.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("folder", ["home", "second"])
