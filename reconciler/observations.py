@@ -61,8 +61,8 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> tuple[str, .
             case AlterUser() | DeleteUser():
                 found |= {f"user {change.cluster}/{change.user}", f"cluster {change.cluster}"}
             case ReassignReplicas():
-                kinds = ("topic", "replicas")
-                found |= {f"{kind} {change.ref}" for kind in kinds} | {f"cluster {change.ref.cluster}"}
+                found |= {f"{kind} {change.ref}" for kind in ("topic", "replicas")}
+                found |= {f"{kind} {change.ref.cluster}" for kind in ("brokers", "cluster")}
             case FinishReassignment():
                 found.add(f"cluster {change.cluster}")
             case StartMirror() | RestartMirror() | StopMirror():
@@ -88,7 +88,7 @@ def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if kind in ("topic", "replicas"):
             cluster, _, topic = name.partition("/")
             found.setdefault(cluster, []).append(topic)
-        elif kind == "cluster":
+        elif kind in ("brokers", "cluster"):
             found.setdefault(name, [])
         elif kind in ("acl", "quota", "user"):
             found.setdefault(name.partition("/")[0], [])
@@ -139,12 +139,14 @@ def _text(subject: str, live: LiveState) -> str:
         return _quota(live.known(name.partition("/")[0]), name.partition("/")[2])
     if kind == "user":
         return _user(live.known(name.partition("/")[0]), name.partition("/")[2])
-    ref = TopicRef(name, "") if kind == "cluster" else TopicRef(*name.split("/", 1))
+    ref = TopicRef(name, "") if kind in ("brokers", "cluster") else TopicRef(*name.split("/", 1))
     cluster = live.clusters.get(ref.cluster)
     if cluster is None or isinstance(cluster, Unknown):
         return "unknown"
     if kind == "cluster":
         return f"cluster id {cluster.cluster_id}"
+    if kind == "brokers":
+        return _brokers(cluster)
     if kind == "replicas":
         return _replicas(cluster.topics.get(ref.name))
     return _topic(cluster.topics.get(ref.name))
@@ -175,6 +177,12 @@ def _topic(topic: LiveTopic | None) -> str:
     return (
         f"id {topic.topic_id}, {counted(len(topic.partitions), 'partition')}, replication factor {factor}, {overrides}"
     )
+
+
+def _brokers(cluster: LiveCluster) -> str:
+    """Those that live, and where: replicas are placed on them."""
+    living = sorted(cluster.brokers, key=lambda broker: broker.id)
+    return "; ".join(f"{one.id} (rack {one.rack})" if one.rack is not None else str(one.id) for one in living)
 
 
 def _replicas(topic: LiveTopic | None) -> str:

@@ -14,6 +14,8 @@ import pytest
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
 from reconciler.errors import ClusterError
+from reconciler.live import Broker
+from reconciler.planning import basis_now, still_true
 from reconciler.plans import Outcome, Plan, Result
 from reconciler.reassigning import cancel
 from reconciler.reassigning.window import Watch
@@ -234,6 +236,20 @@ def test_one_that_begins_between_plan_and_apply_stops_it() -> None:
     (outcome,) = seen.apply(wished(3), plan)
     assert "theirs-0 is being reassigned by someone else" in outcome.error
     assert factors(east) == {1}
+
+
+def test_a_saved_plan_is_stale_when_the_brokers_are_others() -> None:
+    """Replicas were placed on those that lived: one that is gone cannot take them, and a new one would stay empty."""
+    seen = one_topic(1)
+    plan, east = seen.plan(wished(3)), seen.clusters["east"]
+    assert still_true(plan, basis_now(plan, wished(3), seen.look(wished(3)))) == ()
+    brokers = east.brokers
+    for others in (brokers[:-1], (*brokers, Broker(9, "127.0.0.1", 9999, "rack-9"))):
+        east.brokers = others
+        (moved,) = still_true(plan, basis_now(plan, wished(3), seen.look(wished(3))))
+        assert moved.subject == "brokers east"
+        assert f"was {'; '.join(f'{one.id} (rack {one.rack})' for one in brokers)}, is" in str(moved)
+        assert str(moved).endswith("; ".join(f"{one.id} (rack {one.rack})" for one in others))
 
 
 def test_what_is_on_the_way_is_told_to_people_and_programs() -> None:

@@ -98,7 +98,7 @@ class KafkaReplicas:
             asked |= self._connection.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
         self._connection.settle(asked.values())
         failed = [
-            found
+            _of_its_broker(found, resource)
             for resource, future in asked.items()
             if (found := self._connection.failure(future, _asked(resource))) is not None
         ]
@@ -145,6 +145,14 @@ class KafkaReplicas:
                 if key in entries and int(entries[key].source) == DYNAMIC_BROKER and entries[key].value is not None
             }
         return found
+
+
+def _of_its_broker(failed: ClusterError, resource: ConfigResource) -> ClusterError:
+    """Only the broker itself takes its dynamic configs, so its silence is not that of the cluster."""
+    if resource.restype is not ResourceType.BROKER or failed.kind != "unreachable":
+        return failed
+    what = f"broker {resource.name} of cluster {failed.cluster} does not answer"
+    return ClusterError(failed.cluster, failed.kind, what, failed.why, "Start it and apply again, or plan without it.")
 
 
 def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
