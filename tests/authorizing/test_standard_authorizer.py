@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -29,10 +30,10 @@ ASKED = tuple(operation for operation in Operation if operation is not Operation
 
 
 @pytest.fixture(scope="module")
-def java() -> Iterator[JavaGateway]:
+def java() -> Iterator[Java]:
     port = launch_gateway(classpath=str(jars.ensure() / "*"), java_path=prerequisites.java(), die_on_exit=True)
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    yield gateway
+    yield Java(gateway)
     gateway.shutdown()
 
 
@@ -63,72 +64,98 @@ def _request(chance: random.Random) -> Request:
     )
 
 
+class Java:
+    """What is asked for by name once: each name on a path to a class is a question to the JVM, too."""
+
+    def __init__(self, gateway: JavaGateway) -> None:
+        jvm, kafka = gateway.jvm, gateway.jvm.org.apache.kafka
+        common, server = kafka.common, kafka.metadata.authorizer
+        self.list, self.map, self.linked = jvm.java.util.ArrayList, jvm.java.util.HashMap, jvm.java.util.LinkedHashMap
+        self.metrics, self.plugin = common.metrics.Metrics, common.metrics.internals.PluginMetricsImpl
+        self.authorizer, self.standard_acl, self.uuid = server.StandardAuthorizer, server.StandardAcl, common.Uuid
+        self.pattern, self.action = common.resource.ResourcePattern, kafka.server.authorizer.Action
+        self._inet, self._context = jvm.java.net.InetAddress, common.requests.RequestContext
+        self._principal, self._listener = common.security.auth.KafkaPrincipal, common.network.ListenerName("plain")
+        self._plaintext = common.security.auth.SecurityProtocol.PLAINTEXT
+        self._unnamed = common.network.ClientInformation.EMPTY
+        self._enums = {
+            ResourceType: common.resource.ResourceType,
+            PatternType: common.resource.PatternType,
+            Operation: common.acl.AclOperation,
+            Permission: common.acl.AclPermissionType,
+        }
+        self.value = cache(self._value)
+        self.context = cache(self._made_context)
+        self.asked = cache(self._made_action)
+
+    def _value(self, member: ResourceType | PatternType | Operation | Permission) -> Any:
+        return self._enums[type(member)].valueOf(member.upper())
+
+    def _made_context(self, principal: str, host: str) -> Any:
+        kind, _, name = principal.partition(":")
+        who, where = self._principal(kind, name), self._inet.getByName(host)
+        return self._context(None, "connection", where, who, self._listener, self._plaintext, self._unnamed, False)
+
+    def _made_action(self, operation: Operation, resource: ResourceType, name: str) -> Any:
+        pattern = self.pattern(self.value(resource), name, self.value(PatternType.LITERAL))
+        return self.action(self.value(operation), pattern, 1, False, False)
+
+
 class Real:
     """A StandardAuthorizer with rules, asked as a broker asks it."""
 
-    def __init__(self, java: JavaGateway, rules: list[AclBinding], allow_everyone: bool) -> None:
-        self.kafka = java.jvm.org.apache.kafka
+    def __init__(self, java: Java, rules: list[AclBinding], allow_everyone: bool) -> None:
         self.java = java
-        metrics = self.kafka.common.metrics.Metrics()
-        self.authorizer = self.kafka.metadata.authorizer.StandardAuthorizer()
-        settings = java.jvm.java.util.HashMap()
+        self.authorizer = java.authorizer()
+        settings = java.map()
         settings.put("super.users", "User:root")
         settings.put("node.id", "1")
         settings.put("allow.everyone.if.no.acl.found", str(allow_everyone).lower())
         self.authorizer.configure(settings)
-        tags = java.jvm.java.util.LinkedHashMap()
-        self.authorizer.withPluginMetrics(self.kafka.common.metrics.internals.PluginMetricsImpl(metrics, tags))
+        self.authorizer.withPluginMetrics(java.plugin(java.metrics(), java.linked()))
         for rule in rules:
-            self.authorizer.addAcl(self.kafka.common.Uuid.randomUuid(), self._acl(rule))
+            self.authorizer.addAcl(java.uuid.randomUuid(), self._acl(rule))
         self.authorizer.completeInitialLoad()
 
     def _acl(self, rule: AclBinding) -> Any:
-        return self.kafka.metadata.authorizer.StandardAcl(
-            self.kafka.common.resource.ResourceType.valueOf(rule.resource.upper()),
+        value = self.java.value
+        return self.java.standard_acl(
+            value(rule.resource),
             rule.name,
-            self.kafka.common.resource.PatternType.valueOf(rule.pattern.upper()),
+            value(rule.pattern),
             rule.principal,
             rule.host,
-            self.kafka.common.acl.AclOperation.valueOf(rule.operation.upper()),
-            self.kafka.common.acl.AclPermissionType.valueOf(rule.permission.upper()),
+            value(rule.operation),
+            value(rule.permission),
         )
 
-    def allows(self, request: Request) -> bool:
-        kind, _, name = request.principal.partition(":")
-        common = self.kafka.common
-        context = common.requests.RequestContext(
-            None,
-            "connection",
-            self.java.jvm.java.net.InetAddress.getByName(request.host),
-            common.security.auth.KafkaPrincipal(kind, name),
-            common.network.ListenerName("plain"),
-            common.security.auth.SecurityProtocol.PLAINTEXT,
-            common.network.ClientInformation.EMPTY,
-            False,
-        )
-        pattern = common.resource.ResourcePattern(
-            common.resource.ResourceType.valueOf(request.resource.upper()),
-            request.name,
-            common.resource.PatternType.LITERAL,
-        )
-        operation = common.acl.AclOperation.valueOf(request.operation.upper())
-        action = self.kafka.server.authorizer.Action(operation, pattern, 1, False, False)
-        return str(self.authorizer.authorize(context, [action])[0].toString()) == "ALLOWED"
+    def allows(self, requests: Sequence[Request]) -> list[bool]:
+        """One question for each context, as a broker asks for all topics of a request at once."""
+        found: dict[int, bool] = {}
+        for context in {(one.principal, one.host) for one in requests}:
+            numbers = [at for at, one in enumerate(requests) if (one.principal, one.host) == context]
+            actions = self.java.list()
+            for at in numbers:
+                actions.add(self.java.asked(requests[at].operation, requests[at].resource, requests[at].name))
+            answers = self.authorizer.authorize(self.java.context(*context), actions).toString().strip("[]").split(", ")
+            assert set(answers) <= {"ALLOWED", "DENIED"}
+            found |= dict(zip(numbers, (one == "ALLOWED" for one in answers), strict=True))
+        return [found[at] for at in range(len(requests))]
 
 
-def test_agrees_with_the_real_one(java: JavaGateway) -> None:
+def test_agrees_with_the_real_one(java: Java) -> None:
     chance = random.Random(20260101)
     wrong, allowed = [], 0
     for number in range(SETS):
         rules = list({_rule(chance) for _ in range(chance.randint(0, 30))})
         everyone = number % 5 == 0
         real, ours = Real(java, rules, everyone), Rulebook.of(rules, ["User:root"], everyone)
-        for _ in range(REQUESTS):
-            request = _request(chance)
-            theirs = real.allows(request)
+        requests = [_request(chance) for _ in range(REQUESTS)]
+        for request, theirs in zip(requests, real.allows(requests), strict=True):
             allowed += theirs
             if theirs != ours.allows(request):
                 wrong.append((request, ours.decide(request), theirs, rules))
     assert wrong == []
     assert 0.05 < allowed / (SETS * REQUESTS) < 0.95, "the requests must be worth asking"
-    assert Real(java, [], False).allows(Request("User:root", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster"))
+    root = Request("User:root", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+    assert Real(java, [], False).allows([root]) == [True]

@@ -242,12 +242,12 @@ def test_a_silent_cluster_is_told_in_time_and_the_reader_recovers(topic: StatusT
         began = time.monotonic()
         with pytest.raises(ClusterError) as caught:
             records.read("west", NOW)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 30, "librdkafka alone would wait a minute"
         assert caught.value.kind == "unreachable"
         began = time.monotonic()
         with pytest.raises(ClusterError) as caught:
             KafkaCluster(real_cluster(topic.cluster)).read()
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 30
         assert caught.value.kind == "unreachable"
     finally:
         topic.cluster.thaw()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import pytest
 
 from sandbox import brokers, commands, ports
 from sandbox.errors import SandboxError
+from sandbox.profiles import PROFILES, QUICK_START
 
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A free block of ports; lasting clusters go to a folder of this test and are stopped after it."""
     monkeypatch.setattr(commands, "home_of", lambda profile: tmp_path / profile)
+    monkeypatch.setattr(brokers, "PROFILES", {name: replace(one, jvm=QUICK_START) for name, one in PROFILES.items()})
     port, reserved = ports.reserve_block()
     with reserved:
         yield port
@@ -42,7 +45,7 @@ def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
     with pytest.raises(SandboxError, match="already on other ports"):
         commands.up("plain", base + 10)
 
-    first.sandbox["west"].kill()
+    first.sandbox["west"].stop()
     assert [bool(state.running) for state in commands.status()] == [True, False]
     assert not commands.up("plain", base).already
 

@@ -60,6 +60,18 @@ class UntilControl:
     def watch(self, wake: Callable[[], None]) -> None:
         self.wake = wake
 
+    def until_all_copy(self, seconds: float = 90.0) -> None:
+        """Returns when every partition has copied more than by now."""
+        before, end = self._copied(), time.monotonic() + seconds
+        while not all(self._copied()[place] > before[place] for place in before):
+            assert time.monotonic() < end, self.reports[-1:]
+            time.sleep(0.02)
+
+    def _copied(self) -> dict[tuple[str, int], int]:
+        told = self.reports[-1].partitions if self.reports else ()
+        found = dict.fromkeys(((spec.topic, spec.partition) for spec in self.specs), 0)
+        return found | {(one.topic, one.partition): one.records for one in told}
+
     def report(self, progress: LaneProgress) -> None:
         self.reports.append(progress)
         self.finished = self.finished or self.done(progress)

@@ -28,7 +28,7 @@ INIT, ADD, ADD_OFFSETS = (
 END, POSITIONS = protocol.EndTxnRequest.API_KEY, protocol.TxnOffsetCommitRequest.API_KEY
 COMMIT = protocol.OffsetCommitRequest.API_KEY
 REQUESTS = {
-    "classic": (protocol.PRODUCE, ADD, ADD_OFFSETS, POSITIONS, END, INIT),
+    "classic": (ADD, ADD_OFFSETS, END),  # what version 2 sends is cut there
     "version 2": (protocol.PRODUCE, POSITIONS, END, INIT),
     "at_least_once": (protocol.PRODUCE,),
 }
@@ -63,7 +63,7 @@ def test_every_record_arrives_once(
                     if api == INIT:  # only a lane that begins again asks for it
                         wishes.wanted[protocol.PRODUCE] = Cut.UNANSWERED
                     _await(lambda: not wishes.wanted, control)
-                    _await_progress(control)
+                    control.until_all_copy()
             control.done = flow.at_end()
         finally:
             control.seconds = min(control.seconds, time.monotonic() - control.began + 60)
@@ -78,10 +78,3 @@ def _await(done: Callable[[], bool], control: UntilControl) -> None:
     while not done():
         assert time.monotonic() < until, control.reports[-1:]
         time.sleep(0.02)
-
-
-def _await_progress(control: UntilControl) -> None:
-    """The lane has copied more since."""
-    began = len(control.reports)
-    copied = sum(p.records for p in control.reports[-1].partitions) if control.reports else 0
-    _await(lambda: any(sum(p.records for p in one.partitions) > copied for one in control.reports[began:]), control)

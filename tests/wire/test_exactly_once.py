@@ -33,7 +33,7 @@ from wire.transactions import Identity
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 4
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
 
 
 class Load:
@@ -160,16 +160,16 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
         thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
         reports: list[object] = []
         thread.start()
-        time.sleep(3)
+        control.until_all_copy()
         if fault == "freeze":
             broker.freeze()
-            time.sleep(8)
+            time.sleep(5)
             broker.thaw()
         else:
             (broker.kill if fault == "kill" else broker.stop)()
             time.sleep(1)
             broker.start()
-        time.sleep(3)
+        control.until_all_copy()
     control.done = flow.at_end()
     thread.join(120)
     assert not thread.is_alive()
@@ -240,7 +240,7 @@ async def _wrap(flow: Flow) -> list[int]:
 
 def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
     lane = flow.lane()
-    first, second = (UntilControl(lane.partitions, lambda _: False, 60) for _ in range(2))
+    first, second = (UntilControl(lane.partitions, lambda _: False, 200) for _ in range(2))
     reports = {}
     with Load(flow.source, flow.topic) as load:
         threads = [
@@ -248,14 +248,14 @@ def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
             for n, control in enumerate((first, second))
         ]
         threads[0].start()
-        time.sleep(3)
+        first.until_all_copy()
         threads[1].start()
-        threads[0].join(30)
+        threads[0].join(90)
         assert reports[0].end is LaneEnd.FAILED
         assert "fenced" in reports[0].error
-        time.sleep(2)
+        second.until_all_copy()
     second.done = flow.at_end()
-    threads[1].join(60)
+    threads[1].join(120)
     assert reports[1].end is LaneEnd.STOPPED
     assert_once(flow, load.written)
 
@@ -268,13 +268,13 @@ def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic:
     with Load(flow.source, flow.topic, 2000) as load:
         thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
         thread.start()
-        time.sleep(3)
+        control.until_all_copy()
         for cluster in (flow.target, flow.source):
             cluster.stop(1)
-            time.sleep(3)
+            control.until_all_copy()
             cluster.start(1)
             cluster.kill(2)
-            time.sleep(3)
+            control.until_all_copy()
             cluster.start(2)
     control.done = flow.at_end()
     thread.join(150)

@@ -1,4 +1,4 @@
-"""The rate limit on real brokers: held within 10 % over 10 s, smooth, and the same for each partition."""
+"""The rate limit on real brokers: held within 10 % over 6 s, smooth, and the same for each partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.wire.lane_runs import Flow, UntilControl, fill
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
 RATE = 1_500_000.0
-SECONDS = 10.0
+SECONDS = 6.0
 
 
 def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
@@ -24,7 +24,7 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str,
     create_topic(flow.source, flow.topic, 2, retention_ms="-1")
     create_topic(flow.target, flow.remote, 2, retention_ms="-1")
     for partition, batch in ((0, 5), (1, 60)):  # one of small batches, one of big ones
-        records = [(b"k", os.urandom(1000), (), NOW) for _ in range(16_000)]
+        records = [(b"k", os.urandom(1000), (), NOW) for _ in range(10_000)]
         fill(flow.source, flow.topic, records, partition, batch_num_messages=batch, linger_ms=50)
     lane = flow.lane(rate=RATE)
     control = UntilControl(lane.partitions, lambda _: False, 120.0, bytes_per_second=RATE)
@@ -49,7 +49,7 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str,
     last = control.reports[-1]
     each = [p.bytes for p in last.partitions]
     assert max(each) <= 1.3 * min(each), each
-    assert last.throttled_ms > 5_000
+    assert last.throttled_ms > 3_000
 
 
 def _total(control: UntilControl) -> tuple[float, int]:

@@ -65,9 +65,10 @@ def test_the_mirrors_principal_writes_maps_syncs_and_heartbeats(flow: Flow, crea
     assert read_offset_sync(*raw_records(flow.source, syncs)[-1]).upstream == 2999
     end = threading.Event()
     Heartbeats(_settings(lane), end).start()
-    time.sleep(5)
+    until = time.monotonic() + 60
+    while not all(raw_records(handle, HEARTBEATS) for handle in (flow.source, flow.target)):
+        assert time.monotonic() < until, "no heartbeat has come"
     end.set()
-    time.sleep(0.5)
     assert read_heartbeat(*raw_records(flow.target, HEARTBEATS)[0]).source == "east"
     assert read_heartbeat(*raw_records(flow.source, HEARTBEATS)[0]).source == "west"
 
