@@ -3,6 +3,7 @@ sides while the mirror copies."""
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from reconciler.edges.submission import QUICK_START
 from sandbox.handles import Sandbox
@@ -165,7 +166,7 @@ def live(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     flow = HandMadeFlow(f"{unit}-flow", plain["east"], plain["west"])
     east = plain["east"]
     counts = {"transactions": 2, "awkward": 3, "compacted": 1, "load": 2, "retained": 1}
-    configs = {"compacted": (COMPACT, LAZY)}
+    configs = {"compacted": (LAZY, LAZY)}
     for name, partitions in counts.items():
         flow.topics(f"{unit}-{name}", partitions, *configs.get(name, (None, None)))
     write_transactions(east, f"{unit}-transactions", 2, 9, f"{unit}-writer")
@@ -180,9 +181,17 @@ def live(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         until("the mirror copies", lambda: lane.latest and lane.latest.transactions > 3)
         until("605 records mirrored", lambda: total(digest(plain["west"], f"east.{unit}-compacted")) == 605)
         admin, place = AdminClient(east.client()), TopicPartition(f"{unit}-retained", 0, 120)
+        eager = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in COMPACT.items()]
+        topic = ConfigResource(ResourceType.TOPIC, f"{unit}-compacted", incremental_configs=eager)
+        admin.incremental_alter_configs([topic])[topic].result(20)
         admin.delete_records([place])[place].result(20)
-        write(east, f"{unit}-compacted", [(b"last", b"%d" % i, (), 1_700_000_002_000 + i) for i in range(3)])
-        until("the source is compacted", lambda: total(digest(east, f"{unit}-compacted")) < 100)
+        stamps = itertools.count(1_700_000_002_000, 1_000)
+
+        def compacted() -> bool:
+            write(east, f"{unit}-compacted", [(b"last", b"closes a segment", (), next(stamps))])
+            return total(digest(east, f"{unit}-compacted")) < 100
+
+        until("the source is compacted", compacted)
         env = environment(tmp_path_factory.mktemp("live") / "env", plain, {flow.name: f"{unit}-.*"})
         before = load.count
         ended = reconciler("verify", env, flow.name, "--format", "json", "--parquet", env.parent / "table")

@@ -129,14 +129,14 @@ def test_both_sides_compacted_before_and_after(plain: Sandbox, unique: str, crea
         writing.flush(20)
 
     write(range(900))
-    _until_compacted(flow, write, 1000)
-    flow.run(batch_path, flow.at_end())
+    _until_compacted(flow, write, 900)
+    copied = _copied(flow)
     write(range(2000, 2600))
-    flow.run(batch_path, flow.at_end())
-    there, until, number = placed(flow.target, flow.remote), time.monotonic() + 60, 3000
-    while len(again := placed(flow.target, flow.remote)) > len(there) - 100:
+    copied += _copied(flow)
+    until, number = time.monotonic() + 90, 3000
+    while len(again := placed(flow.target, flow.remote)) > copied - 100:
         assert time.monotonic() < until, "the target was never compacted"
-        time.sleep(1)
+        time.sleep(0.3)
         number += 1
         write(range(number, number + 1))  # a record, so that the segment before it is closed
         flow.run(batch_path, flow.at_end())
@@ -151,14 +151,18 @@ def test_both_sides_compacted_before_and_after(plain: Sandbox, unique: str, crea
         assert seen == [born_at for born_at, _ in pairs if born_at >= source], source
 
 
-def _until_compacted(flow: Flow, write: Callable[[range], None], first: int) -> None:
-    before, until = len(placed(flow.source, flow.topic)), time.monotonic() + 60
-    for number in range(first, first + 60):
-        if len(placed(flow.source, flow.topic)) < before - 100:
-            return
+def _copied(flow: Flow) -> int:
+    report, _ = flow.run(batch_path, flow.at_end())
+    return report.progress.partitions[0].records
+
+
+def _until_compacted(flow: Flow, write: Callable[[range], None], written: int) -> None:
+    until, number = time.monotonic() + 90, written
+    while len(placed(flow.source, flow.topic)) > written - 100:
         assert time.monotonic() < until, "the source was never compacted"
-        write(range(number, number + 1))
-        time.sleep(1)
+        write(range(number, number + 1))  # a record, so that the segment before it is closed
+        number += 1
+        time.sleep(0.3)
 
 
 def test_what_the_source_has_deleted_leaves_the_map_and_the_rest_stays_exact(flow: Flow) -> None:

@@ -60,7 +60,7 @@ class UntilControl:
     def watch(self, wake: Callable[[], None]) -> None:
         self.wake = wake
 
-    def until_all_copy(self, seconds: float = 90.0) -> None:
+    def until_all_copy(self, seconds: float = 150.0) -> None:
         """Returns when every partition has copied more than by now."""
         before, end = self._copied(), time.monotonic() + seconds
         while not all(self._copied()[place] > before[place] for place in before):

@@ -34,7 +34,7 @@ REQUESTS = {
 }
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", REQUESTS)
 def test_every_record_arrives_once(
     plain: Sandbox, unique: str, create_topic: CreateTopic, mode: str, monkeypatch: pytest.MonkeyPatch

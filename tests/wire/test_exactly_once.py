@@ -31,6 +31,8 @@ from wire.position_requests import Committed
 from wire.records import encode
 from wire.transactions import Identity
 
+pytestmark = pytest.mark.timeout(600)  # brokers start in the midst of them, on a machine that may be busy
+
 CreateTopic = Callable[..., str]
 PARTITIONS = 4
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
@@ -112,7 +114,6 @@ def assert_once(flow: Flow, written: int) -> None:
         assert values == expected
 
 
-@pytest.mark.timeout(280)
 @pytest.mark.parametrize("protocol_version", ["classic", "version 2"])
 def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_version: str) -> None:
     spec = tmp_path / "lane"
@@ -155,7 +156,7 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
 def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) -> None:
     broker: ClusterHandle = getattr(flow, side)
     lane = flow.lane()
-    control = UntilControl(lane.partitions, lambda _: False, 150)
+    control = UntilControl(lane.partitions, lambda _: False, 400)
     with Load(flow.source, flow.topic) as load:
         thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
         reports: list[object] = []
@@ -240,7 +241,7 @@ async def _wrap(flow: Flow) -> list[int]:
 
 def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
     lane = flow.lane()
-    first, second = (UntilControl(lane.partitions, lambda _: False, 200) for _ in range(2))
+    first, second = (UntilControl(lane.partitions, lambda _: False, 400) for _ in range(2))
     reports = {}
     with Load(flow.source, flow.topic) as load:
         threads = [
@@ -263,7 +264,7 @@ def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
 def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     flow = _flow(ha, unique, create_topic)
     lane = flow.lane()
-    control = UntilControl(lane.partitions, lambda _: False, 200)
+    control = UntilControl(lane.partitions, lambda _: False, 500)
     reports: list[object] = []
     with Load(flow.source, flow.topic, 2000) as load:
         thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
