@@ -54,14 +54,20 @@ def unfit(text: str) -> Unfit | None:
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A part of the tree. ``first`` and ``last``: its positions where a match may begin and end, each once for each way
-    it does."""
+    it does. ``empty``: in how many ways it matches nothing; two stand for more."""
 
-    nullable: bool
+    empty: int
     first: tuple[int, ...]
     last: tuple[int, ...]
 
 
-_NOTHING = _Part(True, (), ())
+_NOTHING = _Part(1, (), ())
+
+
+def _twice(positions: tuple[int, ...]) -> tuple[int, ...]:
+    """Each at most two times, which is as good as more."""
+    count = Counter(positions)
+    return tuple(one for one, ways in count.items() for _ in range(min(2, ways)))
 
 
 class _TooLargeError(Exception):
@@ -84,9 +90,9 @@ class _Positions:
     def _joined(self, one: _Part, other: _Part) -> _Part:
         self._link(one.last, other.first)
         return _Part(
-            one.nullable and other.nullable,
-            one.first + other.first if one.nullable else one.first,
-            other.last + one.last if other.nullable else other.last,
+            min(2, one.empty * other.empty),
+            _twice(one.first + other.first * one.empty),
+            _twice(other.last + one.last * other.empty),
         )
 
     def _link(self, last: Iterable[int], first: Iterable[int]) -> None:
@@ -99,14 +105,14 @@ class _Positions:
                 raise _TooLargeError
             self.chars.append(chars)
             here = (len(self.chars) - 1,)
-            return _Part(False, here, here)
+            return _Part(0, here, here)
         if kind is sre.SUBPATTERN:
             _, added, removed, body = value
             return self.sequence(body, (flags | added) & ~removed)
         if kind is sre.BRANCH:
             parts = [self.sequence(body, flags) for body in value[1]]
             return _Part(
-                any(one.nullable for one in parts),
+                min(2, sum(one.empty for one in parts)),
                 tuple(position for one in parts for position in one.first),
                 tuple(position for one in parts for position in one.last),
             )
@@ -119,11 +125,13 @@ class _Positions:
         if endless:
             once = self.sequence(body, flags)
             self._link(once.last, once.first)
-            return _Part(low == 0 or once.nullable, once.first, once.last)
+            # One round without a character may come before the end
+            leaving = 2 if once.empty else 1
+            return _Part(min(2, (low == 0) + once.empty), once.first, _twice(once.last * leaving))
         found = _NOTHING
         for number in range(high):
             once = self.sequence(body, flags)
-            found = self._joined(found, once if number < low else _Part(True, once.first, once.last))
+            found = self._joined(found, _Part(min(2, (number >= low) + once.empty), once.first, once.last))
         return found
 
 

@@ -29,6 +29,8 @@ CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['e:1']}\n  west: {bootstrap_
         "((a*)*)*b",
         "(.*a){9}",
         "(?:.*,?)*z",
+        "(a|a)*b",
+        "(?:(?:a?)*c)*d",
     ],
 )
 def test_exponential(text: str) -> None:
@@ -80,6 +82,10 @@ def test_what_is_let_through_is_matched_in_time(text: str) -> None:
         re.fullmatch(f"(?:{text})c?d", name)
         used = max(used, time.thread_time() - began)
     assert used < 1.0  # of this thread alone; two to the power of 22 ways take longer
+
+
+def test_deep_nesting_is_judged_at_once() -> None:
+    assert backtracks("(?:" * 30 + "a*" + ")*" * 30)
 
 
 @pytest.mark.parametrize(
