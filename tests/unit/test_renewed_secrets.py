@@ -120,7 +120,8 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_of_a_new_producer(mon
     flow: Any = SimpleNamespace(source=HERE, target=HERE, mirrormaker=mirrormaker, name="f")
     writing = threading.Thread(target=Heartbeats(flow, end)._run, args=(HERE, "east", "west"))
     writing.start()
-    time.sleep(0.3)
+    until(lambda: len(made) == 2)
+    time.sleep(0.1)  # several of its intervals
     end.set()
     writing.join(10)
     assert len(made) == 2, "one that is taken stays"
@@ -137,7 +138,7 @@ def test_what_librdkafka_tells_beside_messages_reaches_who_reads() -> None:
 
 
 def until(wanted: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while not wanted():
         assert time.monotonic() < give_up
         time.sleep(0.01)
