@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.edges.kafka.errors import read_topic
 from reconciler.edges.moving import Side
+from reconciler.errors import ClusterError
 from wire import logs
 from wire.batches import CommittedFilter, CorruptBatchError, scan
 from wire.cluster import Cluster
-from wire.errors import MalformedResponseError
+from wire.errors import DENIED, BrokerError, MalformedResponseError
 from wire.groups import Groups
 from wire.records import key_and_value, records_of
 
@@ -44,8 +46,23 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
             return await read(cluster)
         except CorruptBatchError as error:
             raise MalformedResponseError(f"{topic}: {error}") from None
+        except BrokerError as error:
+            if error.code not in DENIED:
+                raise
+            raise _denied(side, topic) from None
 
     return side.ask(sound)
+
+
+def _denied(side: Side, topic: str) -> ClusterError:
+    asked = read_topic(topic)
+    return ClusterError(
+        side.name,
+        "denied",
+        f"principal {side.principal} may not {asked.verb} on {side.name}",
+        "The positions of MirrorMaker 2 are its records.",
+        f"Grant it, or have it granted: {side.speaker.acl_command(asked.operation, asked.resource)}",
+    )
 
 
 def workers(side: Side, group: str) -> str | None:

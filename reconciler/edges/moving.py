@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from reconciler.edges.kafka.identity import client_settings
+from reconciler.edges.kafka.errors import Speaker
+from reconciler.edges.kafka.identity import client_settings, speaker_of
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.failovers import GroupState, Key
 from reconciler.topology import Cluster as ClusterWish
@@ -66,6 +67,10 @@ class Side:
         self.name = wish.name
         self.principal = principal
         self._wish = wish
+
+    @property
+    def speaker(self) -> Speaker:
+        return speaker_of(self._wish, self.principal)
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
         """With members and all committed offsets; transactional commits that are undecided are waited for."""

@@ -1,0 +1,40 @@
+"""A topic of Kafka Connect that may not be read: who may not, and the command that grants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+import pytest
+
+from reconciler.edges import connect_offsets
+from reconciler.edges.moving import Side
+from reconciler.errors import ClusterError
+from reconciler.topology import Cluster as ClusterWish
+from reconciler.topology import Principal
+from wire.cluster import Cluster
+from wire.errors import BrokerError
+
+Answer = TypeVar("Answer")
+
+
+class Denying(Side):
+    def ask(self, question: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+        async def asked() -> Answer:
+            return await question(cast("Cluster", None))
+
+        return asyncio.run(asked())
+
+
+def test_a_missing_right_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: object) -> None:
+        raise BrokerError(29, "topic mm2-offsets.east.internal on west")
+
+    monkeypatch.setattr("wire.logs.leaders", refused)
+    wish = ClusterWish("west", ("west:9092",), client={"sasl.username": "reader"})
+    with pytest.raises(ClusterError) as told:
+        connect_offsets.read_records(Denying(wish, Principal.PLAN), "mm2-offsets.east.internal")
+    assert told.value.kind == "denied"
+    assert "principal plan may not read the records of topic mm2-offsets.east.internal on west" in str(told.value)
+    assert "--bootstrap-server west:9092 --add --allow-principal 'User:reader' --operation Read" in str(told.value)
