@@ -54,6 +54,15 @@ def _broken(file: str, text: str, error: MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     lines = text.split("\n")
+    begins = next((number for number, one in enumerate(lines, start=1) if one.startswith("<<<<<<< ")), 0)
+    if begins and any(one.startswith(">>>>>>> ") for one in lines[begins:]):
+        return Problem(
+            "yaml-conflict",
+            Where(file, begins, 1),
+            "a merge conflict that nobody has resolved begins here",
+            "Git left both sides in the text, so the file was not read",
+            "Keep one side or join both, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>",
+        )
     around = lines[line - 1] if 0 < line <= len(lines) else ""
     what = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
     if "\t" in around[: len(around) - len(around.lstrip())]:
