@@ -105,7 +105,7 @@ class Flow:
 
     def specs(self) -> tuple[PartitionSpec, ...]:
         admin = AdminClient(self.source.super_client())
-        found = admin.describe_topics(TopicCollection([self.topic]))[self.topic].result(20)
+        found = admin.describe_topics(TopicCollection([self.topic]), request_timeout=90)[self.topic].result(100)
         return tuple(PartitionSpec(self.topic, p, self.remote, str(found.topic_id)) for p in range(self.partitions))
 
     def lane(self, **changes: object) -> LaneSpec:
@@ -145,8 +145,8 @@ class Flow:
         """
         admin = AdminClient(self.source.super_client())
         asked = {TopicPartition(self.topic, p): OffsetSpec.latest() for p in range(self.partitions)}
-        answers = admin.list_offsets(asked, request_timeout=30)
-        ends = {one.partition: answer.result(30).offset for one, answer in answers.items()}
+        answers = admin.list_offsets(asked, request_timeout=90)
+        ends = {one.partition: answer.result(100).offset for one, answer in answers.items()}
 
         def done(progress: LaneProgress) -> bool:
             positions = {p.partition: p.position for p in progress.partitions}
