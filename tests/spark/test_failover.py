@@ -147,6 +147,8 @@ def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
         moved_exactly(running.command("reconciler failover environments/fan-in oslo-to-hub --yes"))
         read.append(running.read("hub", "fraud", r"oslo\.orders", 10_000))
         assert exactly(read, oslo)
+        # the job tells with its next round, which the failover does not wait for
+        until("a checkpoint", lambda: raw_records(aliases["hub"], checkpoints_topic("oslo")))
         beats, syncs, checkpoints = told_to_mirrormaker(aliases["oslo"], aliases["hub"])
         # other tests' heartbeats may be on the shared clusters, under their own names
         beats = {topic: {pair for pair in pairs if aliases.keys() >= set(pair)} for topic, pairs in beats.items()}
