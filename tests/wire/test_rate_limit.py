@@ -1,4 +1,5 @@
-"""The rate limit on real brokers: held within 10 % over 10 s, smooth, and the same for each partition."""
+"""The rate limit on real brokers: used to nine tenths at least, kept at every moment, and the same for each
+partition."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
-import pytest
 from mirror.batch_path import batch_path
 from mirror.lanes import LaneProgress
+from mirror.throttle import BURST_S
 
 from sandbox.handles import Sandbox
 from tests.wire.lane_runs import Flow, UntilControl, fill
@@ -20,19 +21,21 @@ CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
 RATE = 1_500_000.0
 SECONDS = 10.0
+LARGEST = 100_000
+"""More than the bytes of any batch here; the limit is overdrawn by one."""
 
 
 @dataclass
 class Timed(UntilControl):
-    """``told``: when each report came, on the monotonic clock, and the bytes copied by then. On a busy machine reports
-    come in lumps, so a rate is measured from report to report."""
+    """``told``: when a report told of a commit, on the monotonic clock, and the bytes committed by then. What a commit
+    holds was written before it began, and it began after the one before it: two of these times ago, or later."""
 
     told: list[tuple[float, int]] = field(default_factory=list)
 
     def report(self, progress: LaneProgress) -> None:
         super().report(progress)
         copied = sum(one.bytes for one in progress.partitions)
-        if copied:
+        if copied > (self.told[-1][1] if self.told else 0):
             self.told.append((time.monotonic(), copied))
 
 
@@ -48,16 +51,15 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str,
     thread = threading.Thread(target=batch_path, args=(lane, control))
     thread.start()
     try:
-        while thread.is_alive() and (len(control.told) < 2 or control.told[-1][0] - control.told[0][0] < SECONDS):
+        while thread.is_alive() and (len(control.told) < 5 or control.told[-1][0] - control.told[0][0] < SECONDS):
             time.sleep(0.05)
     finally:
         control.finished = True
         thread.join(30)
     told = control.told
-    (began, before), (ended, after) = told[0], told[-1]
-    assert (after - before) / (ended - began) == pytest.approx(RATE, rel=0.1)
-    for (then, size), (later, more) in combinations(told, 2):  # never ahead of the limit by more than a second's worth
-        assert more - size <= RATE * (later - then + 1.0)
+    assert told[-1][1] - told[0][1] >= 0.9 * RATE * (told[-3][0] - told[0][0])
+    for one, other in combinations(range(2, len(told)), 2):
+        assert told[other][1] - told[one][1] <= RATE * (told[other][0] - told[one - 2][0] + BURST_S) + LARGEST
     last = control.reports[-1]
     each = [p.bytes for p in last.partitions]
     assert max(each) <= 1.3 * min(each), each
