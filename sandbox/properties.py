@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sandbox.profiles import HOST, Broker, Profile
+from sandbox.profiles import HOST, QUICK_START, Broker, Profile
 
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LOG4J = """\
@@ -48,9 +48,11 @@ def server(profile: Profile, broker: Broker, brokers: Sequence[Broker], folder: 
         "group.initial.rebalance.delay.ms": "0",
         # The default of 128 MiB would be half of a small heap.
         "log.cleaner.dedupe.buffer.size": str(16 * 2**20),
-        # With nothing to clean the cleaner sleeps 15 s by default: whoever waits for a compaction waits for that.
-        "log.cleaner.backoff.ms": "500",
     }
+    if profile.jvm == QUICK_START:
+        # With nothing to clean the cleaner sleeps 15 s by default: tests that wait for a compaction wait for that. Not
+        # elsewhere: to look at ten thousand topics twice a second slows a broker's answers down.
+        settings["log.cleaner.backoff.ms"] = "500"
     if profile.brokers > 1:
         # A killed broker is noticed in seconds, so that fault tests need not wait long.
         settings |= {
