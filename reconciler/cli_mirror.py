@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from reconciler.choices import CONFIRM_S, CONNECTOR
 from reconciler.errors import ReconcilerError
-from reconciler.terminal import Env, Format, FormatOption, say, seconds, show
+from reconciler.terminal import Env, Format, FormatOption, agrees, say, seconds, show
 
 if TYPE_CHECKING:
     from reconciler.pausing import Wish
@@ -109,11 +108,6 @@ def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:
 
 
 def _agreed(lines: Sequence[str]) -> bool:
-    if not sys.stdin.isatty():
-        raise ReconcilerError(
-            "no position was moved: nobody can be asked, standard input is not a terminal",
-            "It decides which records are copied.",
-            "Look without --to, then pass --yes.",
-        )
     say("\n".join(lines))
-    return typer.confirm("Move?", err=True)
+    why = "It decides which records are copied."
+    return agrees("Move?", "no position was moved", why, "Look without --to, then pass --yes.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +9,7 @@ import typer
 
 from reconciler.cli_help import ENDINGS
 from reconciler.counts import counted
-from reconciler.errors import ReconcilerError
-from reconciler.terminal import App, Env, Format, FormatOption, StealOption, say
+from reconciler.terminal import App, Env, Format, FormatOption, StealOption, require_agreement, say
 from reconciler.terminal import show as tell
 
 if TYPE_CHECKING:
@@ -70,11 +68,5 @@ def _cancel(cluster: KafkaCluster, environment: str) -> None:
 def _confirm(clusters: str, yes: bool) -> None:
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise ReconcilerError(
-            "nothing was cancelled: nobody can be asked, standard input is not a terminal",
-            "What was copied so far would be thrown away.",
-            "Pass --yes.",
-        )
-    if not typer.confirm(f"Take back what is on the way on {clusters}?", err=True):
-        raise ReconcilerError("nothing was cancelled, as you wished")
+    question, why = f"Take back what is on the way on {clusters}?", "What was copied so far would be thrown away."
+    require_agreement(question, "nothing was cancelled", why, "Pass --yes.")

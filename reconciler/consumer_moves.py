@@ -5,16 +5,12 @@ Border: no arguments; those are ``cli_failover``. The steps themselves are ``swi
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-import typer
-
 from reconciler.choices import FailoverPage as Page
 from reconciler.edges.files import write_text
-from reconciler.errors import ReconcilerError
 from reconciler.executing import execution, interrupted_by_sigterm
 from reconciler.exit_codes import ExitCode
 from reconciler.failing import FailoverWish, move_of
@@ -22,7 +18,7 @@ from reconciler.failovers import Report, StepResult, Way
 from reconciler.locks import lock_cluster
 from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
 from reconciler.switching import Switch
-from reconciler.terminal import say, show, style
+from reconciler.terminal import require_agreement, say, show, style
 from reconciler.topology import Cluster, Principal
 from reconciler.wiring import Session, open_session
 
@@ -84,14 +80,8 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _confirm(way: Way) -> None:
-    if not sys.stdin.isatty():
-        raise ReconcilerError(
-            f"no {way} was done: nobody can be asked, standard input is not a terminal",
-            "It moves consumers, so someone has to agree to it.",
-            "Look with --dry-run, then pass --yes.",
-        )
-    if not typer.confirm(f"Do this {way}?", err=True):
-        raise ReconcilerError(f"no {way} was done, as you wished")
+    why = "It moves consumers, so someone has to agree to it."
+    require_agreement(f"Do this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes.")
 
 
 def _tell(report: Report, code: ExitCode, output: tuple[Page, Path | None]) -> None:

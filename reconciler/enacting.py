@@ -5,14 +5,11 @@ Border: no arguments; those are ``cli_apply``. What every changing command opens
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import typer
 
 from reconciler import applying, planfile
 from reconciler.applied import Consent
@@ -33,7 +30,7 @@ from reconciler.rendering.style import Format as Page
 from reconciler.rendering.text import plan_text
 from reconciler.reviewed import uncovered
 from reconciler.rollout.ending import Ended, code_of, ending, require_wave
-from reconciler.terminal import say, show, show_last, style
+from reconciler.terminal import require_agreement, say, show, show_last, style
 from reconciler.topology import Principal
 from reconciler.wiring import NOTHING_AGREED, Session, open_session
 
@@ -141,14 +138,12 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
 
 
 def _confirm(session: Session, made: Plan) -> None:
-    if not sys.stdin.isatty():
-        raise ReconcilerError(
-            "nothing was applied: nobody can be asked, standard input is not a terminal",
-            "A plan is only carried out when someone agrees to it.",
-            "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
-        )
-    if not typer.confirm(f"Apply {counted(len(made.changes), 'change')}?", err=True):
-        raise ReconcilerError("nothing was applied, as you wished")
+    require_agreement(
+        f"Apply {counted(len(made.changes), 'change')}?",
+        "nothing was applied",
+        "A plan is only carried out when someone agrees to it.",
+        "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
+    )
     if moved := session.moved(made):
         raise StalePlan(moved, "the clusters moved while you were asked")
 

@@ -153,3 +153,19 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: obj
         _discard(sys.stdout)
         code = ExitCode.ERROR
     sys.exit(int(code or 0))
+
+
+def agrees(question: str, undone: str, why: str, todo: str) -> bool:
+    """Asks whoever sits there. ``undone``: what is told where nobody does, such as ``nothing was applied``.
+
+    Raises ReconcilerError when nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise ReconcilerError(f"{undone}: nobody can be asked, standard input is not a terminal", why, todo)
+    return typer.confirm(question, err=True)
+
+
+def require_agreement(question: str, undone: str, why: str, todo: str) -> None:
+    """As ``agrees``. Raises ReconcilerError also when the answer is no."""
+    if not agrees(question, undone, why, todo):
+        raise ReconcilerError(f"{undone}, as you wished")

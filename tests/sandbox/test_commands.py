@@ -45,7 +45,7 @@ def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
     with pytest.raises(SandboxError, match="already on other ports"):
         commands.up("plain", base + 10)
 
-    first.sandbox["west"].stop()
+    first.sandbox["west"].kill()
     assert [bool(state.running) for state in commands.status()] == [True, False]
     assert not commands.up("plain", base).already
 

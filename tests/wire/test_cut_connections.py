@@ -28,7 +28,7 @@ INIT, ADD, ADD_OFFSETS = (
 END, POSITIONS = protocol.EndTxnRequest.API_KEY, protocol.TxnOffsetCommitRequest.API_KEY
 COMMIT = protocol.OffsetCommitRequest.API_KEY
 REQUESTS = {
-    "classic": (ADD, ADD_OFFSETS, END),  # what version 2 sends is cut there
+    "classic": (protocol.PRODUCE, ADD, ADD_OFFSETS, POSITIONS, END, INIT),
     "version 2": (protocol.PRODUCE, POSITIONS, END, INIT),
     "at_least_once": (protocol.PRODUCE,),
 }

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(600)  # brokers start in the midst of them, on 
 
 CreateTopic = Callable[..., str]
 PARTITIONS = 4
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "5"))
 
 
 class Load:
@@ -164,7 +164,7 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
         control.until_all_copy()
         if fault == "freeze":
             broker.freeze()
-            time.sleep(5)
+            time.sleep(8)
             broker.thaw()
         else:
             (broker.kill if fault == "kill" else broker.stop)()

@@ -44,7 +44,7 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str,
     create_topic(flow.source, flow.topic, 2, retention_ms="-1")
     create_topic(flow.target, flow.remote, 2, retention_ms="-1")
     for partition, batch in ((0, 5), (1, 60)):  # one of small batches, one of big ones
-        records = [(b"k", os.urandom(1000), (), NOW) for _ in range(10_000)]
+        records = [(b"k", os.urandom(1000), (), NOW) for _ in range(16_000)]
         fill(flow.source, flow.topic, records, partition, batch_num_messages=batch, linger_ms=50)
     lane = flow.lane(rate=RATE)
     control = Timed(lane.partitions, lambda _: False, 120.0, bytes_per_second=RATE)
