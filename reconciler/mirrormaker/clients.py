@@ -23,6 +23,8 @@ _JAVA_ONLY = (
     "ssl.secure.random.implementation", "ssl.engine.factory.class", "sasl.login.", "sasl.client.callback.handler.class",
     "sasl.kerberos.", "security.providers",
 )  # fmt: skip
+_OF_PEM = "none: certificates and keys are PEM"
+_CERTIFICATES_ALONE = "none: certificates in PEM have no password"
 _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 _REFERENCE = re.compile(r"\$\{([^:${}]+):([^${}]*)\}")
 _CLIENT_PREFIX = re.compile(r"(consumer|producer|admin)\.(.+)")
@@ -141,6 +143,10 @@ class Client:
                 )
 
     def _pairs(self, one: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
+        known = {option for option, _ in pairs} | {"scope"}
+        if others := [option for option in options if option not in known]:
+            words = f"{one.where}: {', '.join(others)} of the login module has no counterpart and is left out"
+            self.notes.differs(words, of=one)
         for option, setting in pairs:
             if option not in options:
                 self.notes.mistake(one, f"the login module has no {option}. Nobody could log in. Correct the line.")
@@ -205,20 +211,33 @@ class Client:
         known = {*_SAME, "security.protocol", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
         for part in (self.config.of_cluster.get(self.cluster, {}), self.config.whole):
             for name, one in part.items():
-                if name in known or name.startswith(_STORES):
+                if name in known:
                     continue
-                if name.startswith(_JAVA_ONLY):
-                    self.notes.differs(f"{one.where}: {one.name} is of Java's clients only and is left out")
+                if name.startswith(_STORES):
+                    self._store(name, one)
+                elif name.startswith(_JAVA_ONLY):
+                    self.notes.differs(f"{one.where}: {one.name} is of Java's clients only and is left out", of=one)
                 elif name.startswith(SECURITY):
                     self.notes.differs(
                         f"{one.where}: {one.name} is not taken over: librdkafka's name or values are others. "
-                        "Where it is needed, write it under client"
+                        "Where it is needed, write it under client",
+                        of=one,
                     )
                 elif (inner := _CLIENT_PREFIX.fullmatch(name)) and inner.group(2).startswith(SECURITY):
                     self.notes.differs(
                         f"{one.where}: {one.name} is of one kind of client and is not taken over. Where it is another "
-                        f"login, write it under principals of cluster {self.cluster}: plan, apply or mirror"
+                        f"login, write it under principals of cluster {self.cluster}: plan, apply or mirror",
+                        of=one,
                     )
+
+    def _store(self, name: str, one: Property) -> None:
+        """Where it became a line of ``client``, there is nothing more to tell."""
+        if any(setting.origin is one for setting in self.settings):
+            return
+        if name.endswith(".type"):
+            self.notes.drops(one, _OF_PEM)
+        elif name == "ssl.truststore.password":
+            self.notes.drops(one, _CERTIFICATES_ALONE)
 
 
 def _bare(one: Property, cluster: str) -> str:

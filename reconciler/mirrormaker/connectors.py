@@ -26,11 +26,13 @@ _OF_CONNECT = ("name", "connector.class", "source.cluster.alias", "target.cluste
 
 @dataclass(slots=True)
 class Connectors:
-    """``found``: properties as in a file of connect-mirror-maker; ``names``: of the connector that copies a flow."""
+    """``found``: properties as in a file of connect-mirror-maker; ``implied``: those of them that nobody wrote;
+    ``names``: of the connector that copies a flow."""
 
     found: list[Property] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
+    implied: set[Property] = field(default_factory=set)
     names: dict[Flow, str] = field(default_factory=dict)
 
 
@@ -128,7 +130,9 @@ def _connector(
         where = Where(file, text.count("\n", 0, at) + 1, 1)
         if isinstance(value, list):
             made.mistakes.append(Mistake(where, f"{key}: it is no text. Connect refuses it, too. Correct it."))
-        elif value is not None:
+        elif value is None:
+            made.different.append(f"{where}: {key} is null, which says nothing")
+        else:
             if key in settings:
                 line = settings[key].where.line
                 made.different.append(f"{where}: {key} is written again; line {line} does not count")
@@ -174,10 +178,10 @@ def _flow(flow: Flow, kinds: Mapping[str, _Connector], made: Connectors) -> None
     for kind, asked in ((_SOURCE, None), (_CHECKPOINT, _CHECKPOINTS), (_HEARTBEAT, _HEARTBEATS)):
         if kind in kinds:
             _take(kinds[kind], asked, written, made)
-    if _HEARTBEAT not in kinds:
-        written["emit.heartbeats.enabled"] = Property("", "false", source.where)
-    if _CHECKPOINT not in kinds:
-        written["sync.group.offsets.enabled"] = Property("", "false", source.where)
+    for kind, name in ((_HEARTBEAT, "emit.heartbeats.enabled"), (_CHECKPOINT, "sync.group.offsets.enabled")):
+        if kind not in kinds:
+            written[name] = Property("", "false", source.where)
+            made.implied.add(Property(f"{prefix}{name}", "false", source.where))
     for name, one in written.items():
         if name == "exactly.once.support" and one.value.strip().lower() == "required":
             made.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", one.where))
@@ -195,6 +199,6 @@ def _take(connector: _Connector, asked: re.Pattern[str] | None, written: dict[st
             made.different.append(f"{one.where}: {one.name} has no effect in a {connector.kind}, and is left out")
         elif own or one.name not in written:
             written[one.name] = one
-        elif one.value.strip() != written[one.name].value.strip() and one.name != "tasks.max":
+        elif one.value.strip() != written[one.name].value.strip():
             counts = written[one.name].where
             made.different.append(f"{one.where}: {one.name} of {connector.name} differs from {counts}, which counts")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from reconciler.errors import Where
 from reconciler.mirrormaker import connectors
 from reconciler.mirrormaker.clients import Client, providers, servers
-from reconciler.mirrormaker.flows import Field, FlowReading
+from reconciler.mirrormaker.flows import OF_FLOW, Field, FlowReading
 from reconciler.mirrormaker.properties import Mistake, Property, parse
 from reconciler.mirrormaker.scopes import Configuration, Flow, Notes, sort
-from reconciler.mirrormaker.unneeded import tell
+from reconciler.mirrormaker.unneeded import settle, tell
 from reconciler.topology_text import scalar, scalar_server, value
 
 _REMARK = 60
@@ -59,6 +59,7 @@ def environment(files: Mapping[str, str]) -> Environment:
     flows: dict[str, _Part] = {}
     disabled: list[str] = []
     on_connect = connectors.read({file: text for file, text in files.items() if connectors.is_json(text)})
+    notes.settled |= on_connect.implied
     for words in on_connect.different:
         notes.differs(words)
     for file, found, mistakes in _read(files, on_connect):
@@ -67,17 +68,22 @@ def environment(files: Mapping[str, str]) -> Environment:
         if file in files and not connectors.is_json(files[file]):
             _named(file, found, config, notes)
         for earlier, later in config.doubled:
-            notes.differs(f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count")
+            words = f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count"
+            notes.differs(words, of=earlier)
         for cluster in config.clusters:
-            _join(clusters, _Part(cluster, tuple(_cluster(cluster, config, notes)), file), notes)
+            _join(clusters, _part(cluster, _cluster(cluster, config, notes), file, notes), notes)
+        sources = set()
         for flow in _flows(config):
             reading = FlowReading(flow, config, notes)
             if reading.enabled():
+                sources.add(flow[0])
                 name = f"{flow[0]}-to-{flow[1]}"
-                _join(flows, _Part(name, tuple(_flow(flow, reading.fields(), config)), file), notes)
+                _join(flows, _part(name, _flow(flow, reading.fields(), config), file, notes), notes)
             elif flow in config.of_flow:
                 disabled.append(reading.name)
+                notes.settled |= {one for name, one in config.of_flow[flow].items() if name in OF_FLOW}
         tell(config, notes)
+        settle(config, sources, notes)
     if not flows and not notes.mistakes:
         _nothing(files, notes)
     named = {f"{source}-to-{target}": name for (source, target), name in on_connect.names.items()}
@@ -125,6 +131,12 @@ def _join(parts: dict[str, _Part], one: _Part, notes: Notes) -> None:
         return
     words = f"{one.name} is another one than in {known.file}. One name is one thing here. Rename one, or import apart."
     notes.mistakes.append(Mistake(Where(one.file), words))
+
+
+def _part(name: str, lines: Iterable[Line], file: str, notes: Notes) -> _Part:
+    part = _Part(name, tuple(lines), file)
+    notes.settled |= {line.origin for line in part.lines if isinstance(line.origin, Property)}
+    return part
 
 
 def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[Line]:

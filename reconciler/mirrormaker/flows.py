@@ -60,11 +60,16 @@ class FlowReading:
         self._refuse_classes()
         return (*self._records(), *self._kept_equal(), *self._consumers(), *self._own_topics())
 
-    def _differs(self, words: str) -> None:
-        self.notes.differs(words, self.name)
+    def _differs(self, words: str, of: Property | None = None) -> None:
+        self.notes.differs(words, self.name, of)
 
     def _get(self, *names: str) -> Property | None:
-        return self.config.of_connector(self.flow, *names)
+        return self._looked_at(self.config.of_connector(self.flow, *names))
+
+    def _looked_at(self, one: Property | None) -> Property | None:
+        if one is not None:
+            self.notes.looked_at.add(one)
+        return one
 
     def _flag(self, name: str, *, default: bool) -> bool:
         one = self._get(name)
@@ -166,7 +171,7 @@ class FlowReading:
                 "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
                 "and needs the rights that doctor names; delivery: at_least_once is as before"
             )
-        reset = self.config.of_consumer(self.flow, "auto.offset.reset")
+        reset = self._looked_at(self.config.of_consumer(self.flow, "auto.offset.reset"))
         match reset.value.strip().lower() if reset else "earliest":
             case "earliest":
                 pass
@@ -225,7 +230,10 @@ class FlowReading:
             if one is not None and every is not None:
                 yield Field((of, "heartbeats_interval"), f"{every}s", one)
         elif emitted:
-            self._differs("heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored")
+            self._differs(
+                "heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored",
+                self._get("heartbeats.replication.enabled"),
+            )
         yield from self._offset_syncs(of)
 
     def _offset_syncs(self, of: str) -> Iterator[Field]:

@@ -28,6 +28,11 @@ class Configuration:
     of_flow: Mapping[Flow, Mapping[str, Property]]
     doubled: tuple[tuple[Property, Property], ...] = ()
 
+    def all(self) -> Iterator[tuple[str, Property]]:
+        """Each property with its name without a prefix."""
+        for part in (self.whole, *self.of_cluster.values(), *self.of_flow.values()):
+            yield from part.items()
+
     def of_connector(self, flow: Flow, *names: str) -> Property | None:
         """The first that is set: each name of the flow, then each name of everybody."""
         for part in (self.of_flow.get(flow, {}), self.whole):
@@ -49,23 +54,30 @@ class Configuration:
 @dataclass(slots=True)
 class Notes:
     """What is told while a file is read: ``different`` from MirrorMaker 2, with the flows that are meant; ``unneeded``:
-    settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable."""
+    settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable.
+    ``settled``: properties that became a line or are told; ``looked_at``: those that a flow asked for."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     different: dict[str, list[str]] = field(default_factory=dict)
     unneeded: dict[str, list[str]] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+    settled: set[Property] = field(default_factory=set)
+    looked_at: set[Property] = field(default_factory=set)
 
     def mistake(self, one: Property, words: str) -> None:
+        self.settled.add(one)
         self.mistakes.append(Mistake(one.where, f"{one.name}: {words}"))
 
-    def differs(self, words: str, flow: str = "") -> None:
+    def differs(self, words: str, flow: str = "", of: Property | None = None) -> None:
         flows = self.different.setdefault(words, [])
         if flow:
             flows.append(flow)
+        if of is not None:
+            self.settled.add(of)
 
     def drops(self, one: Property, words: str) -> None:
+        self.settled.add(one)
         self.unneeded.setdefault(words, []).append(one.name)
 
 

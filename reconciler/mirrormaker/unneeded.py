@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from reconciler.mirrormaker.clients import SECURITY
 from reconciler.mirrormaker.flows import OF_CONSUMER, OF_FLOW
@@ -61,7 +62,9 @@ EQUAL = (
         "those that tune batches, fetches and buffers have no counterpart",
     ),
     (r"(source|target)\.cluster\.alias", "names of `clusters`"),
+    (r"config\.providers(\..*)?", "`${env:NAME}`, `${file:PATH}`"),
 )
+SAME = "the same without it: what it says is the default here"
 UNKNOWN = "is no setting of MirrorMaker 2 that is known here; MirrorMaker 2 ignores names that it does not know"
 DROPPED = "has neither a cluster nor a flow in front, so MirrorMaker 2 drops it as well"
 _OF_CLIENTS = ("bootstrap.servers", "client.rack", *(f"consumer.{name}" for name in OF_CONSUMER))
@@ -77,10 +80,10 @@ _TUNING = re.compile(
 def tell(config: Configuration, notes: Notes) -> None:
     """Each property that has no part in what is written, once, in the order of the file."""
     for name, one in config.whole.items():
-        if name == "clusters" or name.startswith("config.providers"):
+        if name == "clusters":
             continue
         if re.match(r"(consumer|producer|admin)\.", name) and name != "consumer.poll.timeout.ms":
-            notes.differs(f"{one.where}: {one.name} {DROPPED}")
+            notes.differs(f"{one.where}: {one.name} {DROPPED}", of=one)
         elif name not in OF_FLOW and name != "client.rack" and not name.startswith(SECURITY):
             _one(name, one, notes)
     for part in config.of_cluster.values():
@@ -88,7 +91,8 @@ def tell(config: Configuration, notes: Notes) -> None:
             inner = re.sub(r"^(consumer|producer|admin)\.", "", name)
             if name in OF_FLOW:
                 notes.differs(
-                    f"{one.where}: {one.name} is a setting of flows, which MirrorMaker 2 ignores on a cluster"
+                    f"{one.where}: {one.name} is a setting of flows, which MirrorMaker 2 ignores on a cluster",
+                    of=one,
                 )
             elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
                 _one(name, one, notes)
@@ -98,16 +102,31 @@ def tell(config: Configuration, notes: Notes) -> None:
             if _OF_CONNECTION.fullmatch(name):
                 notes.differs(
                     f"{one.where}: {one.name} is a connection of one flow and is not taken over. Here connections are "
-                    "of clusters: write it under client or principals of the cluster"
+                    "of clusters: write it under client or principals of the cluster",
+                    of=one,
                 )
             elif name not in OF_FLOW and name not in consumed:
                 _one(name, one, notes)
 
 
+def settle(config: Configuration, sources: Collection[str], notes: Notes) -> None:
+    """The last of all: nothing that is written goes without a word. ``sources``: clusters that a flow reads from."""
+    for name, one in config.all():
+        if one in notes.settled:
+            continue
+        if one in notes.looked_at:
+            notes.drops(one, SAME)
+        elif name.removeprefix("consumer.") in OF_CONSUMER and one.name.removesuffix(f".{name}") not in sources:
+            notes.differs(f"{one.where}: {one.name} is of reading from a cluster that no flow reads from", of=one)
+        else:
+            words = "is not taken over: what it is for is off or not there, or has a setting of its own that counts"
+            notes.differs(f"{one.where}: {one.name} {words}", of=one)
+
+
 def _one(name: str, one: Property, notes: Notes) -> None:
     for pattern, words in DIFFERENT:
         if re.fullmatch(pattern, name):
-            notes.differs(f"{one.where}: {one.name}: {words}")
+            notes.differs(f"{one.where}: {one.name}: {words}", of=one)
             return
     for pattern, words in EQUAL:
         if re.fullmatch(pattern, name):
@@ -118,4 +137,4 @@ def _one(name: str, one: Property, notes: Notes) -> None:
         notes.drops(one, "those that tune batches, fetches and buffers have no counterpart")
     else:
         shown = name if "." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name) else "this line"
-        notes.differs(f"{one.where}: {shown} {UNKNOWN}")
+        notes.differs(f"{one.where}: {shown} {UNKNOWN}", of=one)

@@ -237,6 +237,55 @@ def test_no_setting_of_the_page_is_unknown_to_the_import() -> None:
         assert not all(unneeded.UNKNOWN in words for words in told), name
 
 
+SETTINGS = [
+    line.partition(" ")[::2] for line in (GOLDEN / "settings.txt").read_text("utf-8").splitlines() if line[:1] != "#"
+]
+PREFIXES = (
+    "", "A.", "B.", "A->B.", "B->A.", "consumer.", "producer.", "A.consumer.", "A.producer.", "A.admin.", "B.consumer.",
+    "B.producer.", "B.admin.", "A->B.source.consumer.", "A->B.consumer.", "A->B.source.admin.", "A->B.target.producer.",
+    "A->B.producer.override.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_no_setting_goes_without_a_word(prefix: str) -> None:
+    """Each one alone: it is on a line that is written, or named among what is told, or in the reason of a refusal."""
+    untold = []
+    for name, value in SETTINGS:
+        made = environment({"f": f"{BASE}{prefix}{name}={value}\n"})
+        origins = {line.origin for lines in made.lines.values() for line in lines if not isinstance(line.origin, str)}
+        words = [f"{one.where}: {one.name}" for one in origins] + [*map(str, made.notes.mistakes)]
+        words += [*made.notes.different, *(one for names in made.notes.unneeded.values() for one in names)]
+        if not any(f"{prefix}{name}" in one or one.startswith("f:5:") for one in words) and not made.disabled:
+            untold.append(f"{prefix}{name}")
+        assert "hunter2" not in str((words, made.texts()))
+    assert untold == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("B.consumer.isolation.level=read_committed", "of reading from a cluster that no flow reads from"),
+        ("B.consumer.auto.offset.reset=latest", "of reading from a cluster that no flow reads from"),
+        ("A.consumer.isolation.level=x\nA->B.source.consumer.isolation.level=read_uncommitted", "f:5:1: A.consumer"),
+        ("topics=a\nA->B.topics=b", "f:5:1: topics is not taken over"),
+        ("topics.exclude=a\ntopics.blacklist=b", "f:6:1: topics.blacklist is not taken over"),
+        ("sasl.mechanism=PLAIN\nA.sasl.mechanism=PLAIN\nB.sasl.mechanism=PLAIN", "f:5:1: sasl.mechanism is"),
+        ("A->B.emit.heartbeats.enabled=false\nemit.heartbeats.interval.seconds=5", "f:6:1: emit.heartbeats"),
+        ("A.ssl.keystore.location=/k.pem\nA.ssl.keystore.password=a\nA.ssl.key.password=b", "f:6:1: A.ssl"),
+        ("A.sasl.jaas.config=x.PlainLoginModule required username=u password=p serviceName=s;", "serviceName of the"),
+    ],
+)
+def test_what_has_no_effect_is_told_too(lines: str, told: str) -> None:
+    different = environment({"f": f"{BASE}{lines}\n"}).notes.different
+    assert any(told in words for words in different), different
+
+
+def test_what_is_the_default_here_is_told_once() -> None:
+    notes = environment({"f": f"{BASE}replication.factor=-1\nemit.offset-syncs.enabled=false\n"}).notes
+    assert notes.unneeded[unneeded.SAME] == ["replication.factor", "emit.offset-syncs.enabled"]
+
+
 def test_the_reasons_are_those_of_the_page() -> None:
     plain = re.sub(r" \(\[[^\]]*\]\([^)]*\)\)", "", PAGE).replace("*", "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
