@@ -102,7 +102,10 @@ def doctor(
 
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="properties of connect-mirror-maker, or JSON of connectors")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
 ) -> None:

@@ -54,7 +54,7 @@ def _read(paths: Sequence[Path]) -> Mapping[str, str]:
             raise ReconcilerError(
                 f"{path} cannot be read: {error.strerror or error}",
                 "It is to be imported.",
-                "Name the file that connect-mirror-maker is started with, or the JSON of connectors.",
+                "Name the file that connect-mirror-maker is started with, the JSON of connectors, or Strimzi's resource.",
             ) from None
     return texts
 
@@ -104,10 +104,11 @@ def _report(made: Environment, out: str) -> Iterator[str]:
     yield f"  reconciler plan {out}"
 
 
-def _on_connect(connector: str | None) -> str:
+def _on_connect(connector: tuple[str, str] | None) -> str:
     if connector is None:
         return ""
-    return f" --connector {shlex.quote(connector)} --offsets-topic connect-offsets"
+    name, topic = connector
+    return f" --connector {shlex.quote(name)} --offsets-topic {shlex.quote(topic)}"
 
 
 def _of(flows: Sequence[str], made: Environment) -> str:

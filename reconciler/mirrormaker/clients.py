@@ -27,6 +27,7 @@ _OF_PEM = "none: certificates and keys are PEM"
 _CERTIFICATES_ALONE = "none: certificates in PEM have no password"
 _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 _REFERENCE = re.compile(r"\$\{([^:${}]+):([^${}]*)\}")
+_SECRET = re.compile(r"\$\{strimzisecrets:(?:[^/:${}]*/)?([^:${}]+):([^${}]*)\}")
 _CLIENT_PREFIX = re.compile(r"(consumer|producer|admin)\.(.+)")
 
 
@@ -99,6 +100,9 @@ class Client:
             path, _, key = inside.rpartition(":")
             if kind in ("DirectoryConfigProvider", "directory") and path and key:
                 return f"${{file:{path.rstrip('/')}/{key}}}"
+        if secrets := _SECRET.findall(text):
+            named = " and ".join(f"{key} of the Secret {name}" for name, key in secrets)
+            return self._variable(setting, f"{named}, {one.where}")
         return self._variable(setting, f"what the config provider gives for {one.name} at {one.where}")
 
     def _variable(self, setting: str, words: str) -> str:

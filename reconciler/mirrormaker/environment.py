@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.errors import Where
-from reconciler.mirrormaker import connectors
+from reconciler.mirrormaker import connector_json, strimzi
 from reconciler.mirrormaker.clients import Client, providers, servers
+from reconciler.mirrormaker.connectors import Connectors, join
 from reconciler.mirrormaker.flows import OF_FLOW, Field, FlowReading
 from reconciler.mirrormaker.properties import Mistake, Property, parse
 from reconciler.mirrormaker.scopes import Configuration, Flow, Notes, sort
@@ -31,13 +32,13 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Environment:
     """``lines`` by file name. ``disabled``: flows that are named and not enabled. ``connectors``: what copies a flow
-    on a Connect cluster."""
+    on a Connect cluster, and the topic of its positions."""
 
     lines: Mapping[str, tuple[Line, ...]]
     flows: tuple[str, ...]
     disabled: tuple[str, ...]
     notes: Notes
-    connectors: Mapping[str, str] = field(default_factory=dict)
+    connectors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def texts(self) -> dict[str, str]:
         return {file: "".join(f"{_written(line)}\n" for line in lines) for file, lines in self.lines.items()}
@@ -58,14 +59,16 @@ def environment(files: Mapping[str, str]) -> Environment:
     clusters: dict[str, _Part] = {}
     flows: dict[str, _Part] = {}
     disabled: list[str] = []
-    on_connect = connectors.read({file: text for file, text in files.items() if connectors.is_json(text)})
+    on_connect = _on_connect(files)
     notes.settled |= on_connect.implied
     for words in on_connect.different:
         notes.differs(words)
+    for words, names in on_connect.unneeded.items():
+        notes.unneeded.setdefault(words, []).extend(names)
     for file, found, mistakes in _read(files, on_connect):
         notes.mistakes += mistakes
         config = sort(found, notes)
-        if file in files and not connectors.is_json(files[file]):
+        if file in files and not _of_connect(files[file]):
             _named(file, found, config, notes)
         for earlier, later in config.doubled:
             words = f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count"
@@ -86,20 +89,38 @@ def environment(files: Mapping[str, str]) -> Environment:
         settle(config, sources, notes)
     if not flows and not notes.mistakes:
         _nothing(files, notes)
-    named = {f"{source}-to-{target}": name for (source, target), name in on_connect.names.items()}
+    named = {
+        f"{source}-to-{target}": (name, on_connect.topics[source, target])
+        for (source, target), name in on_connect.names.items()
+    }
     return Environment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes, named)
 
 
 def _read(
-    files: Mapping[str, str], on_connect: connectors.Connectors
+    files: Mapping[str, str], on_connect: Connectors
 ) -> Iterator[tuple[str, Sequence[Property], Sequence[Mistake]]]:
     """Each file of properties, and all connectors together."""
-    of_json = [file for file, text in files.items() if connectors.is_json(text)]
+    of_connect = [file for file, text in files.items() if _of_connect(text)]
     for file, text in files.items():
-        if file not in of_json:
+        if file not in of_connect:
             yield file, *parse(file, text)
-    if of_json:
-        yield ", ".join(of_json), on_connect.found, on_connect.mistakes
+    if of_connect:
+        yield ", ".join(of_connect), on_connect.found, on_connect.mistakes
+
+
+def _of_connect(text: str) -> bool:
+    return strimzi.is_resource(text) or connector_json.is_json(text)
+
+
+def _on_connect(files: Mapping[str, str]) -> Connectors:
+    """All files of connectors together, since the connectors of one flow are often apart."""
+    made = Connectors()
+    found = []
+    for file, text in files.items():
+        if _of_connect(text):
+            found += (strimzi if strimzi.is_resource(text) else connector_json).read(file, text, made)
+    join(found, made)
+    return made
 
 
 def _named(file: str, found: Iterable[Property], config: Configuration, notes: Notes) -> None:

@@ -48,7 +48,15 @@ def refused(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "file", ["distribution.properties", "active-active.properties", "fan-in.properties", "connect.json"]
+    "file",
+    [
+        "distribution.properties",
+        "active-active.properties",
+        "fan-in.properties",
+        "connect.json",
+        "strimzi-v1beta2.yaml",
+        "strimzi-v1.yaml",
+    ],
 )
 def test_a_file_becomes_these_texts_and_words(
     file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -327,7 +335,10 @@ def test_connectors_and_a_properties_file_are_one_environment() -> None:
     files = {"mm2.properties": BASE, "c.json": json.dumps(connector("Source", ("B", "C"), topics="x"))}
     made = environment(files)
     assert made.notes.mistakes == []
-    assert (made.flows, made.connectors) == (("A-to-B", "B-to-C"), {"B-to-C": "MirrorSourceConnector"})
+    assert (made.flows, made.connectors) == (
+        ("A-to-B", "B-to-C"),
+        {"B-to-C": ("MirrorSourceConnector", "connect-offsets")},
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,3 +361,68 @@ def test_connectors_and_a_properties_file_are_one_environment() -> None:
 def test_connectors_that_make_no_flow_are_told_once(texts: list[str], words: str) -> None:
     (told,) = environment({f"c{n}.json": text for n, text in enumerate(texts)}).notes.mistakes
     assert words in str(told)
+
+
+STRIMZI = """kind: KafkaMirrorMaker2
+apiVersion: kafka.strimzi.io/v1
+spec:
+  target: {alias: B, bootstrapServers: "b:1"}
+  mirrors:
+  - source: {alias: A, bootstrapServers: "a:1"}
+    sourceConnector: {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("  mirrors:", "  mirror:", 4, "mirrors is no list of mirrors"),
+        ("    sourceConnector: {}\n", "", 6, "there is no sourceConnector, so nothing is copied"),
+        ("    sourceConnector: {}\n", "    sourceConnector: x\n", 7, "it is no mapping"),
+        ("alias: A, ", "", 6, "alias is not there"),
+        ('bootstrapServers: "b:1"', "x: y", 4, "bootstrapServers is not there"),
+        ('"a:1"}', '"a:1", authentication: {type: kerberos}}', 6, 'authentication.type is "kerberos"'),
+        ('"a:1"}', '"a:1", authentication: {type: oauth, clientId: c, accessToken: hunter2}}', 6, "no clientSecret"),
+        ('"a:1"}', '"a:1", authentication: {type: plain, username: u}}', 6, "secretName is not there"),
+        ("source: {alias: A", "sourceCluster: C #", 6, "no cluster of clusters has the alias"),
+        ("  target: {", "  target: [", 4, "broken YAML"),
+        ("sourceConnector: {}", "sourceConnector: {config: {topics: [a, b]}}", 7, "it is no text"),
+    ],
+)
+def test_a_resource_of_strimzi_that_makes_no_flow_is_told_with_its_line(
+    old: str, new: str, line: int, words: str
+) -> None:
+    assert old in STRIMZI
+    mistakes = [str(one) for one in environment({"mm2.yaml": STRIMZI.replace(old, new)}).notes.mistakes]
+    assert any(one.startswith(f"mm2.yaml:{line}:") and words in one for one in mistakes), mistakes
+    assert "hunter2" not in str(mistakes)
+
+
+def test_resources_of_strimzi_are_read_as_kubectl_gives_them() -> None:
+    one = {
+        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "kind": "KafkaMirrorMaker2",
+        "spec": {
+            "connectCluster": "B",
+            "clusters": [{"alias": alias, "bootstrapServers": f"{alias.lower()}:1"} for alias in "AB"],
+            "mirrors": [{"sourceCluster": "A", "sourceConnector": {"config": {"replication.factor": -1}}}],
+        },
+    }
+    for whole in (one, {"kind": "List", "items": [{"kind": "Pod"}, one]}):
+        made = environment({"all.json": json.dumps(whole, indent=4)})
+        assert made.notes.mistakes == []
+        assert load(made.texts(), "e").flows["A-to-B"].replication_factor is None
+        assert made.connectors == {"A-to-B": ("A->B.MirrorSourceConnector", "mirrormaker2-cluster-offsets")}
+
+
+def test_nothing_of_a_resource_of_strimzi_goes_without_a_word() -> None:
+    """Each field that its two versions document, and one that they do not."""
+    for file in ("strimzi-v1beta2", "strimzi-v1"):
+        text = (GOLDEN / f"{file}.yaml").read_text("utf-8")
+        told = (GOLDEN / f"{file}.txt").read_text("utf-8")
+        spec = text[text.index("KafkaMirrorMaker2") :]
+        for name in re.findall(r"^ *([a-z-]+(?:\.[a-z-]+)+): ", spec, re.MULTILINE):
+            line = text[: text.index(f" {name}: ")].count("\n") + 1
+            assert re.search(rf"{re.escape(name)}\b|\.yaml:{line}\b", told), name
+    made = environment({"f": STRIMZI.replace("sourceConnector: {}", "sourceConnector: {}\n    surprise: 1")})
+    assert any("mirrors.surprise is no field" in words for words in made.notes.different)
