@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -11,7 +13,11 @@ from translation.counting import Log, NotPairedError, close_gap
 from translation.reading import MapReader
 from wire import logs
 from wire.cluster import NO_ID, Cluster, Key
-from wire.errors import BrokerError, ConnectionLostError
+from wire.errors import UNSTABLE, BrokerError, ConnectionLostError
+
+UNDECIDED_WITHIN = 2.0
+"""Seconds in which a mirror that is not held up decides the transaction that carries its positions."""
+ASKED_EVERY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +73,34 @@ async def _closed(
 ) -> tuple[PartitionMap, str]:
     """The map with its gaps closed as far as that can be proved, and why not further."""
     assert sides.source is not None
-    position = (await sides.target.positions(sides.group, [keys[1]]))[keys[1]].offset
+    position = await _position(sides, keys[1])
     here, there = Log(sides.source, keys[0], sides.committed), Log(sides.target, keys[1])
     stretches, why = list(ours.stretches), ""
     for gap in {one.gap for one in told if one.gap is not None}:
         try:
-            stretches.append(await close_gap(gap, here, there, position if position >= 0 else None))
+            stretches.append(await close_gap(gap, here, there, position))
         except NotPairedError as error:
             why = str(error)
         except (BrokerError, ConnectionLostError) as error:
             why = f"the gap could not be read: {error}"
     return PartitionMap(stretches), why
+
+
+async def _position(sides: Sides, key: Key) -> int | None:
+    """The flow's next source offset. None when there is none, or when it stays undecided (KIP-447): the mirror copies
+    meanwhile, and what is proved without it is as true."""
+    until = time.monotonic() + UNDECIDED_WITHIN
+    while True:
+        try:
+            found = (await sides.target.positions(sides.group, [key]))[key].offset
+        except BrokerError as error:
+            if error.code != UNSTABLE:
+                raise
+            if time.monotonic() > until:
+                return None
+            await asyncio.sleep(ASKED_EVERY)
+        else:
+            return found if found >= 0 else None
 
 
 async def _ids(sides: Sides, topic: str, remote: str) -> tuple[UUID, UUID]:

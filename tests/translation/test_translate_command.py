@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from mirror import map_writing
 from mirror.batch_path import batch_path
 from mirror.map_writing import MapWriter
 
 from reconciler.cli import main
+from replication.names import position_group
 from sandbox.handles import Sandbox
 from tests.translation.truth import map_topic, placed
 from tests.wire.lane_runs import Flow, producer
+from translation import translating
 
 CreateTopic = Callable[..., str]
 
@@ -130,4 +133,30 @@ def test_without_a_map_the_whole_log_is_paired(
     _, out, _ = _run(
         capsys, _environment(flow, tmp_path), flow.topic, "--topic", flow.topic, *given, "--format", "json"
     )
+    assert {one["offset"]: one["to_offset"] for one in json.loads(out)["positions"]} == right
+
+
+def test_while_the_mirror_commits_its_position_is_waited_for_and_then_done_without(
+    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers tell no position that an open transaction is about to change (KIP-447, UNSTABLE_OFFSET_COMMIT)."""
+    monkeypatch.setattr(MapWriter, "write", lambda _: asyncio.sleep(0, True))
+    _write(flow, range(10))
+    flow.run(batch_path, flow.at_end())
+    right = _truth(flow)
+    member = Consumer({**flow.target.super_client(), "group.id": position_group(flow.topic)})
+    writing = Producer({**flow.target.super_client(), "transactional.id": f"{flow.topic}-undecided"})
+    writing.init_transactions(20)
+    writing.begin_transaction()
+    undecided = [TopicPartition(flow.remote, 0, max(right))]
+    writing.send_offsets_to_transaction(undecided, member.consumer_group_metadata(), 20)
+    given = [argument for offset in right for argument in ("--offset", offset)]
+    question = (_environment(flow, tmp_path), flow.topic, "--topic", flow.topic, *given, "--format", "json")
+    _, out, _ = _run(capsys, *question)
+    assert {one["offset"]: one["to_offset"] for one in json.loads(out)["positions"]} == right
+    deciding = threading.Timer(translating.UNDECIDED_WITHIN / 4, lambda: writing.commit_transaction(20))
+    deciding.start()
+    _, out, _ = _run(capsys, *question)
+    deciding.join()
+    member.close()
     assert {one["offset"]: one["to_offset"] for one in json.loads(out)["positions"]} == right
