@@ -54,7 +54,7 @@ def _read(paths: Sequence[Path]) -> Mapping[str, str]:
             raise ReconcilerError(
                 f"{path} cannot be read: {error.strerror or error}",
                 "It is to be imported.",
-                "Name the file that connect-mirror-maker is started with, the JSON of connectors, or Strimzi's resource.",
+                "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource.",
             ) from None
     return texts
 

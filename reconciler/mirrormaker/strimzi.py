@@ -69,7 +69,7 @@ class _Reader:
             spec = self.fields.inside(resource, "spec")
             for mirror in self.fields.items(spec, "mirrors", needed=True):
                 yield from self._mirror(spec, mirror)
-            for key in resource.entries.keys() & {"metadata", "status"}:
+            for key in (key for key in resource.entries if key in ("metadata", "status")):
                 self.fields.unneeded(key, "of Kubernetes")
             for key, entry in spec.entries.items():
                 if key == "rack":

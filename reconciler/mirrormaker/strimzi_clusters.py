@@ -62,7 +62,7 @@ class Cluster:
         ]
         if found:
             self._put("ssl.truststore.certificates", "".join(found), tls.entries["trustedCertificates"])
-        for key in tls.entries.keys() - {"trustedCertificates"}:
+        for key in (key for key in tls.entries if key != "trustedCertificates"):
             self.fields.unknown(f"tls.{key}", entry)
 
     def _login(self, login: Mapping, entry: Entry) -> bool:
@@ -95,7 +95,7 @@ class Cluster:
                 self.fields.mistake(
                     entry, f'authentication.type is "{kind}", which is not known here. Nobody could log in. Correct it.'
                 )
-        for key in login.entries.keys() - known:
+        for key in (key for key in login.entries if key not in known):
             words = f"authentication.{key} is not taken over. Where it is needed, write it under client"
             self.fields.made.different.append(f"{self.fields.where(login.entries[key])}: {words}")
         return sasl
