@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from reconciler.places import distance, nearest
-from reconciler.sizes import duration_ms, looks_like_duration, looks_like_size, size_bytes
+from reconciler.sizes import LARGEST, duration_ms, looks_like_duration, looks_like_size, size_bytes
 from reconciler.topic_configs import THROTTLES
 from reconciler.yaml_nodes import Node, Scalar
 from reconciler.yaml_nodes import Sequence as YamlSequence
@@ -111,12 +111,16 @@ def topic_config(key: str, node: Node) -> str | Wrong:
 def with_units(key: str, text: str, strict: bool) -> str | Wrong:
     """Durations and sizes to numbers where the key's unit says so. ``strict``: a unit on any other key is wrong."""
     for suffix, read, word in ((".ms", duration_ms, "milliseconds"), (".bytes", size_bytes, "bytes")):
-        if not key.endswith(suffix) or _INTEGER.fullmatch(text):
+        code = "bad-duration" if suffix == ".ms" else "bad-size"
+        if not key.endswith(suffix):
             continue
+        if _INTEGER.fullmatch(text):
+            if len(text) < 21 and -LARGEST - 1 <= int(text) <= LARGEST:
+                continue
+            return Wrong(code, f"{key} is {text}", f"Kafka keeps {word} in 64 bits", f"Write at most {LARGEST}")
         try:
             return str(read(text))
         except ValueError as error:
-            code = "bad-duration" if suffix == ".ms" else "bad-size"
             todo = str(error)[0].upper() + str(error)[1:]
             return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", f"{todo}, or plain {word}")
     if strict and not key.endswith((".ms", ".bytes")) and (looks_like_duration(text) or looks_like_size(text)):

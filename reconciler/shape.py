@@ -230,7 +230,10 @@ def _verdict(error: ValidationError, schema: dict[str, Any], wanted: str) -> tup
             code, why = "unknown-value", "Nothing else has a meaning here"
             near = nearest(str(error.instance), _choices(schema))
             todo = f"Perhaps {near} is meant" if near else todo
-        case "minimum" | "maximum":
+        case "maximum":
+            code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
+            todo = f"{todo}, at most {error.validator_value}" if f" {error.validator_value}" not in wanted else todo
+        case "minimum":
             code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
         case "minItems" | "minLength" | "minProperties":
             code, why = "empty-value", "Without it nothing can be done"
@@ -261,7 +264,7 @@ def _type_todo(error: ValidationError, wanted: str) -> str:
         )
     if error.validator_value in ("integer", "boolean") and isinstance(value, str) and value in ("true", "false"):
         return "Remove the quotes"
-    if error.validator_value == "integer" and isinstance(value, str) and value.isdigit():
+    if error.validator_value == "integer" and isinstance(value, str) and value.isdigit() and len(value) < 20:
         return "Remove the quotes"
     if error.validator_value == "string" and isinstance(value, (int, float, bool)):
         return "Put it in quotes"

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.exit_codes import ExitCode
 from reconciler.rendering.style import Format as Page
 from reconciler.rendering.style import Style
@@ -147,12 +147,20 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: obj
         say("interrupted")
         code = 130
     except ReconcilerError as error:
-        say(str(error))
+        say(_visible(error))
         code = error.exit_code
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
     sys.exit(int(code or 0))
+
+
+def _visible(error: ReconcilerError) -> str:
+    """Its words: no file name and no value in them steers a terminal, or begins a line that a log takes for an order."""
+    from reconciler.rendering.escaping import visible  # who meets no error never waits for it
+
+    lines = [*map(str, error.problems), error.what] if isinstance(error, TopologyError) else str(error).split("\n")
+    return "\n".join(map(visible, lines))
 
 
 def agrees(question: str, undone: str, why: str, todo: str) -> bool:

@@ -18,7 +18,7 @@ _NUMBER_OF_YAML_1_1 = re.compile(
     r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?|[-+]?[0-9]+(_[0-9]+)+"
     r"|[-+]?[0-9]+[eE][-+]?[0-9]+"  # a number of YAML 1.1 needs a dot before its exponent
 )
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Characters that may not stand in a topology, not even escaped. Three of them end a line for some readers of YAML."""
 
 WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})

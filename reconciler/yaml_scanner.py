@@ -13,11 +13,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.parser import Parser
-from ruamel.yaml.scanner import Scanner
+from ruamel.yaml.scanner import Scanner, ScannerError
 from ruamel.yaml.tokens import ScalarToken, Token
 
 # A word, and proof that it ends there: a key's colon, a flow indicator, or the end of the line
 _WORD = re.compile(r"[A-Za-z0-9_./-]+(?:(?=:[ \n])|(?P<flow>(?=[,\]}]))|(?P<line>(?=\n)))")
+DEEPEST = 100  # deeper than ``yaml_builder`` takes; each bracket that is open makes each token after it dearer
 _NEXT_LINE = re.compile(r"\n(?: *\n)*( *)(?=[^ \n])")
 
 
@@ -47,6 +48,8 @@ class AheadScanner(Scanner):
         if self._ahead is None:
             while not self.done:
                 self.fetch_more_tokens()
+                if len(self.flow_context) > DEEPEST or len(self.indents) > DEEPEST:
+                    raise ScannerError("too deep", problem_mark=self.reader.get_mark())
             self._ahead = deque(self.tokens)
         return self._ahead
 

@@ -140,8 +140,10 @@ def _text(path: Path) -> str | Problem:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        what = f"byte {error.start} is not UTF-8"
-        return Problem("not-utf8", Where(str(path)), what, "YAML files are UTF-8 here", "Save the file as UTF-8")
+        before = error.object[: error.start]
+        where = Where(str(path), before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1)
+        what = f"byte {error.start}, 0x{error.object[error.start]:02X}, is not UTF-8"
+        return Problem("not-utf8", where, what, "YAML files are UTF-8 here", "Save the file as UTF-8")
     except OSError as error:
         return _unreadable(path, error)
 
@@ -149,4 +151,5 @@ def _text(path: Path) -> str | Problem:
 def _unreadable(path: Path, error: OSError) -> Problem:
     what = f"cannot be read: {error.strerror or type(error).__name__}"
     why = "A part that is left out would look as if its topics and flows were not wanted"
-    return Problem("unreadable", Where(str(path)), what, why, "Check the file's permissions")
+    todo = f"Mend or remove the link, which leads to {path.readlink()}" if path.is_symlink() else ""
+    return Problem("unreadable", Where(str(path)), what, why, todo or "Check the file's permissions")

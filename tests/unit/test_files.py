@@ -49,7 +49,21 @@ def test_all_problems_of_all_files_at_once(tmp_path: Path) -> None:
         ("not-utf8", "latin.yaml"),
         ("wrong-extension", "old.yml"),
     ]
-    assert "byte 9" in problems[1].what
+    assert "byte 9, 0xFC" in problems[1].what
+    assert str(tmp_path / "nowhere") in problems[0].todo, "a link that leads nowhere is no question of permissions"
+
+
+def test_the_place_of_a_byte_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("a: ü\nbä: ".encode() + b"\xe9\n")
+    (problem,) = _problems(tmp_path)
+    assert (problem.where.line, problem.where.column) == (2, 5)
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to("a.yaml")
+    (problem,) = _problems(tmp_path)
+    assert problem.code == "unreadable"
+    assert "the link, which leads to a.yaml" in problem.todo
 
 
 def test_a_linked_folder_is_refused_and_linked_files_are_read(tmp_path: Path) -> None:

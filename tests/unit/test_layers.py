@@ -110,6 +110,8 @@ def test_counts_of_a_class_are_for_new_topics_only() -> None:
         ("classes: {critical: {}}\n", "duplicate-name"),
         ("classes: {gold: {partition: 1}}\n", "unknown-field"),
         ("classes: {gold: {configs: {retention.ms: 7x}}}\n", "bad-duration"),
+        ("classes: {gold: {configs: {retention.ms: 9223372036854775808}}}\n", "bad-duration"),
+        ("classes: {gold: {configs: {retention.bytes: -9223372036854775809}}}\n", "bad-size"),
         ("classes: {gold: {lower_retention_by: {retention.ms: 0}}}\n", "out-of-range"),
         ("classes: {gold: {lower_retention_by: {segment.ms: 1d}}}\n", "unknown-field"),
         (

@@ -14,6 +14,7 @@ from typing import TextIO
 import pytest
 import typer
 
+from reconciler.cli import main
 from reconciler.controller import logger
 from reconciler.terminal import run_app, say, show, show_last
 
@@ -34,6 +35,20 @@ def test_progress_that_nobody_reads_ends_nothing(nobody: TextIO, monkeypatch: py
     say("one")
     say("two")
     nobody.flush()
+
+
+def test_no_error_steers_the_terminal_or_begins_a_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log of GitHub takes a line that begins with two colons for an order."""
+    (tmp_path / "a\n::error::b\x1b[2J.yaml").write_text('topics: "\\u202e"\nflows: |\n  x\n  ::set-output::y\n')
+    with pytest.raises(SystemExit):
+        main(["validate", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert "::error::b\\x1b[2J" in said.replace("\\u001b", "\\x1b")
+    assert "\\u202e" in said
+    assert len(said.splitlines()) == 3, "two problems, and how many"
+    assert not {"\x1b", "\u202e"} & set(said)
 
 
 def test_progress_without_a_place_to_go_is_not_put_into_the_output(

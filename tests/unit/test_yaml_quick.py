@@ -11,11 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from ruamel.yaml.scanner import ScannerError
 
 from reconciler.errors import Where
 from reconciler.yaml_nodes import CONTROL, Mapping, Node, Sequence
 from reconciler.yaml_parsing import parsed
 from reconciler.yaml_quick import quickly
+from reconciler.yaml_scanner import fast_yaml
 from reconciler.yaml_text import read
 
 ENVIRONMENTS = Path(__file__).resolve().parents[2] / "environments"
@@ -103,7 +105,7 @@ def test_of_cunning_texts(text: str) -> None:
     assert CONTROL.search(text) or read("f", text) == parsed("f", text.removeprefix("\ufeff"))
 
 
-@pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029", "\x9b", "\x1b"])
+@pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029", "\x9b", "\x1b", "\ufeff"])
 def test_what_ends_a_line_for_some_or_steers_a_terminal_is_refused_where_it_stands(char: str) -> None:
     """A comment would go on as text on the next line; an escaped one would reach the terminal of who reads a plan."""
     (raw,) = read("f", f"a: b\n# one{char}two: 3\n").problems
@@ -187,3 +189,12 @@ def test_keys_stand_where_the_round_trip_loader_sees_them(text: str) -> None:
                 compare(item, seen[number])
 
     compare(quickly(text), loader.load(text))
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "{a: " * 20_000, "".join(" " * n + "a:\n" for n in range(500))])
+def test_a_text_that_is_too_deep_is_not_scanned_to_its_end(text: str) -> None:
+    """Each open bracket makes every further token dearer: a small file would hold a check up for hours."""
+    with pytest.raises(ScannerError) as stopped:
+        list(fast_yaml().parse(text))
+    assert stopped.value.problem_mark.index < 6_000
+    assert [problem.code for problem in read("f", text).problems] == ["yaml-too-large"]
