@@ -156,7 +156,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: obj
 
 
 def _visible(error: ReconcilerError) -> str:
-    """Its words: no file name and no value in them steers a terminal, or begins a line that a log takes for an order."""
+    """Its words: no file name and no value in them steers a terminal, or begins a line that a log obeys."""
     from reconciler.rendering.escaping import visible  # who meets no error never waits for it
 
     lines = [*map(str, error.problems), error.what] if isinstance(error, TopologyError) else str(error).split("\n")
