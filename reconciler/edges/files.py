@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
+
+_SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
@@ -102,6 +105,8 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
     for root, folders, names in os.walk(folder, onerror=denied):
         folders[:] = [name for name in folders if not name.startswith(".")]
         problems += [_linked(Path(root) / name) for name in folders if _is_linked_part(Path(root) / name)]
+        if not folders and not names and _is_submodule(Path(root)):
+            problems.append(_not_fetched(Path(root)))
         for name in names:
             path = Path(root) / name
             if name.startswith("."):
@@ -122,6 +127,24 @@ def _linked(path: Path) -> Problem:
     what = f"the folder is a link to {path.readlink()}"
     why = "Links to folders are not followed, so its *.yaml files would be left out without a word"
     return Problem("linked-folder", Where(str(path)), what, why, "Put the folder there, or link each of its files")
+
+
+def _is_submodule(path: Path) -> bool:
+    """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
+    path = path.resolve()
+    root = next((one for one in path.parents if (one / ".git").exists()), None)
+    try:
+        told = (root / ".gitmodules").read_text("utf-8", "replace") if root else ""
+    except OSError:
+        return False
+    return any(root and root / one.strip(' "') == path for one in _SUBMODULE.findall(told))
+
+
+def _not_fetched(path: Path) -> Problem:
+    what = "the folder is a git submodule that is not checked out here"
+    why = "It is empty, so what its files declare would look as if it were not wanted"
+    how = "git submodule update --init; in a workflow: actions/checkout with submodules: true"
+    return Problem("not-fetched", Where(str(path)), what, why, how)
 
 
 def _misnamed(path: Path) -> Problem | None:

@@ -19,6 +19,7 @@ from reconciler.edges.files import read_environment
 from reconciler.errors import ReconcilerError
 
 _LINK = 0o120000
+_SHA1 = 40
 _MOST_LINKS = 40
 """In one path, as Linux has it."""
 
@@ -55,11 +56,12 @@ class Snapshot:
 def revision(folder: Path) -> Revision:
     try:
         with git.Repo(folder, search_parent_directories=True) as repo:
-            if not repo.head.is_valid():
+            commit = repo.head.commit.hexsha if repo.head.is_valid() else _named(repo, "HEAD")
+            if not commit:
                 return Revision()
             places = (folder.resolve(), *_linked(folder, _root(repo)))
             dirty = any(repo.is_dirty(untracked_files=True, path=str(place)) for place in places)
-            return Revision(repo.head.commit.hexsha, dirty, _origin(repo, folder))
+            return Revision(commit, dirty or _read_but_not_watched(folder), _origin(repo, folder))
     except (git.InvalidGitRepositoryError, git.NoSuchPathError, git.CommandError, ValueError, BrokenPipeError):
         return Revision()
 
@@ -142,11 +144,38 @@ def _root(repo: git.Repo) -> Path:
     return Path(repo.working_tree_dir).resolve()
 
 
+def _read_but_not_watched(folder: Path) -> bool:
+    """Whether files of the environment are ignored by git, or kept out of its sight: ``git status`` is silent of both,
+    while they are read like all others."""
+    asked = git.Git(str(folder))
+    ignored = asked.ls_files("--others", "--ignored", "--exclude-standard", "--", "*.yaml").splitlines()
+    marked = asked.ls_files("-v", "--", "*.yaml").splitlines()  # h: assumed unchanged; S: left out of the work tree
+    return any(not name.startswith(".") and "/." not in name for name in ignored) or any(
+        mark[0].islower() or mark[0] == "S" for mark in marked
+    )
+
+
+def _named(repo: git.Repo, ref: str) -> str:
+    """What git itself understands by ``ref``, which is more than GitPython does; empty for what is no commit."""
+    try:
+        named = repo.git.rev_parse("--verify", "--quiet", ref)
+        return "" if named.startswith("^") else str(repo.git.rev_parse("--verify", "--quiet", f"{named}^{{commit}}"))
+    except (git.CommandError, ValueError):
+        return ""
+
+
 def _commit(repo: git.Repo, ref: str) -> git.Commit:
     try:
-        if not ref.endswith("..."):
-            return _whole(repo.commit(ref))
-        found = repo.merge_base(repo.commit(ref.removesuffix("...")), repo.head.commit)
+        named = _named(repo, ref.removesuffix("...")) if not ref.startswith("-") else ""
+        if len(named) > _SHA1:
+            raise ReconcilerError(
+                f"{_root(repo)} is a git repository with SHA-256 names, and only those with SHA-1 can be read",
+                "Other commits are read from git's own store; plans without --base and --changed-since do without it.",
+                "Plan without them, or keep the environment in a repository of git's usual format.",
+            )
+        if named and not ref.endswith("..."):
+            return _whole(repo.commit(named))
+        found = repo.merge_base(named, "HEAD") if named else []
         if found:
             return _whole(repo.commit(found[0].hexsha))
     except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError, OSError):

@@ -109,6 +109,40 @@ def test_a_shallow_clone_says_how_to_get_the_rest(cli: Cli, repo: git.Repo, tmp_
     assert "git fetch --unshallow" in ended.words
 
 
+@pytest.mark.parametrize("ref", ["main@{now}", "HEAD^{/edit}", ":/edit"])
+def test_every_way_in_which_git_names_a_commit(cli: Cli, repo: git.Repo, ref: str) -> None:
+    edit(repo, "prod", TEXT.replace("6", "8"))
+    assert "partitions: 6 -> 8" in cli("plan", folder(repo), "--base", ref, "--offline").words
+
+
+@pytest.mark.parametrize("ref", ["^HEAD", "HEAD..main", "--all", "HEAD:environments", "@{u}", "main@{yesterday"])
+def test_what_is_no_commit_for_git(cli: Cli, repo: git.Repo, ref: str) -> None:
+    ended = cli("plan", folder(repo), f"--base={ref}", "--offline")
+    assert (ended.code, f"git knows no commit {ref}\n" in ended.words) == (1, True), ended.words
+
+
+def test_a_repository_with_longer_names_is_told(cli: Cli, tmp_path: Path) -> None:
+    made = git.Repo.init(tmp_path / "repo", initial_branch="main", object_format="sha256")
+    edit(made, "prod", TEXT)
+    made.git.add(A=True)
+    made.git.execute(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-m", "one"])
+    ended = cli("plan", folder(made), "--base", "main", "--offline")
+    assert (ended.code, "SHA-256" in ended.words) == (1, True), ended.words
+    assert re.search("environment prod, commit [0-9a-f]{12}, topology", cli("plan", folder(made)).out)
+
+
+@pytest.mark.parametrize("how", ["ignored", "assumed unchanged"])
+def test_files_that_git_does_not_look_at_are_uncommitted_changes(cli: Cli, repo: git.Repo, how: str) -> None:
+    if how == "ignored":
+        (Path(repo.common_dir) / "info" / "exclude").write_text("extra.yaml\n")
+        edit(repo, "prod", "topics: {more: {clusters: [east], partitions: 1}}\n", "extra.yaml")
+    else:
+        repo.git.update_index("--assume-unchanged", str(folder(repo) / "topology.yaml"))
+        edit(repo, "prod", TEXT.replace("6", "8"))
+    assert "with uncommitted changes" in cli("plan", folder(repo), "--base", "main", "--offline").out
+    assert "with uncommitted changes" not in cli("plan", folder(repo, "test"), "--base", "main", "--offline").out
+
+
 def test_a_base_without_a_name(cli: Cli, repo: git.Repo) -> None:
     ended = cli("plan", folder(repo), "--base", "", "--offline")
     assert ended.code == 1

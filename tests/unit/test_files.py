@@ -81,6 +81,21 @@ def test_a_linked_folder_is_refused_and_linked_files_are_read(tmp_path: Path) ->
     assert str(shared) in found.what
 
 
+def test_a_submodule_that_is_not_checked_out_is_refused_and_an_empty_folder_is_not(tmp_path: Path) -> None:
+    env = tmp_path / "environments" / "prod"
+    (env / "shared").mkdir(parents=True)
+    (env / "notes").mkdir()
+    (env / "a.yaml").write_text("a")
+    (tmp_path / ".git").mkdir()
+    assert read_environment(env) == {str(env / "a.yaml"): "a"}
+    modules = tmp_path / ".gitmodules"
+    modules.write_text('[submodule "shared"]\n\tpath = environments/prod/shared\n\turl = https://git.example/s\n')
+    (found,) = _problems(env)
+    assert (found.code, found.where.file) == ("not-fetched", str(env / "shared"))
+    (env / "shared" / "b.yaml").write_text("b")
+    assert len(read_environment(env)) == 2
+
+
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     assert [problem.code for problem in _problems(tmp_path)] == ["unreadable"]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
 # test_files.py makes these
-OF_FOLDERS = {"no-folder", "no-files", "unreadable", "linked-folder", "not-utf8", "wrong-extension"}
+OF_FOLDERS = {"no-folder", "no-files", "unreadable", "linked-folder", "not-fetched", "not-utf8", "wrong-extension"}
 
 
 def _codes_in_source() -> set[str]:
