@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from reconciler.applied import Consent
@@ -64,7 +65,8 @@ def review(env: Path, wish: Wish, begun: Begun | None = None) -> Review:
     now, at = read_topology(env), snapshot(env, wish.base)
     against = Against(wish.base, at.commit, revision(env).dirty, wish.revert)
     try:
-        before = load(at.named, now.environment) if at.texts else None
+        # A tombstone that has expired since was agreed then; going back to it is another matter.
+        before = load(at.named, now.environment, None if wish.revert else date.min) if at.texts else None
     except TopologyError as error:
         if wish.offline or wish.revert:
             raise

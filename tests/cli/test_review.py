@@ -202,6 +202,17 @@ def test_a_broken_base_names_its_lines(cli: Cli, repo: git.Repo) -> None:
     assert re.search(r"HEAD:environments/prod/topology\.yaml:5:.*many", ended.words)
 
 
+def test_the_edit_that_removes_an_expired_tombstone_is_told(cli: Cli, repo: git.Repo) -> None:
+    stone = "{topic: old, cluster: east, topic_id: AbCdEfGhIjKlMnOpQrStUv, reason: done, expires: 2025-01-31}"
+    edit(repo, "prod", f"{TEXT}deletions: [{stone}]\n")
+    commit(repo)
+    edit(repo, "prod", TEXT)
+    ended = cli("plan", folder(repo), "--base", "main", "--offline")
+    assert (ended.code, "- deletion east/old" in ended.out) == (2, True), ended.words
+    back = cli("plan", folder(repo), "--base", "main", "--offline", "--revert")
+    assert (back.code, "counted until 2025-01-31" in back.words) == (1, True), back.words
+
+
 def test_three_dots_are_where_the_branch_began(cli: Cli, repo: git.Repo) -> None:
     repo.git.checkout(b="mine")
     edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
