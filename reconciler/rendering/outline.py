@@ -31,6 +31,7 @@ from reconciler.rendering.changes import (
     signature,
     subject,
 )
+from reconciler.rendering.reasons import reasons_words
 from reconciler.rendering.stakes import stakes_lines
 from reconciler.rendering.waves import later_words, wave_heading
 from reconciler.summary import action
@@ -204,12 +205,11 @@ def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[Entry]:
 
 def _entry(members: Sequence[Planned]) -> Entry:
     first, single = members[0], len(members) == 1
-    reasons = list(dict.fromkeys(one.change.reason.text for one in members))
     return Entry(
         sign=action(first.change).value,
         names=tuple(subject(one.change) for one in members),
         headline=headline(first.change, alone=single),
-        why="" if single else reasons[0] if len(reasons) == 1 else f"{reasons[0]}, and so on",
+        why="" if single else reasons_words(one.change.reason.text for one in members),
         lines=tuple(described([one.change for one in members])),
         values=_values(members),
         risk=Risk(first.risk),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reconciler.counts import counted
 from reconciler.plans import Plan, Planned
+from reconciler.rendering.reasons import reasons_words
 from reconciler.rollouts import Gates, MirrorGate
 from reconciler.topic_configs import human
 
@@ -45,7 +46,4 @@ def ignored_words(reason: str) -> str:
 
 def later_words(members: Sequence[Planned]) -> str:
     """Why equal changes do not come with their clusters; empty when they do."""
-    reasons = list(dict.fromkeys(one.wave_why for one in members if one.wave_why))
-    if not reasons:
-        return ""
-    return reasons[0] if len(reasons) == 1 else f"{reasons[0]}, and so on"
+    return reasons_words(one.wave_why for one in members if one.wave_why)
