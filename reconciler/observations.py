@@ -34,6 +34,7 @@ from reconciler.plans import Observation
 from reconciler.quotas import limits_text
 from reconciler.routing import Route
 from reconciler.sparse import sparse_fields
+from reconciler.topic_configs import human
 from reconciler.topology import TopicRef, Topology
 from reconciler.users import credentials_text
 
@@ -78,6 +79,16 @@ def observe_again(wanted: Iterable[str], live: LiveState) -> tuple[Observation, 
         text = _rule(subject, rules) if subject.startswith("acl ") else _text(subject, live)
         found.append(Observation(subject, hashlib.sha256(text.encode()).hexdigest()[:16], text))
     return tuple(found)
+
+
+def shown(text: str) -> str:
+    """The text of an observation for people: configs in the units of the plan itself."""
+    return ", ".join(_in_units(part) for part in text.split(", "))
+
+
+def _in_units(part: str) -> str:
+    key, sign, value = part.partition("=")
+    return f"{key}={human(key, value)}" if sign else part
 
 
 def topics_to_read(wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from reconciler.diffing import Previous, diff
 from reconciler.diffing.findings import Findings
 from reconciler.errors import Moved
 from reconciler.live import LiveCluster, LiveState
-from reconciler.observations import observe_again, subjects, topology_digest
+from reconciler.observations import observe_again, shown, subjects, topology_digest
 from reconciler.ordering import after_replicas, place_of, planned
 from reconciler.placing.loads import loads_of
 from reconciler.plans import NO_EDITION, Basis, Edition, Plan, SeenCluster
@@ -93,9 +93,9 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
     for one in before.observed:
         found = current.get(one.subject)
         if found is None:
-            moved.append(Moved(one.subject, one.text, "not looked at"))
+            moved.append(Moved(one.subject, shown(one.text), "not looked at"))
         elif found.fingerprint != one.fingerprint:
-            moved.append(Moved(one.subject, one.text, found.text))
+            moved.append(Moved(one.subject, shown(one.text), shown(found.text)))
     return tuple(moved)
 
 

@@ -231,7 +231,7 @@ def test_every_kind_of_movement_is_named_with_before_and_after() -> None:
     seen.clusters["east"].put("pay", 2)
     planned = seen.plan(WISHED)
     seen.clusters["east"].put("orders", 7)
-    seen.clusters["east"].topics["pay"].overrides["retention.ms"] = "5"
+    seen.clusters["east"].topics["pay"].overrides["retention.ms"] = "604800000"
     seen.clusters["west"].cluster_id = "another"
     seen.runner.start("west", handovers(WISHED)["west"], lambda text: None)
     other = topology(topic("orders", partitions=9), flow("east", "west", "orders", "pay"))
@@ -241,4 +241,4 @@ def test_every_kind_of_movement_is_named_with_before_and_after() -> None:
     assert set(found) == {"topology files", "topic east/orders", "topic east/pay", "cluster west", "mirror west"}
     assert found["topic east/orders"][0] == "absent"
     assert "7 partitions" in found["topic east/orders"][1]
-    assert "retention.ms=5" in found["topic east/pay"][1]
+    assert "retention.ms=7d" in found["topic east/pay"][1], "in the units of the plan"
