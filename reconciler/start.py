@@ -15,6 +15,7 @@ ENDS_AT_ONCE = (*CHANGE_NOTHING, "doctor")
 
 
 def main() -> None:
+    open_standard_streams()
     changes_nothing = sys.argv[1:2] and sys.argv[1] in CHANGE_NOTHING
     if changes_nothing:
         signal.signal(signal.SIGINT, _leave)
@@ -39,6 +40,19 @@ def main() -> None:
         if sys.argv[1:2] and sys.argv[1] in ENDS_AT_ONCE:
             _end(over.code)
         raise
+
+
+def open_standard_streams() -> None:
+    """What whoever started us has closed (``2>&-``, as some schedulers do) leads nowhere. Else the next file or
+    connection would get its number, and what a library prints would end in the audit record or on the way to a broker.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: those before it are open by now
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - to the very end
 
 
 def _end(code: object) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -30,10 +31,18 @@ class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return without_types_of_flags(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _told():
+            super().format_help(ctx, formatter)
+
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return without_types_of_flags(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _told():
+            super().format_help(ctx, formatter)
 
 
 def without_types_of_flags(found: list[Any]) -> list[Any]:
@@ -94,9 +103,16 @@ def show(text: str) -> None:
     """Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be written."""
     if sys.stdout is None:  # closed by whoever started us (``>&-``)
         return
-    try:
+    with _told():
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raises BrokenPipeError and ReconcilerError as ``show`` does."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

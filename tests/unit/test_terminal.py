@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,27 @@ def test_progress_without_a_place_to_go_is_not_put_into_the_output(
         monkeypatch.setattr(sys, "stderr", full)
         say("two")
         say("three")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_what_was_closed_before_leads_nowhere(closed: str, tmp_path: Path) -> None:
+    """And no file or connection of ours gets its number: librdkafka writes to number 2, whatever that is."""
+    said = tmp_path / "said"
+    script = (
+        "import os, sys\nfrom reconciler.start import open_standard_streams as go\ngo()\n"
+        f"found = os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT)\n"
+        "assert found > 2, found\nassert not sys.stdin.isatty()\nprint(1); print(2, file=sys.stderr)\n"
+        "os.write(found, b'so far')\n"
+    )
+    done = subprocess.run(["sh", "-c", f'exec {sys.executable} -c "$1" {closed}', "sh", script], check=False)
+    assert (done.returncode, said.read_text()) == (0, "so far")
+
+
+def test_a_help_that_cannot_be_written_is_told() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        words = [sys.executable, "-m", "reconciler", "plan", "--help"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.partition(":")[0]) == (1, "the output cannot be written")
 
 
 def test_the_log_of_a_loop_that_nobody_reads_ends_nothing(
