@@ -1,4 +1,5 @@
-"""The pages: every command line on them is one the program takes, every link leads somewhere, every page is reached."""
+"""The pages: every command line on them is one the program takes and every option is named, every link leads somewhere,
+every page is reached."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from reconciler.cli import app
+from tests.program import commands_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM: Any = get_command(app)
+COMMANDS = dict(commands_of(PROGRAM))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -74,6 +77,15 @@ def test_every_command_line_is_one_the_program_takes(name: str) -> None:
                 _parse(PROGRAM, words)
             except (TyperException, KeyError, AssertionError) as error:
                 raise AssertionError(f"reconciler {line}: {words}: {error!r}") from error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_named_on_a_page_of_it(name: str) -> None:
+    texts = [page.read_text("utf-8") for page in PAGES]
+    of_it = [text for text in texts if all(re.search(rf"\b{word}\b", text) for word in name.split())]
+    options = {option for one in COMMANDS[name].params for option in one.opts if option.startswith("--")}
+    assert {option for option in options if not any(re.search(rf"{option}(?![\w-])", text) for text in of_it)} == set()
+    assert of_it
 
 
 def test_the_pages_have_many_command_lines() -> None:
