@@ -92,15 +92,16 @@ class Execution:
         run, told = uuid.uuid4().hex, handovers(self.session.topology)
         seen = plan.basis
         promotion = self._promotion(plan, progress, stop)
-        self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
         recorder = _Recorder(self, run, plan, progress)
         caution = self._caution(lambda: stop() or recorder.stopped(), promotion)
         outcomes: tuple[Outcome, ...] = ()
         try:
+            self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
             outcomes = applying.apply(plan, self.session.clusters, self.session.runner, told, recorder, caution)
         finally:
             self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
-            recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
+            if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks as if it was killed
+                recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             self.unrecorded = recorder.unwritten
             if left := self.audit.left():
                 progress.note("audit", left)
@@ -143,18 +144,19 @@ class Execution:
     def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
         run, now = uuid.uuid4().hex, revision(self.session.folder)
-        self._begin(run, now.commit, now.dirty, None, 1)
         began = time.monotonic()
         outcome = Outcome(change_id, Result.FAILED, "interrupted")
         try:
+            self._begin(run, now.commit, now.dirty, None, 1)
             act()
             outcome = Outcome(change_id, Result.DONE, "", time.monotonic() - began)
         except ReconcilerError as error:
             outcome = Outcome(change_id, Result.FAILED, str(error), time.monotonic() - began)
             raise
         finally:
-            self.audit.write(changed(run, time.time(), outcome, None))
-            self.audit.write(ended(run, time.time(), (outcome,), ""))
+            if self.audit.file.holds(run):
+                self.audit.write(changed(run, time.time(), outcome, None))
+                self.audit.write(ended(run, time.time(), (outcome,), ""))
 
     def require_lock(self) -> None:
         """Raises LockHeld when the lock is someone else's, ReconcilerError while it cannot be renewed."""

@@ -156,18 +156,19 @@ def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[li
     outcomes: list[Outcome] = []
     why = "interrupted"
     with AuditFile(session.state) as audit:
-        audit.write(begun(run, time.time(), actor, None, len(steps)))
         try:
+            audit.write(begun(run, time.time(), actor, None, len(steps)))
             yield outcomes
         except ReconcilerError as error:
             why = str(error)
             raise
         finally:
-            told = {outcome.id for outcome in outcomes}
-            outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in told]
-            for outcome in outcomes:
-                audit.write(changed(run, time.time(), outcome, None))
-            audit.write(ended(run, time.time(), outcomes, ""))
+            if audit.holds(run):
+                told = {outcome.id for outcome in outcomes}
+                outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in told]
+                for outcome in outcomes:
+                    audit.write(changed(run, time.time(), outcome, None))
+                audit.write(ended(run, time.time(), outcomes, ""))
 
 
 def _steps(values: Mapping[str, bytes | None]) -> list[str]:

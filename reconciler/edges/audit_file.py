@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.errors import ReconcilerError
 
 NAME = "audit.jsonl"
+LAST_BYTES = 1 << 20
 
 
 class AuditFile:
@@ -28,19 +29,28 @@ class AuditFile:
             raise self._unwritable(error) from None
 
     def write(self, line: Mapping[str, Any]) -> None:
-        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        """All of the line or nothing of it, also when this is interrupted."""
+        whole = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         try:
-            before = self._handle.seek(0, os.SEEK_END)
+            before, data = self._handle.seek(0, os.SEEK_END), whole
             try:
                 while data:  # a disk that is nearly full takes a part, and refuses the rest
                     data = data[self._handle.write(data) :]
                 os.fsync(self._handle.fileno())
-            except OSError:
+            except BaseException as error:
                 with contextlib.suppress(OSError):
-                    self._handle.truncate(before)
+                    if isinstance(error, OSError) or self._handle.seek(0, os.SEEK_END) != before + len(whole):
+                        self._handle.truncate(before)
                 raise
         except OSError as error:
             raise self._unwritable(error) from None
+
+    def holds(self, run: str) -> bool:
+        """Whether the last lines have one of this run."""
+        with contextlib.suppress(OSError):
+            self._handle.seek(max(0, self._handle.seek(0, os.SEEK_END) - LAST_BYTES))
+            return run.encode() in self._handle.read()
+        return False
 
     def _end_cut_line(self) -> None:
         """What a killed writer left of its last line must not swallow the next one."""

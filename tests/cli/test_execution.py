@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -11,16 +12,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.audit_file import read_lines
+from reconciler.edges.audit_file import AuditFile, read_lines
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.locks import LEASE_MS
 from sandbox.handles import ClusterHandle, Sandbox
@@ -285,6 +287,64 @@ def test_a_cancelled_apply_gives_the_lock_back(
     assert cli("apply", env_of("two", text), "--yes").code == 0
     kinds = [line["kind"] for line in audit(env_of("one", text))]
     assert kinds.count("begin") == kinds.count("end")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("line", range(3))
+def test_interrupted_at_any_line_the_record_has_its_end(
+    cli: Cli,
+    env_of: Callable[..., Path],
+    plain: Sandbox,
+    unique: str,
+    monkeypatch: pytest.MonkeyPatch,
+    line: int,
+    when: str,
+) -> None:
+    """Else the run looks as if it was killed, which ``drift`` tells as a half-finished apply."""
+    env, write, lines = env_of("one", declared(plain, unique)), AuditFile.write, itertools.count()
+
+    def interrupted(self: AuditFile, told: Mapping[str, Any]) -> None:
+        now = next(lines) == line
+        if now and when == "before":
+            raise KeyboardInterrupt
+        write(self, told)
+        if now:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AuditFile, "write", interrupted)
+        assert cli("apply", env, "--yes").code in (0, 5, 130)  # 0: nothing was left to be done
+    kinds = [one["kind"] for one in audit(env)] if (line, when) != (0, "before") else []
+    assert kinds.count("begin") == kinds.count("end") + ((line, when) == (2, "before"))
+    assert cli("apply", env, "--yes").code == 0, "the lock was given back"
+
+
+def test_a_line_that_is_interrupted_is_there_as_a_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with AuditFile(tmp_path) as kept:
+        kept.write({"run": "one"})
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                kept.write({"run": "two"})
+        assert kept.holds("two"), "it was written"
+        whole = kept._handle
+
+        def half(data: bytes) -> None:
+            whole.write(data[:4])
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(kept, "_handle", SimpleNamespace(seek=whole.seek, truncate=whole.truncate, write=half))
+            with pytest.raises(KeyboardInterrupt):
+                kept.write({"run": "three"})
+        kept.write({"run": "four"})
+    assert [one["run"] for one in read_lines(tmp_path)] == ["one", "two", "four"]
+    assert (tmp_path / "audit.jsonl").read_bytes().count(b"\n") == 3
 
 
 def silent_address() -> str:
