@@ -6,10 +6,18 @@ Settings are never logged: they may hold secrets.
 from __future__ import annotations
 
 import logging
+import re
 import sys
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
+
+REPEAT_S = 60.0
+_VARIES = re.compile(r"\[rdkafka#[^\]]*\]|\[thrd:[^\]]*\]|\(after [^)]*\)|^[^:]*:\d+/\w+: ")
+_MOST = 1000
 
 
 def configure(**context: str) -> None:
@@ -33,10 +41,36 @@ def configure(**context: str) -> None:
             foreign_pre_chain=shared, processors=[_without_record, structlog.processors.JSONRenderer()]
         )
     )
+    handler.addFilter(NowAndThen())
     kafka = logging.getLogger("librdkafka")
     kafka.handlers = [handler]
     kafka.propagate = False
     kafka.setLevel(logging.WARNING)
+
+
+class NowAndThen(logging.Filter):
+    """librdkafka says ten times a second, for each client, that a broker does not answer. Of lines that say the same
+    one is let through in a minute, with the number of those that were not: else they push all others out of the log."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock, self._guard = clock, threading.Lock()
+        self._told: dict[tuple[int, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        same, now = (record.levelno, _VARIES.sub("", said)), self._clock()
+        with self._guard:
+            before, held = self._told.get(same, (-REPEAT_S, 0))
+            if now - before < REPEAT_S:
+                self._told[same] = before, held + 1
+                return False
+            if len(self._told) >= _MOST:
+                self._told.clear()
+            self._told[same] = now, 0
+        if held:
+            record.msg, record.args = f"{said} ({held} more like it since the last such line)", None
+        return True
 
 
 def _without_record(_logger: Any, _method: str, event: Any) -> Any:

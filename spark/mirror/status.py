@@ -231,7 +231,9 @@ class StatusWriter:
             value, key = json.dumps(content, separators=(",", ":")), self._place.key
             producer.produce(self._place.topic, value, key, timestamp=self._timestamp, on_delivery=delivered)
             waiting = producer.flush(patience_s)
-        except (KafkaException, LookupError, BufferError) as error:
+        except KafkaException as error:
+            return str(error.args[0].str())
+        except (LookupError, BufferError) as error:
             return str(error)
         if failures:
             return str(failures[0].str())
@@ -255,7 +257,8 @@ class StatusWriter:
                 topic=self._place.topic,
                 cluster=self._place.cluster.cluster,
                 why=why,
-                todo="run reconciler apply, which creates the topic; check that the mirror's principal may write it",
+                todo="look at its brokers and their disks; reconciler apply creates the topic where it is missing, "
+                "and the mirror's principal needs Write on it",
             )
 
 
