@@ -35,6 +35,8 @@ class UntilControl:
     bytes_per_second: float = 0.0
     left_alone: frozenset[tuple[str, int]] = frozenset()
     wake: Callable[[], None] = lambda: None
+    over: object = None
+    """What a lane that runs beside the test ended with, where the test tells."""
 
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds
@@ -64,6 +66,7 @@ class UntilControl:
         """Returns when every partition has copied more than by now."""
         before, end = self._copied(), time.monotonic() + seconds
         while not all(self._copied()[place] > before[place] for place in before):
+            assert self.over is None, (self.over, self.reports[-1:])
             assert time.monotonic() < end, self.reports[-1:]
             time.sleep(0.02)
 

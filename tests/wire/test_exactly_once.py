@@ -265,9 +265,12 @@ def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic:
     flow = _flow(ha, unique, create_topic)
     lane = flow.lane()
     control = UntilControl(lane.partitions, lambda _: False, 500)
-    reports: list[object] = []
+
+    def copy() -> None:
+        control.over = batch_path(lane, control)
+
     with Load(flow.source, flow.topic, 2000) as load:
-        thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
+        thread = threading.Thread(target=copy)
         thread.start()
         control.until_all_copy()
         for cluster in (flow.target, flow.source):
@@ -275,9 +278,11 @@ def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic:
             control.until_all_copy()
             cluster.start(1)
             cluster.kill(2)
-            control.until_all_copy()
-            cluster.start(2)
+            try:
+                control.until_all_copy()
+            finally:
+                cluster.start(2)
     control.done = flow.at_end()
     thread.join(150)
-    assert control.finished, reports
+    assert control.finished, control.over
     assert_once(flow, load.written)
