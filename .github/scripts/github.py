@@ -123,7 +123,7 @@ def comment_unlisted(folder: Path) -> None:
 def unplanned(name: str, folder: Path) -> str:
     valid = read(folder, "code.txt").strip() == CLEAN
     edit = read(folder, "edit.md")
-    if len(edit) > LIMIT // 2:
+    if len(edit) > LIMIT // 3:
         edit = "What the edit means is too long for this comment: reconciler plan --base REF --offline tells it.\n"
     return (
         f"### {name} is {'valid' if valid else 'not valid'}, and not planned\n\n"
@@ -150,8 +150,25 @@ def merged_pull_request() -> Any | None:
     return next((one for one in found if one["merged_at"] and one["merge_commit_sha"] == variable("COMMIT")), None)
 
 
+def refuse_the_past() -> None:
+    """What was reviewed for a commit could undo what was merged after it: a run that is started again has to be of the
+    newest."""
+    if os.environ.get("GITHUB_RUN_ATTEMPT", "1") == "1":
+        return
+    commit, branch = variable("COMMIT"), variable("GITHUB_REF_NAME")
+    since = call("GET", f"compare/{commit}...{quote(branch)}")
+    names = [one["filename"] for one in since["files"]]
+    known = since["status"] in ("identical", "ahead") and len(names) < 300  # GitHub tells no more
+    if not known or any(name.startswith("environments/") for name in names):
+        raise RefusedError(
+            f"this run of {commit} is started again, and {branch} has gone on: environments were edited since, or it"
+            f" cannot be told. What was reviewed for it could undo that. {BY_HAND}"
+        )
+
+
 def reviewed_plan(target: Path) -> None:
     """The newest plan made for the last commit of the merged pull request, by this repository and not by a fork."""
+    refuse_the_past()
     merged = merged_pull_request()
     if merged is None:
         raise RefusedError(f"commit {variable('COMMIT')} came without a pull request: no plan was reviewed. {BY_HAND}")

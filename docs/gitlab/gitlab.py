@@ -5,6 +5,7 @@ Standard library only. GITLAB_TOKEN: a project access token with the scope api; 
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import os
@@ -20,6 +21,7 @@ LIMIT = 500_000  # GitLab refuses a note above 1,000,000 characters
 CLEAN = "0"
 KNOWN = ("0", "2", "3")  # 3: it differs in what apply cannot bring back
 LABEL = "drift"
+UNLISTED = '"planned": false'
 BY_HAND = "Look at a fresh plan, and apply it by hand if it is right."
 
 
@@ -80,19 +82,65 @@ def fenced(text: str) -> str:
 def comment(code: str, file: Path, said: Path) -> None:
     """One note of ours for each environment: made, or brought up to date, also when there is no plan any more."""
     environment = variable("ENVIRONMENT")
-    marker = f'<!-- reconciler-plan {{"environment": {json.dumps(environment)}'
     text = read(file)
     if not text and code != CLEAN:
-        text = f"{marker}}} -->\n### No plan of {environment} could be made (exit code {code}).\n\n{fenced(read(said))}"
-    place = f"merge_requests/{variable('CI_MERGE_REQUEST_IID')}/notes"
+        why = f"### No plan of {environment} could be made (exit code {code}).\n\n"
+        text = f"{marker(environment)}}} -->\n{why}{fenced(read(said))}"
+    keep_note(environment, text)
+
+
+def marker(environment: str) -> str:
+    return f'<!-- reconciler-plan {{"environment": {json.dumps(environment)}'
+
+
+def notes() -> str:
+    return f"merge_requests/{variable('CI_MERGE_REQUEST_IID')}/notes"
+
+
+def our_notes() -> list[Any]:
     me = call("GET", "/user")["id"]
-    ours = (note for note in pages(f"{place}?sort=asc") if note["author"]["id"] == me)
-    old = next((note for note in ours if note["body"].startswith(marker)), None)
+    return [note for note in pages(f"{notes()}?sort=asc") if note["author"]["id"] == me]
+
+
+def keep_note(environment: str, text: str) -> None:
+    """Without ``text``: brought up to date if it is there."""
+    old = next((note for note in our_notes() if note["body"].startswith(marker(environment))), None)
     if old is not None:
-        text = text or f"{marker}}} -->\nThe edit does not touch this environment any more.\n"
-        call("PUT", f"{place}/{old['id']}", {"body": text[:LIMIT]})
+        text = text or f"{marker(environment)}}} -->\nThe edit does not touch this environment any more.\n"
+        call("PUT", f"{notes()}/{old['id']}", {"body": text[:LIMIT]})
     elif text:
-        call("POST", place, {"body": text[:LIMIT]})
+        call("POST", notes(), {"body": text[:LIMIT]})
+
+
+def planned() -> list[str]:
+    """The environments of the matrix, as this pipeline's own jobs tell them: they are written in one place."""
+    jobs = pages(f"pipelines/{variable('CI_PIPELINE_ID')}/jobs")
+    return [found[1] for job in jobs if (found := re.fullmatch(r"plan: \[(.*)\]", job["name"]))]
+
+
+def comment_unlisted(folder: Path) -> None:
+    """``folder`` has one of its own for each touched environment that is not planned; others are told no longer."""
+    names = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    for name in names:
+        keep_note(name, f"{marker(name)}, {UNLISTED}}} -->\n{unplanned(name, folder / name)}")
+    for old in our_notes():
+        told = re.match(r'<!-- reconciler-plan \{"environment": ("(?:[^"\\]|\\.)*"), ' + UNLISTED, old["body"])
+        if told and json.loads(told[1]) not in (*names, *json.loads(variable("RECONCILER_ENVIRONMENTS"))):
+            keep_note(json.loads(told[1]), "")
+
+
+def unplanned(name: str, folder: Path) -> str:
+    valid = read(folder / "code.txt").strip() == CLEAN
+    edit = read(folder / "edit.md")
+    if len(edit) > LIMIT // 3:
+        edit = "What the edit means is too long for this note: reconciler plan --base REF --offline tells it.\n"
+    return (
+        f"### {name} is {'valid' if valid else 'not valid'}, and not planned\n\n"
+        "ENVIRONMENT in the pipeline's matrix does not list it: no cluster was asked, and nothing will be applied after"
+        f" the merge. To have it planned, make its GitLab environments <code>{html.escape(name)}-plan</code> and"
+        f" <code>{html.escape(name)}-apply</code>, and add it to the matrix (docs/ci.md).\n\n"
+        f"{fenced(read(folder / 'said.txt'))}\n{edit}"
+    )
 
 
 def reviewed_plan(target: Path) -> None:
@@ -107,7 +155,7 @@ def reviewed_plan(target: Path) -> None:
         one for one in pipelines if one["sha"] == merged["sha"] and str(one["project_id"]) == variable("CI_PROJECT_ID")
     ]
     for pipeline in sorted(own, key=lambda one: int(one["id"]), reverse=True):
-        for job in call("GET", f"pipelines/{pipeline['id']}/jobs?per_page=100"):
+        for job in pages(f"pipelines/{pipeline['id']}/jobs"):
             if job["name"] == f"plan: [{variable('ENVIRONMENT')}]":
                 target.write_bytes(fetch("GET", f"jobs/{job['id']}/artifacts/plan.json"))
                 print(f"the reviewed plan is of job {job['id']} of merge request {merged['iid']}")
@@ -138,12 +186,18 @@ def main(words: list[str]) -> None:
     match words:
         case ["comment", code, file, said]:
             comment(code, Path(file), Path(said))
+        case ["planned"]:
+            print(json.dumps(planned()))
+        case ["comment-unlisted", folder]:
+            comment_unlisted(Path(folder))
         case ["reviewed-plan", target]:
             reviewed_plan(Path(target))
         case ["issue", code, file]:
             issue(code, Path(file))
         case _:
-            raise RefusedError("usage: comment CODE FILE SAID, reviewed-plan FILE, or issue CODE FILE")
+            raise RefusedError(
+                "usage: comment CODE FILE SAID, planned, comment-unlisted DIR, reviewed-plan FILE, or issue CODE FILE"
+            )
 
 
 if __name__ == "__main__":

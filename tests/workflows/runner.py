@@ -41,6 +41,7 @@ class GitHub:
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     archives: dict[int, bytes] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)
+    since: dict[str, Any] = field(default_factory=dict)
     tokens: set[str | None] = field(default_factory=set)
     address: str = ""
 
@@ -64,6 +65,8 @@ class GitHub:
                 return self.issues[int(number) - 1]
             case "GET", ["commits", _, "pulls"]:
                 return self.pulls
+            case "GET", ["compare", _]:
+                return self.since
             case "GET", ["actions", "artifacts"]:
                 return {"artifacts": [one for one in self.artifacts if [one["name"]] == query["name"]]}
             case "GET", ["actions", "artifacts", number, "zip"]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -52,7 +54,9 @@ class GitLab:
             case "GET", ["merge_requests", "3", "pipelines"]:
                 return self.pipelines
             case "GET", ["pipelines", "1", "jobs"]:
-                return [{"id": 5, "name": "plan: [other]"}, {"id": 6, "name": "plan: [prod]"}]
+                jobs = [*({"id": 100 + number, "name": f"lint {number}"} for number in range(100))]
+                jobs += [{"id": 5, "name": "plan: [other]"}, {"id": 6, "name": "plan: [prod]"}]
+                return jobs[100 * (page - 1) : 100 * page]
             case "GET", ["jobs", "6", "artifacts", "plan.json"]:
                 return {"kind": "plan"}
             case "GET", ["issues"]:
@@ -107,6 +111,7 @@ def variables(lab: GitLab) -> dict[str, str]:
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": "base",
         "CI_COMMIT_SHA": "merge",
         "CI_JOB_URL": "there",
+        "CI_PIPELINE_ID": "1",
         "ENVIRONMENT": "prod",
     }
 
@@ -148,7 +153,7 @@ def test_its_commands_are_ours() -> None:
     recipe = read_recipe()
     scripts = [line for job in recipe.values() if isinstance(job, dict) for line in job.get("script", ())]
     lines = [line for line in scripts if line.startswith("reconciler ")]
-    assert len(lines) == 6
+    assert len(lines) == 4
     group = get_command(app)
     for line in lines:
         words = shlex.split(line.replace('"$base"', "main").partition(" 2>")[0].partition(" ||")[0])[1:]
@@ -185,7 +190,77 @@ def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", [3, 4])
 def test_a_blocked_plan_fails_the_pipeline(lab: GitLab, tmp_path: Path, code: int) -> None:
     assert ran(lab, tmp_path, "plan", f"echo planned >comment.md; exit {code}").returncode == code
-    assert ran(lab, tmp_path, "fork", f"[ $1 = validate ] || exit {code}").returncode == code
+
+
+@dataclass
+class Project:
+    repo: git.Repo
+    root: Path
+
+    def commit(self, **environments: str) -> str:
+        for name, text in environments.items():
+            file = self.root / "environments" / name / "topology.yaml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        self.repo.git.add("environments")
+        self.repo.git.commit(m="edit")
+        return str(self.repo.head.commit.hexsha)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(git.Repo.init(tmp_path / "repo", initial_branch="main"), tmp_path / "repo")
+    with made.repo.config_writer() as config:
+        config.set_value("user", "name", "a")
+        config.set_value("user", "email", "a@example.com")
+    return made
+
+
+OFFLINE = 'echo "$1 $2"; case "$2" in */bad) exit 1 ;; esac; if [ "$1" = plan ]; then exit 3; fi'
+
+
+def test_an_environment_outside_the_matrix_is_validated_and_told_as_not_planned(lab: GitLab, project: Project) -> None:
+    base = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": project.commit(prod="a: 1", old="a: 1", other="a: 1")}
+    project.commit(prod="a: 2", fresh="a: 1", other="a: 2")
+    done = ran(lab, project.root, "unlisted", OFFLINE, **base)
+    assert done.returncode == 0, done.stderr
+    assert [note["body"].split("\n")[1] for note in lab.notes] == ["### fresh is valid, and not planned"]
+    assert "plan environments/fresh" in lab.notes[0]["body"], "what the edit means"
+
+    shutil.rmtree(project.root / "environments/fresh")
+    project.commit(bad="a: 1")
+    shutil.rmtree(project.root / "unlisted")
+    done = ran(lab, project.root, "unlisted", OFFLINE, **base)
+    assert done.returncode == 1, "what is not valid must not be merged unseen"
+    assert "does not touch this environment any more" in lab.notes[0]["body"]
+    assert "### bad is not valid, and not planned" in lab.notes[1]["body"]
+
+
+def test_a_fork_has_all_that_it_touches_validated_and_asks_nobody(lab: GitLab, project: Project) -> None:
+    base = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": project.commit(prod="a: 1", old="a: 1"), "GITLAB_TOKEN": ""}
+    untouched = ran(lab, project.root, "fork", OFFLINE, **base)
+    assert (untouched.returncode, untouched.stdout) == (0, ""), untouched.stderr
+    project.commit(prod="a: 2", fresh="a: 1")
+    done = ran(lab, project.root, "fork", OFFLINE, **base)
+    assert done.returncode == 0, done.stderr
+    assert sorted(set(done.stdout.split("\n")) - {""}) == [
+        "plan environments/fresh",
+        "plan environments/prod",
+        "validate environments/fresh",
+        "validate environments/prod",
+    ]
+    shutil.rmtree(project.root / "touched")
+    project.commit(bad="a: 1")
+    assert ran(lab, project.root, "fork", OFFLINE, **base).returncode == 1
+    assert lab.notes == []
+
+
+def test_a_fork_is_known_by_the_project_of_its_merge_request() -> None:
+    """Its pipelines run in the fork: there CI_PROJECT_ID is that of the source, too."""
+    recipe = read_recipe()
+    own, fork = (recipe[name]["rules"][0]["if"] for name in (".edit", "fork"))
+    assert own.endswith("$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID")
+    assert fork == own.replace("ID == $CI_MERGE", "ID != $CI_MERGE")
 
 
 def test_secrets_are_read_as_they_stand_and_not_told(lab: GitLab, tmp_path: Path) -> None:
@@ -198,23 +273,15 @@ def test_secrets_are_read_as_they_stand_and_not_told(lab: GitLab, tmp_path: Path
     assert "a$b" not in done.stdout + done.stderr
 
 
-def test_only_what_a_push_touched_is_applied(lab: GitLab, tmp_path: Path) -> None:
-    repo = git.Repo.init(tmp_path / "repo", initial_branch="main")
-    commits = []
-    for name in ("prod", "staging"):
-        file = tmp_path / "repo/environments" / name / "topology.yaml"
-        file.parent.mkdir(parents=True)
-        file.write_text("topics: {}\n")
-        repo.git.add(A=True)
-        repo.git.commit(m=name)
-        commits.append(str(repo.head.commit.hexsha))
+def test_only_what_a_push_touched_is_applied(lab: GitLab, project: Project) -> None:
+    commits = [project.commit(prod="topics: {}\n"), project.commit(staging="topics: {}\n")]
     push = {"CI_COMMIT_BEFORE_SHA": commits[0], "CI_COMMIT_SHA": commits[1]}
     words = 'echo "$@" >>applied'
     lab.merged = []
-    untouched = ran(lab, tmp_path / "repo", "apply", words, **push)
+    untouched = ran(lab, project.root, "apply", words, **push)
     assert (untouched.returncode, untouched.stderr) == (0, "")
-    assert not (tmp_path / "repo/applied").exists()
-    touched = ran(lab, tmp_path / "repo", "apply", words, ENVIRONMENT="staging", **push)
+    assert not (project.root / "applied").exists()
+    touched = ran(lab, project.root, "apply", words, ENVIRONMENT="staging", **push)
     assert "came without a merge request" in touched.stderr
     assert touched.returncode == 1
 

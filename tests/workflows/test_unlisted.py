@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import git
 import pytest
 
 from tests.workflows.runner import PROJECT, GitHub, Job, github
 
+LIMIT = 65_536  # characters that GitHub takes
 CLUSTERS = "clusters: {east: {bootstrap_servers: ['127.0.0.1:9']}}\n"
 VALID = CLUSTERS + "topics: {orders: {clusters: [east], partitions: 2}}\n"
 BROKEN = CLUSTERS + "topics: {orders: {clusters: [esat], partitions: 2}}\n"
@@ -118,3 +124,87 @@ def test_a_list_that_is_none_ends_with_words(team: Team) -> None:
     assert done.steps[0].code == 1
     assert "no JSON list of names" in done.words()
     assert "Traceback" not in done.words()
+
+
+def test_both_texts_of_a_comment_fit_into_it(team: Team, tmp_path: Path) -> None:
+    folder = tmp_path / "unlisted" / "fresh"
+    folder.mkdir(parents=True)
+    (folder / "said.txt").write_text("s" * 100_000)
+    (folder / "edit.md").write_text("e" * (LIMIT // 2))
+    _call(team, "comment-unlisted", str(folder.parent))
+    assert len(team.told()[0]) < LIMIT
+
+
+@pytest.mark.parametrize(
+    ("since", "refused"),
+    [
+        ({"status": "identical", "files": []}, False),
+        ({"status": "ahead", "files": [{"filename": "README.md"}]}, False),
+        ({"status": "ahead", "files": [{"filename": "environments/prod/topology.yaml"}]}, True),
+        ({"status": "ahead", "files": [{"filename": f"{number}"} for number in range(300)]}, True),
+        ({"status": "diverged", "files": []}, True),
+    ],
+)
+def test_an_old_run_that_is_started_again_does_not_undo_what_came_later(
+    team: Team, tmp_path: Path, since: dict[str, Any], refused: bool
+) -> None:
+    team.hub.since = since
+    first = _call(team, "reviewed-plan", str(tmp_path / "plan.json"))
+    assert "came without a pull request" in first
+    again = _call(team, "reviewed-plan", str(tmp_path / "plan.json"), GITHUB_RUN_ATTEMPT="2")
+    assert ("main has gone on" in again) is refused, again
+    assert ("came without a pull request" in again) is not refused, again
+
+
+def _call(team: Team, *words: str, **more: str) -> str:
+    """What the script says."""
+    variables = {"GITHUB_API_URL": team.hub.address, "GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t"}
+    variables |= {"PULL_REQUEST": "7", "COMMIT": "merge", "GITHUB_REF_NAME": "main"}
+    done = subprocess.run(
+        [sys.executable, str(PROJECT / ".github/scripts/github.py"), *words],
+        env={**os.environ, **variables, **more},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+CUNNING = ["x\n:!*.yaml", "x\n:(exclude)environments", "*", "[a-z]*.yaml"]
+
+
+@pytest.mark.parametrize("name", CUNNING)
+def test_the_name_of_a_file_hides_no_edit(team: Team, name: str) -> None:
+    before = team.repo.head.commit.hexsha
+    team.commit({f"prod/{name}.yaml": "topics: {}\n"})
+    assert _touched(team, before) == ["prod"]
+    before = team.repo.head.commit.hexsha
+    team.commit({"old/topology.yaml": VALID})
+    assert _touched(team, before) == [], "another environment alone"
+
+
+def _touched(team: Team, before: str) -> list[str]:
+    command = [sys.executable, str(PROJECT / ".github/scripts/environments.py"), "listed", before, "HEAD"]
+    variables = {**os.environ, "RECONCILER_ENVIRONMENTS": '["prod"]'}
+    done = subprocess.run(command, cwd=team.repo.working_dir, env=variables, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_folder_whose_name_no_line_can_hold_is_refused(team: Team) -> None:
+    done = team.propose({"fresh\n..": VALID, "fresh\nprod/topology.yaml": VALID})
+    assert done.steps[0].code == 1
+    assert "a name that no line can hold" in done.words()
+
+
+def test_the_code_of_a_pull_request_is_not_run_to_install_the_tool(tmp_path: Path) -> None:
+    """``python -m venv`` would take a venv.py of the folder it is started in."""
+    (tmp_path / "python").write_text("#!/bin/sh\npwd\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    done = subprocess.run(
+        [PROJECT / ".github/scripts/install"],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == str(PROJECT)

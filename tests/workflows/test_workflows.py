@@ -163,6 +163,15 @@ class Repository:
         }
         return self._checked("apply", values)
 
+    def touched(self, before: str) -> Job:
+        now = str(self.repo.commit("main").hexsha)
+        listed = json.dumps(["shop", "other"])
+        return self._checked(
+            "apply",
+            {"github.sha": now, "github.event.before": before, "vars.RECONCILER_ENVIRONMENTS": listed},
+            "touched",
+        )
+
     def drift(self) -> Job:
         values = {
             "matrix.environment": "shop",
@@ -174,9 +183,9 @@ class Repository:
         }
         return self._checked("drift", values)
 
-    def _checked(self, name: str, values: dict[str, str]) -> Job:
+    def _checked(self, name: str, values: dict[str, str], job: str = "") -> Job:
         variables = {"GITHUB_API_URL": self.hub.address, "RECONCILER_STATE": str(self.root / "state")}
-        made = Job(name, name, self.checked_out("main", "."), values, variables)
+        made = Job(name, job or name, self.checked_out("main", "."), values, variables)
         made.run()
         return made
 
@@ -286,15 +295,28 @@ def test_an_edit_of_a_file_that_an_environment_links_to_touches_it(shop: Reposit
     before = shop.write(same)
     (own / "shared.yaml").write_text(f"topics:\n  {shop.topic}-shared: {{clusters: [east], partitions: 3}}\n")
     shop.write(same)
-    applied = shop.apply(before)
-    assert "untouched" not in applied.words()
-    assert "came without a pull request" in applied.words(), "so its plan is asked for"
+    assert _told(shop.touched(before)) == ["shop"]
+    assert _told(shop.touched("main")) == []
 
 
 def test_a_push_that_git_cannot_compare_is_not_taken_for_untouched(shop: Repository) -> None:
-    applied = shop.apply("0" * 40)
-    assert applied.steps[-1].code == 1, applied.words()
-    assert "cannot be told" in applied.words()
+    job = shop.touched("0" * 40)
+    assert job.steps[-1].code == 1, job.words()
+    assert "cannot be told" in job.words()
+
+
+def test_what_is_untouched_asks_for_no_approval() -> None:
+    """Nor does a path filter decide: behind 300 files GitHub looks no further."""
+    read = workflow("apply")
+    assert "paths" not in read["on"]["push"]
+    assert "environment" not in read["jobs"]["touched"]
+    assert "needs.touched.outputs.environments" in read["jobs"]["apply"]["strategy"]["matrix"]["environment"]
+
+
+def _told(job: Job) -> list[str]:
+    assert [step.code for step in job.steps] == [0], job.words()
+    found: list[str] = json.loads(job.values["steps.look.outputs.environments"])
+    return found
 
 
 @pytest.mark.parametrize(("edited_one", "told"), [("environments/shop/x.yaml", "environments=touched"), ("README", "")])
