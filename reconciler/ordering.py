@@ -2,7 +2,7 @@
 
 Target topics, deepest hop first; then source topics; then mirror jobs; then replicas, which may take hours and for
 which nothing else has to wait; then removals. So nothing can flow before the place it flows to exists, and nothing is
-removed that a job of this plan still uses.
+removed that a job of this plan still uses, nor a remote topic before its source.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from reconciler.internal_topics import written_by
 from reconciler.live import LiveState
 from reconciler.plans import Planned
 from reconciler.risks import assess, fallbacks_of
-from reconciler.routing import Routing
+from reconciler.routing import Routing, sources_among
 from reconciler.topic_configs import number
 from reconciler.topology import Mirror, Principal, TopicRef, Topology
 from reconciler.users import user_words
@@ -63,6 +63,10 @@ _KINDS = (
     DeleteAcl,
     DeleteUser,
 )
+
+
+_AFTER_TOPICS, _AFTER_RULES = 1_000, 2_000
+"""Places among the removals; no chain of flows is as long."""
 
 
 def change_id(change: Change) -> str:
@@ -153,10 +157,13 @@ def place_of(change: Change, later: Collection[TopicRef]) -> tuple[int, int, str
         case StartMirror() | RestartMirror() | StopMirror():
             return stage, 0, "", kind, change.mirror
         case CreateAcl() | DeleteAcl():
-            return stage, isinstance(change, DeleteAcl), change.cluster, kind, f"{change.grant.title} {change.acl}"
+            removal = _AFTER_TOPICS * isinstance(change, DeleteAcl)
+            return stage, removal, change.cluster, kind, f"{change.grant.title} {change.acl}"
         case AlterQuota() | DeleteUser():
-            return stage, 2, cluster_of(change), kind, touched(change)  # among removals, after rules and topics
-        case DeleteTopic() | ReassignReplicas() | FinishReassignment() | AlterUser():
+            return stage, _AFTER_RULES, cluster_of(change), kind, touched(change)
+        case DeleteTopic():
+            return stage, change.depth, change.ref.cluster, kind, change.ref.name  # a source before its remote topics
+        case ReassignReplicas() | FinishReassignment() | AlterUser():
             return stage, 0, cluster_of(change), kind, touched(change)
         case _:
             assert_never(change)
@@ -176,6 +183,7 @@ class _Links:
     later: Collection[TopicRef]
     access: AccessLinks
     rights: Mapping[str, tuple[str, ...]]
+    doomed: Mapping[TopicRef, tuple[TopicRef, ...]]
 
 
 def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology) -> _Links:
@@ -200,7 +208,8 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
         name: (*_before_login(mirror, ordered, topology), *access.before_job(mirror, topology))
         for name, mirror in topology.mirrors.items()
     }
-    return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights)
+    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, DeleteTopic)})
+    return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
 
 
 def _before_login(mirror: Mirror, ordered: Iterable[Change], topology: Topology) -> Iterable[str]:
@@ -246,8 +255,11 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
                     f"{why} and needs these users and rights" if wanted else "the job needs these users and rights",
                 )
         case DeleteTopic():
-            wanted = list(links.jobs)
-            why = "a job with an older definition may still use the topic"
+            sources = [f"delete:{ref}" for ref in links.doomed.get(change.ref, ())]
+            wanted, why = [*links.jobs, *sources], "a job with an older definition may still use the topic"
+            if sources:
+                why = f"{why}, and" if links.jobs else ""
+                why = f"{why} its source goes first: while that is there, the flow writes to it".lstrip()
         case DeleteAcl():
             wanted = list(links.jobs) if used_by_a_job(change) else []
             why = "a job with an older definition may still use the right"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.changes import Reason, Refused
@@ -113,6 +113,22 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     carried = {ref: [hop.flow for hop in found] for ref, found in makers.items()}
     notes = tuple(idle_names(topology, selectors, carried, held))
     return Routing(routes, prospects, contested, refused, notes)
+
+
+def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
+    """Remote topic -> its sources, both among ``topics``; not where each of two would be the other's."""
+    ways: set[tuple[TopicRef, TopicRef]] = set()
+    for flow in topology.flows.values():
+        here = [ref for ref in topics if ref.cluster == flow.source]
+        selector = selector_of(flow) if here and any(ref.cluster == flow.target for ref in topics) else None
+        for source in here if selector is not None else ():
+            if selector is not None and selector.why_not(source.name) is None:
+                ways.add((TopicRef(flow.target, selector.remote_name(source.name)), source))
+    found: dict[TopicRef, tuple[TopicRef, ...]] = {}
+    for remote, source in sorted(ways):
+        if remote in topics and (source, remote) not in ways:
+            found[remote] = (*found.get(remote, ()), source)
+    return found
 
 
 def _shared(topology: Topology, hops: Sequence[_Hop]) -> bool:

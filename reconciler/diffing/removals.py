@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.changes import DeleteTopic, Reason, Refused, Role
@@ -11,6 +11,7 @@ from reconciler.diffing.wishes import TopicWish
 from reconciler.errors import Unknown
 from reconciler.guarding.protecting import is_protected
 from reconciler.live import LiveCluster, LiveState, LiveTopic
+from reconciler.routing import sources_among
 from reconciler.topology import Tombstone, TopicRef, Topology
 
 
@@ -29,10 +30,20 @@ def without_doomed(topology: Topology, live: LiveState) -> LiveState:
 
 
 def compare_tombstones(topology: Topology, live: LiveState, wished: Mapping[TopicRef, TopicWish]) -> Iterator[Findings]:
+    depths = _depths(topology, [stone.ref for stone in topology.deletions if _meant(stone, live)])
     for stone in sorted(topology.deletions, key=lambda stone: stone.ref):
         cluster = live.known(stone.cluster)
         if cluster is not None:
-            yield _compare(stone, cluster, wished.get(stone.ref))
+            yield _compare(stone, cluster, wished.get(stone.ref), depths.get(stone.ref, 0))
+
+
+def _depths(topology: Topology, doomed: Collection[TopicRef]) -> Mapping[TopicRef, int]:
+    """Hops from a topic that no flow makes, where more than one of a chain goes."""
+    sources = sources_among(topology, doomed)
+    depths = dict.fromkeys(doomed, 0)
+    for _ in topology.clusters:  # no chain is longer; a ring would never end
+        depths |= {remote: 1 + max(depths[one] for one in found) for remote, found in sources.items()}
+    return depths
 
 
 def _meant(stone: Tombstone, live: LiveState) -> bool:
@@ -41,7 +52,7 @@ def _meant(stone: Tombstone, live: LiveState) -> bool:
     return topic is not None and topic.topic_id == stone.topic_id
 
 
-def _compare(stone: Tombstone, cluster: LiveCluster, wish: TopicWish | None) -> Findings:
+def _compare(stone: Tombstone, cluster: LiveCluster, wish: TopicWish | None, depth: int) -> Findings:
     subject, topic = str(stone.ref), cluster.topics.get(stone.topic)
     if topic is None and not cluster.sees_all:
         todo = f"Let the plan principal describe {stone.ref}."
@@ -53,7 +64,8 @@ def _compare(stone: Tombstone, cluster: LiveCluster, wish: TopicWish | None) -> 
     if refused := _refusal(stone, topic, wish):
         return Findings(refused=(refused,))
     reason = Reason("tombstone", f"tombstone in {stone.where}: {stone.reason}")
-    return Findings(changes=(DeleteTopic(stone.ref, topic.topic_id, len(topic.partitions), stone.expires, reason),))
+    partitions = len(topic.partitions)
+    return Findings(changes=(DeleteTopic(stone.ref, topic.topic_id, partitions, stone.expires, reason, depth),))
 
 
 def _refusal(stone: Tombstone, topic: LiveTopic, wish: TopicWish | None) -> Refused | None:

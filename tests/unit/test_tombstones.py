@@ -169,6 +169,23 @@ def test_source_and_remote_topic_may_go_in_one_plan(seen: World) -> None:
     assert "old" not in seen.clusters["east"].topics
 
 
+def test_a_source_goes_before_its_remote_topic_whatever_the_clusters_are_called(seen: World) -> None:
+    flows = flow("west", "east", ".*")
+    seen.clusters["west"].put("old", 1)
+    seen.apply(topology(flows))
+    both = (
+        stone("east", "west.old", id_of(seen, "east", "west.old")),
+        stone("west", "old", id_of(seen, "west", "old")),
+    )
+    planned = seen.plan(buried(topology(flows), *both))
+    assert ids(planned) == ["delete:west/old", "delete:east/west.old"]
+    assert planned.changes[-1].needs == ("delete:west/old",)
+    assert "its source goes first" in plan_text(planned)
+    seen.clusters["west"].put("old", 1)
+    outcomes = {one.id: one.result for one in seen.apply(buried(topology(flows), *both), planned)}
+    assert outcomes["delete:east/west.old"] is Result.SKIPPED, "the source was made anew, and is mirrored on"
+
+
 def test_a_remote_topic_that_a_flow_would_make_again_is_refused(seen: World) -> None:
     flows = flow("east", "west", ".*")
     seen.apply(topology(flows))
