@@ -14,6 +14,8 @@ from reconciler.ports import Prober
 from reconciler.probes import Probe
 from reconciler.probing import RulesAlone
 
+_NAMED = 20
+
 Gate = Callable[[], str]
 """Asked before each step: why no further one may begin, or empty to go on."""
 
@@ -97,16 +99,22 @@ class Silent:
 def refuse_if_blocked(plan: Plan) -> None:
     """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
     if plan.unknown:
-        lines = "\n".join(f"  {one.subject}: {one.error}" for one in plan.unknown)
+        lines = _first([f"  {one.subject}: {one.error}" for one in plan.unknown])
         raise ReconcilerError(
             "nothing was applied, because something could not be read",
             lines,
             "Mend it and run plan again, or apply what does not rest on it with --partial.",
         )
     if plan.refused:
-        lines = "\n".join(f"  {one.reason.text}" for one in plan.refused)
+        lines = _first([f"  {one.reason.text}\n    {one.todo}".rstrip() for one in plan.refused])
         todo = "Resolve them and plan again, or apply the rest with --partial."
         raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
+
+
+def _first(lines: Sequence[str]) -> str:
+    """There may be thousands, and the plan tells all of them."""
+    more = [f"  and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+    return "\n".join([*lines[:_NAMED], *more])
 
 
 def exit_code(outcomes: Sequence[Outcome], plan: Plan | None = None) -> ExitCode:

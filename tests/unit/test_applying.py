@@ -108,6 +108,10 @@ def test_a_plan_with_refusals_or_unknowns_changes_nothing() -> None:
     with pytest.raises(BlockedError) as refused:
         seen.apply(blocked)
     assert refused.value.exit_code == 3
+    assert "Set a replication factor of at most 1" in str(refused.value), "what to do: a saved plan is not shown again"
+    many = topology(*(topic(f"t{number}", replication_factor=9) for number in range(50)))
+    with pytest.raises(BlockedError, match="and 30 more"):
+        seen.apply(many)
     seen.clusters["east"].fail_on(1, unreachable("east"))
     with pytest.raises(ReconcilerError, match="could not be read") as unknown:
         seen.apply(WISHED)
