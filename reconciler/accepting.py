@@ -27,6 +27,8 @@ FACTOR = "replication_factor"
 
 _QUOTED = re.compile(r"""'(?:[^'\n]|'')*'|"(?:[^"\\\n]|\\.)*\"""")
 
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -181,24 +183,26 @@ def _spliced(text: str, node: Node | None, one: Accepted) -> str | None:
     """``text`` with the one value replaced; None when it is not a plain or quoted value on a single line."""
     if not isinstance(node, Scalar):
         return None
-    lines = text.splitlines(keepends=True)
+    mark = text[: text.startswith("\ufeff")]  # no reader of YAML counts it as a column
+    lines = text.removeprefix(mark).splitlines(keepends=True)
     line, start = lines[node.line - 1], node.column - 1
     quoted = _QUOTED.match(line, start)
     end = quoted.end() if quoted else start + len(node.text)
     if not quoted and line[start:end] != node.text:
         return None
     lines[node.line - 1] = line[:start] + _as_before(line[start:end], one.text) + line[end:]
-    return "".join(lines)
+    return mark + "".join(lines)
 
 
 def _as_before(old: str, new: str) -> str:
-    """``new`` quoted as ``old`` was: a file that is also JSON stays that, and a plain ``false`` becomes ``true``."""
+    """``new`` quoted as ``old`` was: a file that is also JSON stays that, and a plain ``false`` or number plain."""
     match old[:1]:
         case '"':
             return json.dumps(new, ensure_ascii=False)
         case "'":
             return "'" + new.replace("'", "''") + "'"
-    return new if {old, new} <= {"true", "false"} else yaml_value(new)
+    plain = {old, new} <= {"true", "false"} or (_NUMBER.fullmatch(old) and _NUMBER.fullmatch(new))
+    return new if plain else yaml_value(new)
 
 
 def _node(root: Node | None, one: Accepted) -> Node | None:

@@ -84,6 +84,8 @@ def test_only_the_touched_lines_change_and_only_their_values() -> None:
         ("retention.ms: '7d'", "-1", "retention.ms: '-1'"),
         ("preallocate: false", "true", "preallocate: true"),
         ("cleanup.policy: compact", "compact,delete", 'cleanup.policy: "compact,delete"'),
+        ("min.cleanable.dirty.ratio: 0.5", "0.7", "min.cleanable.dirty.ratio: 0.7"),
+        ("min.cleanable.dirty.ratio: '0.5'", "0.7", "min.cleanable.dirty.ratio: '0.7'"),
     ],
 )
 def test_a_value_is_quoted_as_it_was(written: str, live: str, then: str) -> None:
@@ -93,6 +95,15 @@ def test_a_value_is_quoted_as_it_was(written: str, live: str, then: str) -> None
     east.put("t").overrides[written.partition(":")[0].strip('"')] = live
     made = accept({FILE: text}, load({FILE: text}, "env"), LiveState({"east": east.read()}, {}), ["east/t"])
     assert made.texts[FILE] == text.replace(written, then)
+
+
+def test_a_byte_order_mark_moves_no_column() -> None:
+    text = '\ufeff{"clusters": {"east": {"bootstrap_servers": ["a:9092"]}}, "topics": {"t": {"clusters": ["east"], '
+    text += '"configs": {"retention.ms": "7d"}}}}'
+    east = FakeCluster("east")
+    east.put("t", retention_ms="3600000")
+    made = accept({FILE: text}, load({FILE: text}, "env"), LiveState({"east": east.read()}, {}), ["east/t"])
+    assert made.texts[FILE] == text.replace("7d", "1h")
 
 
 def test_one_field_of_a_topic_on_one_line_for_two_clusters() -> None:
