@@ -12,7 +12,7 @@ from reconciler.accepting import accept
 from reconciler.causes import History, history
 from reconciler.edges.audit_copy import read_copy, together
 from reconciler.edges.audit_file import read_lines
-from reconciler.edges.files import read_environment, write_text
+from reconciler.edges.files import read_environment, write_texts
 from reconciler.errors import ReconcilerError
 from reconciler.parity import Parity, parity
 from reconciler.routing import find_routes
@@ -41,8 +41,7 @@ def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
     with open_session(folder, Principal.PLAN) as session:
         live = session.observe()
         made = accept(read_environment(folder), session.topology, live, subjects)
-    for file, text in made.texts.items():
-        write_text(Path(file), text)
+    write_texts({Path(file): text for file, text in made.texts.items()})
     lines = [f"  {one} ({_place(folder, session.topology.topics[one.topic].where.file)})" for one in made.accepted]
     return "\n".join(["Accepted into the files; review and commit them:", *lines])
 

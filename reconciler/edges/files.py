@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
@@ -46,28 +49,53 @@ def write_text(path: Path, text: str) -> None:
 
     A link stays a link, and permissions stay as they were. A pipe or terminal is simply written to.
     """
-    try:
+    with _writable(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
             with path.open("w", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
             return
-        path = path.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-        try:
-            with draft.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            if path.exists():
-                draft.chmod(path.stat().st_mode & 0o777)
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-    except OSError as error:
+    write_texts({path: text})
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place."""
+    drafts: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            with _writable(path):
+                real = path.resolve()
+                real.parent.mkdir(parents=True, exist_ok=True)
+                drafts[real] = real.parent / f".{real.name}.{secrets.token_hex(4)}"
+                _draft(drafts[real], text, real)
+        for real, draft in drafts.items():
+            with _writable(real):
+                draft.replace(real)
+    except BaseException:
+        for draft in drafts.values():
+            with contextlib.suppress(OSError):
+                draft.unlink()
+        raise
+
+
+def _draft(draft: Path, text: str, path: Path) -> None:
+    with draft.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        draft.chmod(path.stat().st_mode & 0o777)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        why = getattr(error, "strerror", None) or error
         raise ReconcilerError(
-            f"{path} cannot be written: {error.strerror or error}",
+            f"{path} cannot be written: {why}",
             "Nothing was changed there.",
             "Check the folder's permissions and the space left.",
         ) from None

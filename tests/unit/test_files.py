@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.files import read_environment, write_text
+from reconciler.edges.files import read_environment, write_text, write_texts
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 
 
@@ -135,6 +135,25 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_of_several_texts_all_are_written_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b"
+    first.write_text("old")
+    second.mkdir()
+    with pytest.raises(ReconcilerError, match=f"{second} cannot be written: Is a directory"):
+        write_texts({first: "new", second: "new"})
+    assert first.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.yaml", "b"]
+    write_texts({first: "new", second / "c.yaml": "new"})
+    assert (first.read_text(), (second / "c.yaml").read_text()) == ("new", "new")
+
+
+def test_links_that_lead_to_each_other_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(ReconcilerError, match="cannot be written"):
+        write_text(tmp_path / "a", "new")
 
 
 def test_a_written_text_is_there_whole_and_nothing_else(tmp_path: Path) -> None:
