@@ -33,20 +33,29 @@ def failover_verdict(report: Report) -> str:
         return f"Blocked: {what}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
     if failed:
         return f"Failed: {what} at step {failed[0].name}"
-    groups = f"{counted(len(report.seen.groups), 'group')} from {move.origin} to {move.destination}"
+    left = sum(_left_alone(one) for one in report.seen.groups)
+    groups = f"{counted(len(report.seen.groups) - left, 'group')} from {move.origin} to {move.destination}"
     head = "Would move" if report.dry else "Moved"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
         head = "Nothing to do, already moved"
-    return f"{head} {groups}: {_sums(report)}"
+    alone = f"; {counted(left, 'group')} left alone, with members on {move.destination}" if left else ""
+    return f"{head} {groups}: {_sums(report)}{alone}"
+
+
+def _left_alone(group: GroupMove) -> bool:
+    """It reads at the destination, so its offsets are its own matter."""
+    return bool(group.note) and group.destination.members > 0
 
 
 def _sums(report: Report) -> str:
-    again = [group_total(one, "again") for one in report.seen.groups]
-    missed = [group_total(one, "missed") for one in report.seen.groups]
+    """Of groups that are moved."""
+    moved = [one for one in report.seen.groups if not _left_alone(one)]
+    again = [group_total(one, "again") for one in moved]
+    missed = [group_total(one, "missed") for one in moved]
     if None in again or None in missed:
         unset = sum(a is None for a in again)
         return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
-    bound = "" if report.seen.reachable and all(_exact(one) for one in report.seen.groups) else "at most "
+    bound = "" if report.seen.reachable and all(map(_exact, moved)) else "at most "
     read_again = counted(sum(a or 0 for a in again), "record")
     return f"{bound}{read_again} read again, {bound}{sum(m or 0 for m in missed):,} missed"
 

@@ -206,6 +206,16 @@ def test_a_run_that_finds_nothing_to_do_ends_as_the_run_that_did_it() -> None:
     assert "dry run" not in failover_text(done)
 
 
+def test_a_group_that_reads_at_the_destination_is_not_said_to_be_moved() -> None:
+    moved, alone = written(group(offset(60, 60)), {}), written(group(offset(60, None), state="Stable"), {})
+    steps = (Step("pause", StepResult.DONE, "paused", 1.0),)
+    report = Report("test", seen(groups=(moved, alone)), (), steps, dry=False, left_behind=0)
+    verdict = failover_text(report).splitlines()[0]
+    assert verdict == (
+        "Moved 1 group from east to west: 0 records read again, 0 missed; 1 group left alone, with members on west"
+    )
+
+
 @pytest.mark.parametrize("dry", [True, False])
 def test_all_formats_say_the_same(dry: bool) -> None:
     groups = (written(group(offset(60, 70), state="Stable", origin=1), {}),)
