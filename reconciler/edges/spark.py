@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ from replication import succession
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
+_OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
 _CANNOT_RUN = "The mirror job cannot run: "
 _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
@@ -280,5 +282,6 @@ def _crashed(folder: RunFolder, reported: LiveMirror) -> bool:
 def _after_crash(folder: RunFolder) -> str:
     """With what the last attempt said, where it could not even begin."""
     said = folder.log_tail(1)
-    why = f": {said.removeprefix(_CANNOT_RUN).rstrip('. ')}" if said.startswith(_CANNOT_RUN) else ""
-    return f"starts again after a crash{why}"
+    spark = _OF_SPARK.fullmatch(said)
+    why = spark.group(1) if spark else said.removeprefix(_CANNOT_RUN) if said.startswith(_CANNOT_RUN) else ""
+    return f"starts again after a crash{': ' if why else ''}{why.rstrip('. ')}"

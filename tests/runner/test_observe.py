@@ -124,6 +124,10 @@ def test_a_job_that_crashed_under_its_supervisor_starts_again_and_tells_what_kee
     assert (found.state, found.detail) == (JobState.STARTING, "starts again after a crash")
     (supervised.path / "job.log").write_text("many words\nThe mirror job cannot run: Spark did not start: no space.\n")
     assert observed(supervised, said).detail == "starts again after a crash: Spark did not start: no space"
+    of_spark = "26/11/22 11:13:45 ERROR DiskBlockManager: Failed to create any local dir.\n"
+    (supervised.path / "job.log").write_text(f"java.io.IOException: no\n{of_spark}")
+    detail = "starts again after a crash: DiskBlockManager: Failed to create any local dir"
+    assert observed(supervised, said).detail == detail
     elsewhere = replace(said, host="elsewhere.example")
     assert observed(supervised, elsewhere) == elsewhere, "it may run there"
     with subprocess.Popen([sys.executable, "-c", LASTING, str(supervised.path)]) as job:
