@@ -211,7 +211,7 @@ def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
     if refused:
         return min(refused.values())
     if any(one.missed for one in group.offsets):
-        return "it was further there already; offsets are never set back"
+        return "it was further there already: it has read there, or was set ahead; offsets are never set back"
     if any(one.after is None for one in group.offsets):
         return "no offset is known for some of its partitions"
     return next((one.translated.reason for one in group.offsets if one.translated.reason), "")

@@ -145,6 +145,13 @@ class GroupOffset:
             return wanted.between
         return max(0, there - wanted.offset)
 
+    @property
+    def went_on(self) -> bool:
+        """It was further at the destination before anybody set it: it read there, or was set ahead. Which of it is not
+        known, so what is missed is a bound."""
+        wanted, there = self.translated.offset, self.after
+        return wanted is not None and there is not None and there == self.before and there > wanted
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:

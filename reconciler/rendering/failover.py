@@ -56,8 +56,9 @@ def _sums(report: Report) -> str:
         unset = sum(a is None for a in again)
         return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
     bound = "" if report.seen.reachable and all(map(_exact, moved)) else "at most "
-    read_again = counted(sum(a or 0 for a in again), "record")
-    return f"{bound}{read_again} read again, {bound}{sum(m or 0 for m in missed):,} missed"
+    read_again, of_missed = counted(sum(a or 0 for a in again), "record"), sum(m or 0 for m in missed)
+    at_most = "at most " if of_missed and any(map(_went_on, moved)) else bound
+    return f"{bound}{read_again} read again, {at_most}{of_missed:,} missed"
 
 
 def group_total(group: GroupMove, which: str) -> int | None:
@@ -68,6 +69,10 @@ def group_total(group: GroupMove, which: str) -> int | None:
 
 def _exact(group: GroupMove) -> bool:
     return all(one.translated.exact for one in group.offsets)
+
+
+def _went_on(group: GroupMove) -> bool:
+    return any(one.went_on for one in group.offsets)
 
 
 def failover_text(report: Report, style: Style | None = None) -> str:
@@ -116,7 +121,8 @@ def _bounded(group: GroupMove, which: str) -> str:
     total = group_total(group, which)
     if total is None:
         return "?"
-    return f"{total:,}" if _exact(group) or total == 0 else f"<= {total:,}"
+    sure = _exact(group) and not (which == "missed" and _went_on(group))
+    return f"{total:,}" if sure or total == 0 else f"<= {total:,}"
 
 
 def _left(report: Report) -> list[str]:
