@@ -142,10 +142,8 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
     for name in topology.clusters:
         if cluster := live.known(name):
             names[name] = set(cluster.topics)
-    for topic in topology.topics.values():
-        for name in topic.clusters:
-            if (here := names.get(name)) is not None:
-                here.add(topic.name)
+    for name, here in names.items():
+        here.update(topic.name for topic in topology.topics.values() if name in topic.clusters)
     for name in heartbeats_places(topology):
         if name in names:
             names[name].add(HEARTBEATS)

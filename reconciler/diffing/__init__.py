@@ -6,7 +6,7 @@ Border: nothing is ordered here and nothing is asked of a cluster. A failed read
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -148,16 +148,16 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
 
 
 def _unmanaged(
-    topology: Topology, live: LiveState, wished: Mapping[str, Collection[str]], contested: frozenset[TopicRef]
+    topology: Topology, live: LiveState, wished: Mapping[str, Set[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
     """``wished``: names by cluster."""
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:
             continue
         silent = [f for f in topology.flows.values() if f.target == name and not live.known(f.source)]
-        here = wished.get(name, ())
-        for topic in sorted((t for t in cluster.topics.values() if t.name not in here), key=lambda t: t.name):
-            ref = TopicRef(name, topic.name)
+        here = wished.get(name, frozenset())
+        for left in sorted(cluster.topics.keys() - here):
+            topic, ref = cluster.topics[left], TopicRef(name, left)
             if ref in contested or topic.internal or topic.name.startswith("__"):
                 continue
             if not any(_may_come_from(flow, topic.name) for flow in silent):

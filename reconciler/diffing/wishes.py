@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
 from reconciler.internal_topics import INTERNAL_FACTOR, internal_topics
 from reconciler.layers import Layers, layers_of, partitions, replication_factor
-from reconciler.live import LiveState
+from reconciler.live import LiveCluster, LiveState
 from reconciler.prospects import Configs, Wanted, wanted_configs
 from reconciler.routing import Route, Routing
 from reconciler.topology import Topic, TopicRef, Topology
@@ -92,22 +92,28 @@ def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, TopicW
     """As ``TopicWishes.alike``, for each known cluster: the layers are laid once for all topics that say the same and
     have the same."""
     known = {name: one for name in sorted(topology.clusters) if (one := live.known(name))}
-    found: dict[str, dict[str, TopicWish]] = {name: {} for name in known}
-    laid: dict[tuple[str, int, int], _Values] = {}
-    kept: dict[tuple[str, int, int, str], TopicWish] = {}
-    sayings: dict[Hashable, int] = {}
-    for topic in topology.topics.values():
-        said, file = sayings.setdefault(_said(topic), len(sayings)), topic.where.file
-        for cluster in topic.clusters:
-            if cluster not in known:
-                continue
-            live_topic = known[cluster].topics.get(topic.name)
-            there = live_topic.configs if live_topic else None
-            key = cluster, said, id(there)  # of an object that ``live`` keeps
-            if (wish := kept.get((*key, file))) is None:
-                values = laid.get(key) or laid.setdefault(key, _lay(layers_of(topology, cluster, topic), there))
-                wish = kept[(*key, file)] = _wish(TopicRef(cluster, topic.name), topic, values)
-            found[cluster][topic.name] = wish
+    said, words = _sayings(topology)
+    return {name: _declared_on(topology, cluster, said, words) for name, cluster in known.items()}
+
+
+def _declared_on(
+    topology: Topology, cluster: LiveCluster, said: Mapping[str, int], words: Sequence[int]
+) -> dict[str, TopicWish]:
+    found: dict[str, TopicWish] = {}
+    kept: dict[tuple[int, int], TopicWish] = {}
+    laid: dict[tuple[int, int], _Values] = {}
+    here, there = cluster.name, cluster.topics
+    for name, topic in topology.topics.items():
+        if here not in topic.clusters:
+            continue
+        live = there.get(topic.name)
+        configs = live.configs if live is not None else None
+        key = said[name], id(configs)  # of an object that ``cluster`` keeps
+        if (wish := kept.get(key)) is None:
+            like = words[said[name]], id(configs)
+            values = laid.get(like) or laid.setdefault(like, _lay(layers_of(topology, here, topic), configs))
+            wish = kept[key] = _wish(TopicRef(here, topic.name), topic, values)
+        found[topic.name] = wish
     return found
 
 
@@ -123,6 +129,18 @@ def _wish(ref: TopicRef, topic: Topic, values: _Values) -> TopicWish:
         new_factor=values.replication_factor,
         configs=values.configs,
     )
+
+
+def _sayings(topology: Topology) -> tuple[dict[str, int], Sequence[int]]:
+    """Topic -> a number that it shares with those of its file that say the same, and by that number one that all
+    share that say the same."""
+    numbers: dict[tuple[int, str], int] = {}
+    words: dict[Hashable, int] = {}
+    said = {
+        name: numbers.setdefault((words.setdefault(_said(topic), len(words)), topic.where.file), len(numbers))
+        for name, topic in topology.topics.items()
+    }
+    return said, [word for word, _ in numbers]
 
 
 def _said(topic: Topic) -> Hashable:
