@@ -7,7 +7,20 @@ from dataclasses import dataclass, replace
 
 from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.failovers import Check, GroupMove, GroupOffset, Key, Leg, Level, Move, Seen, Step, StepResult, Way
+from reconciler.failovers import (
+    Check,
+    GroupMove,
+    GroupOffset,
+    Key,
+    Leg,
+    Level,
+    Move,
+    Seen,
+    Step,
+    StepResult,
+    Unmapped,
+    Way,
+)
 from reconciler.topology import Flow, Topology
 from replication.groups import idle, may_write
 
@@ -151,10 +164,26 @@ def _groups(seen: Seen) -> Iterator[Check]:
         if not idle(one.destination.state):
             text = f"group {one.group} has members on {move.destination}: its offsets are left alone"
             yield Check("members-destination", Level.WARNS, text, "Stop them and run this again to have them set")
+    if seen.unmapped is not None:
+        yield _unmapped(move, seen.unmapped)
     for group, why in sorted(seen.unsupported.items()):
         yield Check("unsupported", Level.WARNS, f"group {group} {why}")
     if not seen.groups:
         yield Check("groups", Level.WARNS, f"no group has offsets on topics of {move.flow}: nobody is moved")
+
+
+def _unmapped(move: Move, found: Unmapped) -> Check:
+    topics, here = _some(found.topics), move.destination
+    text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read of "
+    text += f"{here}'s own topics goes on where they stood on {here}"
+    if found.without:
+        text += f", and by auto.offset.reset where they have never been: {_some(found.without)}"
+    todo = f"These records are not in the counts below. Set those groups on {topics} by hand where that matters"
+    return Check("copies", Level.WARNS, text, todo)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:

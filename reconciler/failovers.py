@@ -195,6 +195,15 @@ class FlowState:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmapped:
+    """Topics of the destination whose copies groups may have read on a lost origin; no checkpoint tells how far.
+    ``without``: groups that have no offset on them at the destination either."""
+
+    topics: tuple[str, ...]
+    without: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
 
@@ -207,6 +216,7 @@ class Seen:
     flow: FlowState | None
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    unmapped: Unmapped | None = None
 
 
 class StepResult(StrEnum):

@@ -6,7 +6,7 @@ Border: puts edges into doings; changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.charting import Chart, as_told, of_both, settled, translated
@@ -23,6 +23,7 @@ from reconciler.failovers import (
     Move,
     PartitionState,
     Seen,
+    Unmapped,
 )
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.routing import selector_of
@@ -67,6 +68,7 @@ class Survey:
             self.flow(levers) if self.move.drained else None,
             groups,
             unsupported,
+            self._unmapped(groups) if self.lost is not None else None,
         )
 
     def try_origin(self) -> None:
@@ -222,6 +224,22 @@ class Survey:
                 by_group.setdefault(one.group, []).append(GroupOffset(key, key, one.upstream, one.metadata, told, at))
         for group, offers in sorted(by_group.items()):
             yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
+
+    def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
+        """Of the way from target to source: the topics at its one end are other ones than their copies at the other."""
+        back = [self._selectors[leg.flow] for leg in self.move.legs if not leg.forward]
+        topics = {
+            name
+            for name in self.destination.partitions()
+            for one in back
+            if _waited_for(one, name) and one.remote_name(name) != name
+        }
+        if not topics:
+            return None
+        names = [one.group for one in groups]
+        offsets = self.destination.offsets(names)
+        without = [name for name in names if not any(topic in topics for topic, _ in offsets.get(name, {}))]
+        return Unmapped(tuple(sorted(topics)), tuple(without))
 
 
 def _waited_for(selector: TopicSelector, topic: str) -> bool:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pytest
 
+from reconciler.edges.moving import Committed
+from reconciler.errors import Unknown
+from reconciler.failing import FailoverWish, checks_of, move_of
+from reconciler.failovers import GroupMove, GroupState, Key, Level, Seen, Way
 from reconciler.live import FlowStatus
+from reconciler.loading import load
 from reconciler.routing import selector_of
-from reconciler.surveying import _lag
+from reconciler.surveying import Survey, _lag
 from tests.builders import flow
 
 
@@ -25,3 +33,43 @@ def test_the_last_known_lag_is_told_without_heartbeats(
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
     assert _lag(told, selector_of(flow("east", "west", "orders"))) == left
+
+
+ENVIRONMENT = """
+clusters: {us: {bootstrap_servers: ["u:1"]}, eu: {bootstrap_servers: ["e:1"]}}
+flows:
+  there: {source: us, target: eu, topics: [orders]}
+  back: {source: eu, target: us, topics: [orders]}
+"""
+
+
+class Destination:
+    """What is left: its topics, and where its groups stand."""
+
+    def partitions(self) -> Mapping[str, int]:
+        return {"orders": 4, "us.orders": 4, "other": 1}
+
+    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, Committed]]:
+        stand: dict[str, dict[Key, Committed]] = {
+            "was here": {("orders", 0): Committed(5, "")},
+            "never": {("us.orders", 0): Committed(5, "")},
+        }
+        return {name: stand[name] for name in groups if name in stand}
+
+
+def test_what_no_checkpoint_tells_of_a_lost_origin_is_said_with_the_groups_it_concerns() -> None:
+    """Offsets on copies of the destination's own topics are only on the origin."""
+    topology = load({"e.yaml": ENVIRONMENT}, "e")
+    move = move_of(topology, Way.FAILOVER, "there")
+    survey: Any = Survey(topology, move)
+    survey.destination, survey.lost = Destination(), Unknown("cluster us", "no answer")
+    groups = tuple(GroupMove(name, GroupState(), GroupState(), ()) for name in ("never", "was here"))
+    found = survey._unmapped(groups)
+    assert (found.topics, found.without) == (("orders",), ("never",))
+    (check,) = (
+        one
+        for one in checks_of(Seen(move, False, "no answer", None, groups, unmapped=found), FailoverWish(unplanned=True))
+        if one.code == "copies"
+    )
+    assert (check.level, "copies of orders on us" in check.text) == (Level.WARNS, True)
+    assert check.text.endswith("by auto.offset.reset where they have never been: never")
