@@ -103,7 +103,7 @@ def _left_alone(wish: TopicWish, configs: Mapping[str, ConfigValue]) -> list[Ign
         return []
     found = [throttle(str(wish.ref), key) for key in sorted(overrides & THROTTLES)]
     if others := sorted(overrides - THROTTLES):
-        text = ", ".join(f"{k}={configs[k].value if not configs[k].sensitive else '(hidden)'}" for k in others)
+        text = ", ".join(f"{k}={'(hidden)' if configs[k].sensitive else human(k, configs[k].value)}" for k in others)
         found.append(Ignored(str(wish.ref), "undeclared-override", f"set on the topic, not wished: {text}"))
     return found
 

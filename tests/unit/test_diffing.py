@@ -156,10 +156,12 @@ def test_a_config_change_shows_where_the_value_of_now_comes_from() -> None:
 
 def test_undeclared_overrides_and_throttles_are_left_alone() -> None:
     seen = world()
-    seen.clusters["east"].put("orders", 1, preallocate="true", leader_replication_throttled_replicas="0:1")
+    overrides = {"preallocate": "true", "segment_ms": "518400000"}
+    seen.clusters["east"].put("orders", 1, leader_replication_throttled_replicas="0:1", **overrides)
     planned = seen.plan(topology(topic("orders", configs={"leader.replication.throttled.replicas": "*"})))
     assert planned.changes == ()
     assert rules(planned.ignored) == {"undeclared-override", "throttle"}
+    assert any("preallocate=true, segment.ms=6d" in one.text for one in planned.ignored), "in the units of the plan"
 
 
 def test_an_unknown_config_key_is_refused_before_anything_is_tried() -> None:
