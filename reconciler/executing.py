@@ -264,6 +264,22 @@ def answering(session: Session) -> Cluster | None:
 
 
 @contextmanager
+def _keeping(topology: Topology) -> Iterator[None]:
+    """What it means when the cluster that keeps the lock is silent, also for those who wish to change others only."""
+    try:
+        yield
+    except ClusterError as error:
+        if error.kind != "unreachable" or error.cluster != lock_cluster(topology).name:
+            raise
+        means = (
+            f"Cluster {error.cluster} keeps the lock of environment {topology.environment}, so nothing is begun, on no"
+            " other cluster either."
+        )
+        why = f"{error.why}\n{means}" if error.why else means
+        raise ClusterError(error.cluster, error.kind, error.what, why, error.todo) from None
+
+
+@contextmanager
 def execution(
     session: Session,
     command: str,
@@ -276,12 +292,14 @@ def execution(
     Raises LockHeld, ClusterError when it cannot be kept, BlockedError when nobody vouches for its cluster.
     """
     if not consent.first_contact and keeper is None:
-        session.require_met(lock_cluster(session.topology))
+        with _keeping(session.topology):
+            session.require_met(lock_cluster(session.topology))
     with ExitStack() as stack:
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         lock = KafkaLock(keeper or lock_cluster(session.topology), session.topology.environment, this_process(command))
-        lock.take(steal)
+        with _keeping(session.topology):
+            lock.take(steal)
         stack.callback(lock.release)
         held = Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))
         held.consent = consent
