@@ -85,7 +85,8 @@ def seconds(option: str, text: str) -> float:
 
 
 def style() -> Style:
-    return Style(colour=sys.stdout is not None and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    shows = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return Style(colour=shows and "NO_COLOR" not in os.environ)
 
 
 def say(text: str) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from reconciler.cli import main
 from reconciler.controller import logger
-from reconciler.terminal import run_app, say, show, show_last
+from reconciler.terminal import run_app, say, show, show_last, style
 
 
 @pytest.fixture
@@ -62,6 +62,29 @@ def test_progress_without_a_place_to_go_is_not_put_into_the_output(
         monkeypatch.setattr(sys, "stderr", full)
         say("two")
         say("three")
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "variables", "colour"),
+    [
+        (True, {"TERM": "xterm"}, True),
+        (True, {"TERM": "dumb"}, False),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_colours_go_where_they_are_shown(
+    is_terminal: bool, variables: dict[str, str], colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Screen())
+    assert style().colour is colour
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
