@@ -14,7 +14,7 @@ from reconciler.adopting import Adoption, Taking, adopt, counts
 from reconciler.applied import Applied, Consent
 from reconciler.counts import counted
 from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
-from reconciler.edges.files import read_environment, write_folder
+from reconciler.edges.files import environment_name, read_environment, write_folder
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.guarding import guarded
@@ -101,9 +101,9 @@ def run(wish: AdoptWish, say: Callable[[str], None]) -> str:
     or, when the cluster moved meanwhile, the files are there and it is said what differs."""
     there, known = _environment(wish)
     say(f"reading cluster {wish.cluster.name}")
-    adoption = _adopted(wish, _read(wish.cluster, wish.out.resolve().name), known)
+    adoption = _adopted(wish, _read(wish.cluster, environment_name(wish.out)), known)
     files = {str(wish.folder / path): text for path, text in texts(adoption).items()}
-    whole = load({**there, **files}, wish.out.resolve().name)
+    whole = load({**there, **files}, environment_name(wish.out))
     write_folder(wish.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {wish.folder}; reading again to prove that a plan is empty")
     applied = _applied(whole)
@@ -125,7 +125,7 @@ def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
     if not wish.out.exists() or (wish.out.is_dir() and not any(wish.out.rglob("*.y*ml"))):
         return {}, None
     there = read_environment(wish.out)
-    known = load(there, wish.out.resolve().name)
+    known = load(there, environment_name(wish.out))
     if other := known.clusters.get(wish.cluster.name):
         raise ReconcilerError(
             f"cluster {wish.cluster.name} is declared already, at {other.where}",
@@ -220,7 +220,7 @@ def _require_unblocked(wish: AdoptWish, made: Plan) -> None:
         raise ReconcilerError(
             f"the files are written below {wish.folder} and a plan of them changes nothing, but it is blocked: "
             + "; ".join(one.reason.text for one in made.refused),
-            f"An environment {wish.out.resolve().name} was applied here before, from other files.",
+            f"An environment {environment_name(wish.out)} was applied here before, from other files.",
             f"If that is another environment, take another name than {wish.out}: remove the folder and adopt again."
             " If these files follow it, agree once with apply --allow-shrink.",
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.cli_help import ENDINGS
-from reconciler.edges.files import read_environment, write_text
+from reconciler.edges.files import environment_name, read_environment, write_text
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import App, Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
@@ -37,7 +37,7 @@ def validate(env: Env, form: FormatOption = Format.TEXT) -> None:
     from reconciler.loading import load
     from reconciler.rendering.validation import problems_json, valid_json, valid_text
 
-    name = env.resolve().name
+    name = environment_name(env)
     try:
         topology = load(read_environment(env), name)
     except TopologyError as error:

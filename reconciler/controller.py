@@ -19,6 +19,7 @@ import structlog
 
 from reconciler import applying, running
 from reconciler.choices import Autonomy
+from reconciler.edges.files import environment_name
 from reconciler.edges.metrics import Metrics, MetricsServer
 from reconciler.errors import ReconcilerError
 from reconciler.executing import Execution, execution, hangup
@@ -54,7 +55,7 @@ def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, stea
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
     """
-    log = logger(folder.resolve().name)
+    log = logger(environment_name(folder))
     metrics = Metrics()
     with ExitStack() as stack:
         stop = stack.enter_context(stopped_by_signals())

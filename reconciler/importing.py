@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reconciler.counts import counted
-from reconciler.edges.files import write_folder
+from reconciler.edges.files import environment_name, write_folder
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 from reconciler.loading import load
 from reconciler.mirrormaker.environment import Environment, environment
@@ -25,7 +25,7 @@ def run(paths: Sequence[Path], out: Path) -> str:
         raise _refused(made.notes.mistakes)
     texts = made.texts()
     try:
-        load(texts, out.resolve().name)
+        load(texts, environment_name(out))
     except TopologyError as error:
         raise _refused([_at_its_origin(problem, made) for problem in error.problems]) from None
     write_folder(out, {out / name: text for name, text in texts.items()})

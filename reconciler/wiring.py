@@ -19,7 +19,7 @@ from reconciler.authorizing.readers import reading_questions, with_readers
 from reconciler.beginning import Begun
 from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
 from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
-from reconciler.edges.files import read_environment
+from reconciler.edges.files import environment_name, read_environment
 from reconciler.edges.git import Revision, origin_of, revision
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
@@ -57,7 +57,7 @@ def read_topology(folder: Path) -> Topology:
 
 
 def _loaded(folder: Path, texts: Mapping[str, str], head: Head = NO_HEAD) -> Topology:
-    return load(texts, folder.resolve().name, head=head)
+    return load(texts, environment_name(folder), head=head)
 
 
 class Session:

@@ -44,6 +44,11 @@ def read_environment(folder: Path) -> Mapping[str, str]:
     return texts
 
 
+def environment_name(folder: Path) -> str:
+    """Its own, whatever link leads to it, and whether it is there or not. Never raises."""
+    return Path(os.path.realpath(folder)).name  # Path.resolve raises where links lead to each other, before Python 3.13
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError.
 

@@ -177,3 +177,13 @@ def test_nobody_to_ask_means_nothing_is_done(cli: Cli, write: Write, plain: Sand
     assert ended.code == 1
     assert "--yes" in ended.words
     assert unique not in AdminClient(plain["east"].client()).list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run", "apply", "drift"])
+def test_a_folder_whose_links_lead_to_each_other_is_not_there(
+    cli: Callable[..., Ended], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    ended = cli(command, tmp_path / "a")
+    assert (ended.code, "is not there" in ended.words) == (1, True), ended.words
