@@ -156,8 +156,10 @@ def test_a_config_change_shows_where_the_value_of_now_comes_from() -> None:
 
 def test_undeclared_overrides_and_throttles_are_left_alone() -> None:
     seen = world()
-    overrides = {"preallocate": "true", "segment_ms": "518400000"}
-    seen.clusters["east"].put("orders", 1, leader_replication_throttled_replicas="0:1", **overrides)
+    throttled = "0:1"
+    seen.clusters["east"].put(
+        "orders", 1, preallocate="true", segment_ms="518400000", leader_replication_throttled_replicas=throttled
+    )
     planned = seen.plan(topology(topic("orders", configs={"leader.replication.throttled.replicas": "*"})))
     assert planned.changes == ()
     assert rules(planned.ignored) == {"undeclared-override", "throttle"}
