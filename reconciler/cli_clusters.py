@@ -28,6 +28,12 @@ def drift(
     """What differs from git, with nothing in mind to change; for schedules. --accept writes it into the files."""
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
+    if accepted and (form is not Page.TEXT or out is not None):
+        raise ReconcilerError(
+            f"--accept is given with {'--out' if form is Page.TEXT else f'--format {form}'}",
+            "It writes into the environment's files, and tells people which.",
+            "Leave one out.",
+        )
     if accepted:
         from reconciler import drifting
 

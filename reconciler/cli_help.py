@@ -97,7 +97,7 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
             "offsets translate environments/prod east-to-west --group billing",
             "offsets translate environments/prod east-to-west --topic orders --partition 0 --offset 1200",
         ),
-        "reassignments show": _ending(_DONE, "reassignments show environments/prod"),
+        "reassignments show": _ending("0 told; 1 error or unknown", "reassignments show environments/prod"),
         "reassignments cancel": _ending(_CHANGED, "reassignments cancel environments/prod"),
         "sandbox up": _ending(_DONE, "sandbox up --profile secure"),
         "sandbox down": _ending(_DONE, "sandbox down --clear"),

@@ -21,17 +21,18 @@ app = App(help="Reassignments of replicas that are under way.", no_args_is_help=
 @app.command(epilog=ENDINGS["reassignments show"])
 def show(env: Env, form: FormatOption = Format.TEXT) -> None:
     """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
+    from reconciler.errors import Unknown
+    from reconciler.placing.looking import facts_of
     from reconciler.rendering.replicas import reassignments_json, under_way
     from reconciler.topology import Principal
     from reconciler.wiring import open_session
 
     with open_session(env, Principal.PLAN) as session:
         environment = session.topology.environment
-        found = {name: cluster.replica_facts(environment) for name, cluster in session.clusters.items()}
-    if form is Format.JSON:
-        tell(reassignments_json(environment, found))
-        return
-    tell("\n".join(line for name, facts in found.items() for line in under_way(name, facts)))
+        found = {name: facts_of(cluster, environment) for name, cluster in session.clusters.items()}
+    lines = (line for name, facts in found.items() for line in under_way(name, facts))
+    tell(reassignments_json(environment, found) if form is Format.JSON else "\n".join(lines))
+    raise typer.Exit(int(any(isinstance(facts, Unknown) for facts in found.values())))
 
 
 @app.command(epilog=ENDINGS["reassignments cancel"])

@@ -24,6 +24,7 @@ from reconciler.edges.machine import machine
 from reconciler.edges.run_folders import state_folder
 from reconciler.errors import Unknown
 from reconciler.live import LiveCluster, LiveState
+from reconciler.locks import lock_cluster
 from reconciler.observing import observe
 from reconciler.routing import Route, Routing, find_routes
 from reconciler.topology import Cluster, Principal, Topology
@@ -50,10 +51,11 @@ class Deadline:
 
 
 def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
-    """Raises TopologyError for files that are not valid; everything else becomes a finding, also what was not asked
-    or answered within ``within_s``. Questions that are still open then are left to threads that end with the program.
-    """
+    """Raises TopologyError for files that are not valid, ReconcilerError where no cluster is declared; all else becomes
+    a finding, also what was not asked or answered within ``within_s``. Questions that are still open then are left to
+    threads that end with the program."""
     topology = read_topology(folder)
+    lock_cluster(topology)  # there is none to look at where none is declared
     deadline = Deadline(within_s, time.monotonic())
     facts = {name: _begun(partial(cluster_facts, wish, Principal.PLAN)) for name, wish in topology.clusters.items()}
     live = _live(topology, deadline)

@@ -76,7 +76,7 @@ def _flows(session: Session, wish: ImportWish) -> Sequence[Flow]:
         raise ReconcilerError(
             f"--on names {wish.on}, which is no cluster of {session.topology.environment}",
             "The offsets topic is looked for there.",
-            f"Its clusters: {', '.join(session.topology.clusters)}.",
+            f"Its clusters: {', '.join(session.topology.clusters) or 'none'}.",
         )
     if wish.flow and wish.flow not in declared:
         raise ReconcilerError(

@@ -1,4 +1,4 @@
-"""Who holds an environment, as written in Kafka and shown to people. Frozen, standard library only."""
+"""Who holds an environment, as written in Kafka and shown to people. Frozen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from reconciler.errors import ReconcilerError
 from reconciler.topology import Cluster, Topology
 
 LOCK_TOPIC = "__reconciler"
@@ -22,7 +23,13 @@ FORMAT_VERSION = 1
 
 
 def lock_cluster(topology: Topology) -> Cluster:
-    """The cluster that keeps the lock and the record of the last apply: the first by name."""
+    """The cluster that keeps the lock and the record of the last apply: the first by name. Raises ReconcilerError."""
+    if not topology.clusters:
+        raise ReconcilerError(
+            f"environment {topology.environment} declares no cluster",
+            "There is nobody to ask, and nothing to compare; a lost file would look like this.",
+            "Declare one under clusters, or check that this is the right folder.",
+        )
     return topology.clusters[min(topology.clusters)]
 
 

@@ -64,7 +64,8 @@ class Session:
     """One environment with its connections, opened for one principal. Use ``open_session``."""
 
     def __init__(self, folder: Path, topology: Topology, principal: Principal, ahead: ReadAhead | None = None) -> None:
-        """``ahead``: reads of the same clusters that have begun. The session closes it."""
+        """``ahead``: reads of the same clusters that have begun. The session closes it. Raises ReconcilerError."""
+        lock_cluster(topology)  # there is none to ask where none is declared
         self.folder = folder
         self.topology = topology
         self.principal = principal

@@ -70,7 +70,7 @@ def _topics(ground: Ground, name: str) -> tuple[TopicRef, ...]:
             raise ReconcilerError(
                 f"environment {ground.topology.environment} has no cluster {cluster}",
                 f"{name} is read as topic {topic} on cluster {cluster}.",
-                f"Its clusters: {', '.join(ground.topology.clusters)}.",
+                f"Its clusters: {', '.join(ground.topology.clusters) or 'none'}.",
             )
         return (TopicRef(cluster, topic),)
     return tuple(sorted(ref for ref in ground.present if ref.name == name))

@@ -28,7 +28,7 @@ def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, Clust
         return live
     with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
         facts = dict(
-            zip(wanted, pool.map(lambda name: _facts(readers[name], topology.environment), wanted), strict=True)
+            zip(wanted, pool.map(lambda name: facts_of(readers[name], topology.environment), wanted), strict=True)
         )
     looked = {name: replace(found, replicas=facts[name]) for name, found in wanted.items()}
     return LiveState(MappingProxyType({**live.clusters, **looked}), live.mirrors)
@@ -63,7 +63,7 @@ def _plain(topic: LiveTopic, factor: int | None) -> bool:
     return all(len(part.replicas) == factor == len(part.isr) for part in topic.partitions)
 
 
-def _facts(reader: ClusterReader, environment: str) -> ReplicaFacts | Unknown:
+def facts_of(reader: ClusterReader, environment: str) -> ReplicaFacts | Unknown:
     try:
         return reader.replica_facts(environment)
     except ReconcilerError as error:

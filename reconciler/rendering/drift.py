@@ -74,10 +74,13 @@ def differences(plan: Plan, seen: History = NOTHING) -> tuple[Difference, ...]:
 
 def drift_verdict(plan: Plan) -> str:
     found = differences(plan)
-    parts = [f"Drift: {counted(len(found), 'difference')}" if found else "No drift: everything read is as declared"]
+    if plan.unknown and not found:
+        parts = [f"Not fully known: {len(plan.unknown)} unknown", "no difference in what was read"]
+    else:
+        parts = [f"Drift: {counted(len(found), 'difference')}" if found else "No drift: everything read is as declared"]
     if plan.refused:
         parts.append(f"{len(plan.refused)} that cannot be mended by apply")
-    if plan.unknown:
+    if plan.unknown and found:
         parts.append(f"{len(plan.unknown)} unknown")
     return "; ".join(parts)
 

@@ -70,10 +70,15 @@ def _name(ref: str) -> str:
 def parity_verdict(found: Parity) -> str:
     wrong = sum(1 for one in found.disparities if not one.allowed)
     pairs = f"{counted(found.compared, 'pair')} of topics compared"
-    parts = [f"{counted(wrong, 'difference')} that no rule allows" if wrong else "No difference that no rule allows"]
+    if found.unknown and not wrong:
+        parts = [f"Not fully known: {len(found.unknown)} unknown", "no difference that no rule allows in what was read"]
+    elif wrong:
+        parts = [f"{counted(wrong, 'difference')} that no rule allows"]
+    else:
+        parts = ["No difference that no rule allows"]
     if allowed := len(found.disparities) - wrong:
         parts.append(f"{allowed} allowed")
-    if found.unknown:
+    if found.unknown and wrong:
         parts.append(f"{len(found.unknown)} unknown")
     return f"{'; '.join(parts)}; {pairs}"
 

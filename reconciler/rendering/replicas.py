@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
 from reconciler.counts import counted
+from reconciler.errors import Unknown
 from reconciler.replicas import BrokerLoad, Load, Move, Placement, ReplicaFacts, largest
 from reconciler.sizes import size_words, time_words
 
@@ -60,8 +62,12 @@ def load_lines(loads: Sequence[BrokerLoad]) -> Iterator[str]:
         yield f"{one.cluster} broker {one.broker}{rack}: {replicas} replicas, {leaders} preferred leaders, {size}"
 
 
-def under_way(cluster: str, facts: ReplicaFacts) -> Iterator[str]:
+def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
     """Each reassignment of one cluster, whose it is, and what is left to copy; then what is throttled."""
+    if isinstance(facts, Unknown):
+        yield f"{cluster}: unknown: {facts.error}"
+        yield f"  {facts.todo}"
+        return
     if not facts.moves and facts.journal is None:
         yield f"{cluster}: no reassignment is under way"
         return
@@ -77,8 +83,9 @@ def under_way(cluster: str, facts: ReplicaFacts) -> Iterator[str]:
         yield f"{cluster}: begun by an apply of {facts.journal.environment}; {on}"
 
 
-def reassignments_json(environment: str, found: Mapping[str, ReplicaFacts]) -> str:
+def reassignments_json(environment: str, found: Mapping[str, ReplicaFacts | Unknown]) -> str:
     """As schemas/reassignments.schema.json. ``found``: by cluster."""
+    unknown = [asdict(one) for one in found.values() if isinstance(one, Unknown)]
     clusters = {
         name: {
             "begun_by_apply": facts.journal is not None,
@@ -96,13 +103,15 @@ def reassignments_json(environment: str, found: Mapping[str, ReplicaFacts]) -> s
             ],
         }
         for name, facts in found.items()
+        if not isinstance(facts, Unknown)
     }
     document = {
         "format_version": 1,
         "kind": "reassignments",
         "environment": environment,
-        "exit_code": 0,
+        "exit_code": 1 if unknown else 0,
         "clusters": clusters,
+        "unknown": unknown,
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

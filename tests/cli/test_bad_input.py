@@ -187,3 +187,24 @@ def test_a_folder_whose_links_lead_to_each_other_is_not_there(
     (tmp_path / "b").symlink_to(tmp_path / "a")
     ended = cli(command, tmp_path / "a")
     assert (ended.code, "is not there" in ended.words) == (1, True), ended.words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "ENV"),
+        ("plan", "ENV", "--format", "json"),
+        ("apply", "ENV", "--yes"),
+        ("drift", "ENV"),
+        ("drift", "ENV", "--parity"),
+        ("doctor", "ENV"),
+        ("status", "ENV"),
+        ("run", "ENV"),
+        ("reassignments", "show", "ENV"),
+    ],
+)
+def test_an_environment_without_clusters_is_told(cli: Cli, write: Write, words: tuple[str, ...]) -> None:
+    env = write("topics: {}\n")
+    ended = cli(*(env if word == "ENV" else word for word in words))
+    assert (ended.code, ended.out) == (1, "")
+    assert "declares no cluster\n" in ended.err

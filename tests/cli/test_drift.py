@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from sandbox.handles import ClusterHandle, Sandbox
@@ -65,3 +66,11 @@ def test_parity_of_both_sides(cli: Cli, write: Write, plain: Sandbox, unique: st
     assert (found.code, "retention.ms: 1h on the source, 1m on the target" in found.out) == (2, True), found.words
     page = cli("drift", env, "--parity", "--format", "markdown")
     assert (page.code, page.out.startswith("<!-- reconciler-parity")) == (2, True), page.words
+
+
+@pytest.mark.parametrize("more", [("--format", "json"), ("--out", "report.txt")])
+def test_what_is_accepted_is_told_to_people_alone(cli: Cli, write: Write, more: tuple[str, str]) -> None:
+    """Else a program would be given text for JSON, or a file that nobody writes."""
+    ended = cli("drift", write("topics: {}\n"), "--accept", "east/orders", *more)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"--accept is given with {more[0]}" in ended.err

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, Unknown
 from reconciler.live import Broker
 from reconciler.planning import basis_now, still_true
 from reconciler.plans import Outcome, Plan, Result
@@ -270,6 +270,13 @@ def test_what_is_on_the_way_is_told_to_people_and_programs() -> None:
     assert [moves["theirs"][key] for key in ("before", "after", "ours")] == [[1], [1, 2], False]
     assert (moves["theirs"]["bytes_left"] or 0) > 0
     assert moves["untold"]["bytes_left"] is None
+    assert (told["exit_code"], told["unknown"]) == (0, [])
+    silent = Unknown("replicas of west", "cluster west does not answer", "Mend it.")
+    told = json.loads(reassignments_json("test", {"east": facts, "west": silent}))
+    jsonschema.validate(told, SCHEMA)
+    assert (told["exit_code"], set(told["clusters"])) == (1, {"east"}), "one that is silent hides no other"
+    assert told["unknown"][0]["subject"] == "replicas of west"
+    assert list(under_way("west", silent)) == ["west: unknown: cluster west does not answer", "  Mend it."]
     words = list(under_way("east", facts))
     assert "east: untold-0 -> 1, 2, how much is left is not known, someone else's" in words
 
