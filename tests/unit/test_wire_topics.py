@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from reconciler.edges.kafka.bulk_reading import Shelves
 from wire import topics
 from wire.errors import MalformedResponseError
 from wire.topics import BrokerOf, ConfigOf, ConfigReader, ConfigsOf, PartitionOf, TopicOf
@@ -165,20 +164,6 @@ def test_equal_lists_are_one_object_and_long_memory_is_not_needed() -> None:
     _, told = ConfigReader().unpack(described(found, False))
     assert told == found
     assert all(told[n].entries is told[n + len(lists)].entries for n in range(len(lists)))
-
-
-@given(SETS, st.data(), st.booleans())
-def test_reads_that_share_their_shelves_are_told_what_each_broker_says(
-    lists: list[tuple[ConfigOf, ...]], data: st.DataObject, shared: bool
-) -> None:
-    """Of the same topics, whether their configs are the same or not; only equal answers are one object."""
-    shelves, before = Shelves(shared=shared), dict[tuple[ConfigsOf, ...], object]()
-    for correlation in range(4):
-        found = [ConfigsOf(name, 0, "", data.draw(st.sampled_from(lists))) for name in ("orders", "payments")]
-        answer = correlation.to_bytes(4, "big") + bytes(described(found, False)[4:])
-        told = shelves.unpack(topics.pack_describe_configs(["orders", "payments"]), memoryview(answer))
-        assert told == (7, found)
-        assert before.setdefault(tuple(found), told) is told or not shared or len(before) > 1
 
 
 def test_a_refusal_keeps_its_code_and_words() -> None:

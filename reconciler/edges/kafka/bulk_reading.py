@@ -44,8 +44,6 @@ IN_FLIGHT = 3
 PATIENCE = 15.0
 CONNECT_WITHIN = 3.0
 
-_CORRELATION = 4
-"""Bytes of its id before an answer."""
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _log = logging.getLogger("reconciler.kafka")
 Answer = TypeVar("Answer")
@@ -67,18 +65,13 @@ def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str]
 
 
 async def reading_in_bulk(
-    cluster: Cluster,
-    principal: Principal,
-    topics: Collection[str] | None = None,
-    connections: int = CONNECTIONS,
-    shelves: Shelves | None = None,
+    cluster: Cluster, principal: Principal, topics: Collection[str] | None = None, connections: int = CONNECTIONS
 ) -> LiveCluster | None:
-    """As ``read_in_bulk``; ``shelves`` may be shared by several reads. When it is cancelled it leaves no connection."""
+    """As ``read_in_bulk``. When it is cancelled it leaves no connection behind."""
     settings = client_settings(cluster, principal)
     names = None if topics is None else sorted(set(topics))
     try:
-        reading = _Reading(cluster, speaker_of(cluster, principal), settings, shelves or Shelves())
-        return await reading.read(names, connections)
+        return await _Reading(cluster, speaker_of(cluster, principal), settings).read(names, connections)
     except WireError as error:
         words = str(error)
         for secret in secrets_in(cluster.client_for(principal), settings):
@@ -87,36 +80,13 @@ async def reading_in_bulk(
         return None
 
 
-class Shelves:
-    """What reads of several clusters share. They mostly hold the same configs; where they hold the same topics, too, an
-    answer that is another's byte by byte is not read again."""
-
-    def __init__(self, *, shared: bool = False) -> None:
-        """``shared``: by more than one read, so that answers are worth keeping."""
-        self.configs = ConfigShelf()
-        self._reader = wire_topics.ConfigReader()
-        self._shared = shared
-        self._answers: dict[bytes, tuple[bytes, tuple[int, list[wire_topics.ConfigsOf]]]] = {}
-
-    def unpack(self, asked: bytes, frame: memoryview) -> tuple[int, list[wire_topics.ConfigsOf]]:
-        """As ``ConfigReader.unpack``. ``asked``: the request without its head."""
-        if not self._shared:
-            return self._reader.unpack(frame)
-        raw = bytes(frame[_CORRELATION:])
-        known = self._answers.get(asked)
-        if known is None or known[0] != raw:
-            known = self._answers[asked] = raw, self._reader.unpack(frame)
-        return known[1]
-
-
 class _Reading:
     """One read. Raises WireError and ClusterError."""
 
-    def __init__(self, cluster: Cluster, speaker: Speaker, settings: Mapping[str, str], shelves: Shelves) -> None:
+    def __init__(self, cluster: Cluster, speaker: Speaker, settings: Mapping[str, str]) -> None:
         self._cluster = cluster
         self._speaker = speaker
         self._settings = settings
-        self._shelves = shelves
         self._lines: list[WireConnection] = []
 
     async def read(self, names: list[str] | None, connections: int) -> LiveCluster:
@@ -141,10 +111,10 @@ class _Reading:
         asked = [None] if names is None else batched(names, NAMES)
         told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
         described, denied = _described(one for each in told for one in each.topics)
-        mapping, parts, found = self._shelves.configs.mapping, _Partitions(), dict[str, LiveTopic]()
-        async for some in _configs(self._lines, sorted(described), self._shelves):
+        shelf, parts, found = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
+        async for some in _configs(self._lines, sorted(described)):
             for one in some:
-                configs = mapping(one.entries) if one.error == 0 else self._judged(one)
+                configs = self._judged(one, shelf)
                 if configs is not None:
                     found[one.name] = _live(described[one.name], configs, parts)
         return LiveCluster(
@@ -172,8 +142,10 @@ class _Reading:
                 failed = error
         raise failed
 
-    def _judged(self, one: wire_topics.ConfigsOf) -> Configs | None:
-        """What is told of a topic with an error. None for one that was deleted meanwhile."""
+    def _judged(self, one: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
+        """None for a topic that was deleted meanwhile."""
+        if one.error == 0:
+            return shelf.mapping(one.entries)
         from confluent_kafka import KafkaError  # reads begin before this is imported
 
         error = KafkaError(one.error, one.message) if one.message else KafkaError(one.error)
@@ -208,23 +180,21 @@ async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topic
     return told
 
 
-async def _configs(
-    lines: Sequence[WireConnection], names: Sequence[str], shelves: Shelves
-) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
+async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
     """Answer by answer: what is made of one takes no time while the broker works on the next."""
     version = wire_topics.CONFIGS_VERSION
     for line in lines:
         line.negotiated(wire_topics.DESCRIBE_CONFIGS, version, version, "DescribeConfigs")
+    reader = wire_topics.ConfigReader()
     batches, turns = batched(names, BATCH), cycle(lines)
-    waiting: deque[tuple[bytes, Future[Frame]]] = deque()
+    waiting: deque[Future[Frame]] = deque()
     while True:
         for batch in islice(batches, IN_FLIGHT * len(lines) - len(waiting)):
-            api, asked = (wire_topics.DESCRIBE_CONFIGS, version, True), wire_topics.pack_describe_configs(batch)
-            waiting.append((asked, next(turns).send(api, [asked], PATIENCE)))
+            api = (wire_topics.DESCRIBE_CONFIGS, version, True)
+            waiting.append(next(turns).send(api, [wire_topics.pack_describe_configs(batch)], PATIENCE))
         if not waiting:
             return
-        asked, answer = waiting.popleft()
-        throttle, some = _unpacked(await answer, partial(shelves.unpack, asked))
+        throttle, some = _unpacked(await waiting.popleft(), reader.unpack)
         yield some
         await asyncio.sleep(throttle / 1000)
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from reconciler.edges.kafka.bulk_reading import Shelves, reading_in_bulk
+from reconciler.edges.kafka.bulk_reading import reading_in_bulk
 from reconciler.errors import ReconcilerError
 from reconciler.live import LiveCluster
 from reconciler.topology import Cluster, Principal
@@ -34,7 +34,6 @@ class ReadAhead:
         self._clusters = clusters
         self._principal = principal
         self._found: dict[str, Future[LiveCluster | None]] = {name: Future() for name in clusters}
-        self._shelves = Shelves(shared=len(clusters) > 1)
         self._loop = asyncio.new_event_loop()
         self._enough = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
@@ -76,8 +75,7 @@ class ReadAhead:
     async def _one(self, cluster: Cluster) -> None:
         future = self._found[cluster.name]
         try:
-            found = await reading_in_bulk(cluster, self._principal, connections=CONNECTIONS, shelves=self._shelves)
-            future.set_result(found)
+            future.set_result(await reading_in_bulk(cluster, self._principal, connections=CONNECTIONS))
         except ReconcilerError:
             future.set_result(None)
         except Exception as error:  # noqa: BLE001 - a slip of ours, for the thread that asks
