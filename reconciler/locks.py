@@ -18,6 +18,7 @@ LOCK_TOPIC_CONFIGS = {
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
+"""Beside ``lock_topic_configs``."""
 LEASE_MS = 60_000
 FORMAT_VERSION = 1
 
@@ -31,6 +32,16 @@ def lock_cluster(topology: Topology) -> Cluster:
             "Declare one under clusters, or check that this is the right folder.",
         )
     return topology.clusters[min(topology.clusters)]
+
+
+def lock_topic_factors(brokers: int) -> tuple[int, ...]:
+    """To be tried in turn. Of two brokers the third may only be away, and Kafka may place a replica on it."""
+    return (LOCK_TOPIC_REPLICAS, 2) if brokers == 2 else (min(LOCK_TOPIC_REPLICAS, brokers),)
+
+
+def lock_topic_configs(replicas: int) -> dict[str, str]:
+    """With one broker away it can still be written; what the cluster asks of other topics may be all replicas."""
+    return {**LOCK_TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
 
 
 def lock_key(environment: str) -> str:

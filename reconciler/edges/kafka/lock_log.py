@@ -17,15 +17,14 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
-from reconciler.edges.kafka import errors
+from reconciler.edges.kafka import errors, lock_topic
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
 from reconciler.edges.kafka.identity import client_settings
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.edges.kafka.unmarked import end_unmarked
 from reconciler.errors import BlockedError, ClusterError
-from reconciler.locks import LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
 from reconciler.topology import Cluster, Principal
 
 WRITE_SECONDS = 15.0
@@ -67,7 +66,7 @@ class LockLog:
                 f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
             )
         if not self._exists(connection):
-            self._create(connection, min(LOCK_TOPIC_REPLICAS, len(described.nodes)))
+            self._create(connection, len(described.nodes))
 
     def exists(self) -> bool:
         connection = self._connected()
@@ -101,7 +100,7 @@ class LockLog:
             producer = Producer(settings, logger=DebugLog())
             producer.init_transactions(WRITE_SECONDS)
         except KafkaException as error:
-            raise self._error(error, asked) from None
+            raise self._less_in_sync(self._error(error, asked)) from None
         self._producer = producer
 
     def read(self) -> bytes | None:
@@ -147,7 +146,34 @@ class LockLog:
             if cause.code() in _FENCED:
                 raise FencedError from None
             asked = errors.Asked(f"write to topic {self.topic}", "Write", f"--topic {self.topic}")
-            raise self._error(KafkaException(cause), asked) from None
+            raise self._less_in_sync(self._error(KafkaException(cause), asked)) from None
+
+    def _less_in_sync(self, error: ClusterError) -> ClusterError:
+        """A write that timed out, told as what it is where the topic's brokers answer, but too few of them."""
+        if error.kind not in ("unreachable", "other"):  # other: the transaction of such a write is still open
+            return error
+        try:
+            asked = self._connected().admin.describe_topics(
+                TopicCollection([self.topic]), request_timeout=CONNECT_SECONDS
+            )
+            self._connected().settle(asked.values())
+            part = asked[self.topic].result().partitions[0]
+        except (KafkaException, ClusterError):
+            return error
+        there, wanted = len(part.isr), len(part.replicas)
+        if there == wanted:
+            return error
+        where = f"topic {self.topic} of cluster {self.cluster.name}"
+        server = self._connected().speaker.bootstrap_servers[0]
+        away = ", ".join(sorted({str(one.id) for one in part.replicas} - {str(one.id) for one in part.isr}))
+        return ClusterError(
+            error.cluster,
+            "unreachable",
+            f"{where} takes no record: {there} of its {wanted} replicas are in sync, without broker {away}",
+            "It is not written with fewer than its min.insync.replicas.",
+            f"Start broker {away}. Or lower it: kafka-configs.sh --bootstrap-server {server} --alter"
+            f" --entity-type topics --entity-name {self.topic} --add-config min.insync.replicas={max(1, there)}",
+        )
 
     def close(self) -> None:
         self._producer = None
@@ -160,19 +186,11 @@ class LockLog:
             self._connection = Connection(self.cluster, self.principal)
         return self._connection
 
-    def _create(self, connection: Connection, factor: int) -> None:
-        new = NewTopic(self.topic, 1, factor, config=LOCK_TOPIC_CONFIGS)
-        made = connection.admin.create_topics([new], operation_timeout=WRITE_SECONDS, request_timeout=READ_SECONDS)
-        connection.settle(made.values())
-        failed = connection.failure(made[self.topic], errors.create_topic(self.topic))
-        if failed is None or failed.kind == "exists":
+    def _create(self, connection: Connection, brokers: int) -> None:
+        failed = lock_topic.make(connection, self.topic, brokers)
+        if failed is None:
             return
-        configs = " ".join(f"--config {key}={value}" for key, value in LOCK_TOPIC_CONFIGS.items())
-        server = connection.speaker.bootstrap_servers[0]
-        by_hand = (
-            f"kafka-topics.sh --bootstrap-server {server} --create --topic {self.topic}"
-            f" --partitions 1 --replication-factor {factor} {configs}"
-        )
+        by_hand = lock_topic.by_hand(connection.speaker.bootstrap_servers[0], self.topic, brokers)
         raise ClusterError(
             failed.cluster,
             failed.kind,

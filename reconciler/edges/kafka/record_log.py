@@ -11,14 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
 
-from reconciler.edges.kafka import errors
+from reconciler.edges.kafka import errors, lock_topic
 from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, DebugLog
 from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
 from reconciler.edges.kafka.patience import patiently, reads_on
 from reconciler.errors import ClusterError
-from reconciler.locks import LOCK_TOPIC, LOCK_TOPIC_CONFIGS, LOCK_TOPIC_REPLICAS
+from reconciler.locks import LOCK_TOPIC
 from reconciler.topology import Cluster, Principal
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -133,12 +132,7 @@ class RecordLog:
             if topics[LOCK_TOPIC].error is None:
                 self._ensured = True
                 return
-            factor = min(LOCK_TOPIC_REPLICAS, len(described.nodes))
-            new = NewTopic(LOCK_TOPIC, 1, factor, config=LOCK_TOPIC_CONFIGS)
-            made = connection.admin.create_topics([new], operation_timeout=15, request_timeout=REQUEST_SECONDS)
-            connection.settle(made.values())
-            failed = connection.failure(made[LOCK_TOPIC], errors.create_topic(LOCK_TOPIC))
-            if failed is not None and failed.kind != "exists":
+            if failed := lock_topic.make(connection, LOCK_TOPIC, len(described.nodes)):
                 raise failed
         except KafkaException as error:
             raise self._error(error.args[0], errors.describe_topic(LOCK_TOPIC)) from None
