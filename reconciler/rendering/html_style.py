@@ -61,7 +61,9 @@ background:var(--card);color:inherit;margin-top:.5rem}
 
 # The field is made by the script, so that nobody without scripts meets a field that does nothing.
 SCRIPT = """
-(function(){var cards=[].slice.call(document.querySelectorAll('[data-find]'));if(cards.length<6){return}
+(function(){
+addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach(function(one){one.open=true})});
+var cards=[].slice.call(document.querySelectorAll('[data-find]'));if(cards.length<6){return}
 var field=document.createElement('input'),left=document.createElement('p');field.type='search';
 field.placeholder='Filter by topic, cluster, config or risk';field.setAttribute('aria-label',field.placeholder);
 left.className='faint';left.setAttribute('role','status');
@@ -70,6 +72,5 @@ cards.forEach(function(card){var text=card.getAttribute('data-find');
 var found=words.every(function(word){return text.indexOf(word)>=0});card.hidden=!found;shown+=found?1:0});
 left.textContent=field.value?shown+' of '+cards.length+' shown':''});
 var nav=document.querySelector('nav');nav.parentNode.insertBefore(left,nav.nextSibling);
-nav.parentNode.insertBefore(field,left);
-addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach(function(one){one.open=true})})})();
+nav.parentNode.insertBefore(field,left)})();
 """

@@ -236,6 +236,10 @@ def test_html_is_whole_asks_nothing_of_others_and_holds_no_foreign_markup(plan: 
     assert "width=device-width" in text
 
 
+def test_what_is_folded_is_printed_also_from_a_page_too_short_for_a_filter() -> None:
+    assert 0 < SCRIPT.index("beforeprint") < SCRIPT.index("return}")
+
+
 def test_links_within_the_page_lead_somewhere() -> None:
     found = elements(plan_html(PLANS["troubled"]()))
     names = {attributes.get("id") for _, attributes in found.tags}
