@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from reconciler.edges.files import environment_name
 from reconciler.edges.metrics import Metrics, MetricsServer
 from reconciler.errors import ReconcilerError
 from reconciler.executing import Execution, execution, hangup
+from reconciler.narrowing import unexpired
 from reconciler.plans import Outcome, Plan
 from reconciler.rendering.rounds import round_figures, round_lines
 from reconciler.rollout.conducting import Manner
@@ -128,7 +130,7 @@ class LiveEnvironment:
         made = self.session.plan(alone=True)
         if made.rollout is not None:
             self.execution.tend(made)
-        return made
+        return unexpired(made, datetime.now(UTC).date())
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
         return self.execution.carry_out(plan, applying.Silent(), self._closed)

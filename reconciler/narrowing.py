@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import assert_never
 
 from reconciler.changes import (
@@ -55,6 +56,18 @@ def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> 
     found = {outcome.id: outcome for outcome in outcomes}
     left = {one.id: Outcome(one.id, Result.SKIPPED, f"not begun: {one.why}") for one in held}
     return tuple({**left, **found}[planned.id] for planned in plan.changes)
+
+
+def unexpired(plan: Plan, today: date) -> Plan:
+    """``plan`` without what rests on tombstones that have expired. Files that hold such a one are refused when they are
+    read; a loop goes on with those that it has read before."""
+    over = {
+        one.id: f"its tombstone counted until {one.change.expires}"
+        for one in plan.changes
+        if isinstance(one.change, DeleteTopic) and one.change.expires
+        if date.fromisoformat(one.change.expires) < today
+    }
+    return replace(plan, changes=without(plan, over).plan.changes) if over else plan
 
 
 def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:

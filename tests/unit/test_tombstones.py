@@ -14,7 +14,7 @@ from reconciler.errors import TopologyError
 from reconciler.exit_codes import ExitCode
 from reconciler.guarding.protecting import is_protected
 from reconciler.loading import load
-from reconciler.narrowing import known_part
+from reconciler.narrowing import known_part, unexpired
 from reconciler.planning import plan
 from reconciler.plans import Result
 from reconciler.rendering.drift import drift_text
@@ -192,6 +192,15 @@ def test_a_remote_topic_that_a_flow_would_make_again_is_refused(seen: World) -> 
     planned = seen.plan(buried(topology(flows), stone("west", "east.old", id_of(seen, "west", "east.old"))))
     assert codes(planned) == {"tombstone-still-wished"}
     assert "flow east-to-west" in planned.refused[0].reason.text
+
+
+def test_a_loop_that_goes_on_with_files_of_yesterday_deletes_nothing_that_was_agreed_until_then(seen: World) -> None:
+    seen.clusters["east"].put("older", 1)
+    stones = [stone("east", name, id_of(seen, "east", name)) for name in ("old", "older")]
+    stones[0] = replace(stones[0], expires="2026-01-14")
+    planned = seen.plan(buried(topology(topic("new", partitions=1)), *stones))
+    assert ids(unexpired(planned, date(2026, 1, 14))) == ids(planned)
+    assert ids(unexpired(planned, TODAY)) == ["create:east/new", "delete:east/older"]
 
 
 def test_a_removal_waits_for_the_restart_that_stops_its_use(seen: World) -> None:
