@@ -6,7 +6,6 @@ job come from there.
 
 from __future__ import annotations
 
-import html
 import http.client
 import io
 import json
@@ -83,6 +82,18 @@ def fenced(text: str) -> str:
     return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
 
 
+def quoted(name: str) -> str:
+    """For a hidden line, as the reconciler writes it: no name ends it."""
+    return json.dumps(name).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def shown(name: str) -> str:
+    """On the page it can be read, and does nothing else: a folder of a pull request may have any name."""
+    if re.fullmatch(r"[\w.-]+", name):
+        return name
+    return f"<code>{''.join(char if char.isalnum() else f'&#{ord(char)};' for char in name)}</code>"
+
+
 def keep_comment(pull_request: str, marker: str, text: str | None) -> None:
     """One comment that begins with ``marker``: made, or brought up to date. None: brought up to date if it is there."""
     theirs = (c for c in pages(f"issues/{pull_request}/comments") if c["user"]["type"] == "Bot")
@@ -95,7 +106,7 @@ def keep_comment(pull_request: str, marker: str, text: str | None) -> None:
 
 
 def comment_plan(code: str, folder: Path) -> None:
-    marker = f'<!-- reconciler-plan {{"environment": {json.dumps(variable("ENVIRONMENT"))}'
+    marker = f'<!-- reconciler-plan {{"environment": {quoted(variable("ENVIRONMENT"))}'
     text: str | None = read(folder, "comment.md")
     if not text and code == CLEAN:
         text = None
@@ -109,7 +120,7 @@ def comment_unlisted(folder: Path) -> None:
     """``folder`` has one of its own for each touched environment that is not planned; others are told no longer."""
     names = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
     for name in names:
-        marker = f'<!-- reconciler-plan {{"environment": {json.dumps(name)}'
+        marker = f'<!-- reconciler-plan {{"environment": {quoted(name)}'
         keep_comment(variable("PULL_REQUEST"), marker, f"{marker}, {UNLISTED}}} -->\n{unplanned(name, folder / name)}")
     for old in list(pages(f"issues/{variable('PULL_REQUEST')}/comments")):
         told = re.match(r'<!-- reconciler-plan \{"environment": ("(?:[^"\\]|\\.)*"), ' + UNLISTED, old["body"])
@@ -126,10 +137,10 @@ def unplanned(name: str, folder: Path) -> str:
     if len(edit) > LIMIT // 3:
         edit = "What the edit means is too long for this comment: reconciler plan --base REF --offline tells it.\n"
     return (
-        f"### {name} is {'valid' if valid else 'not valid'}, and not planned\n\n"
+        f"### {shown(name)} is {'valid' if valid else 'not valid'}, and not planned\n\n"
         "The repository variable RECONCILER_ENVIRONMENTS does not list it: no cluster was asked, and nothing will be"
         " applied after the merge. To have it planned, make its GitHub environments"
-        f" <code>{html.escape(name)}-plan</code> and <code>{html.escape(name)}-apply</code>, and add it to the"
+        f" {shown(name + '-plan')} and {shown(name + '-apply')}, and add it to the"
         " variable (docs/ci.md).\n\n"
         f"{fenced(read(folder, 'said.txt'))}\n{edit}"
     )
@@ -192,7 +203,7 @@ def reviewed_plan(target: Path) -> None:
 def issue(code: str, folder: Path) -> None:
     """One open issue while there is drift, or while it cannot be told; closed when there is none."""
     environment = variable("ENVIRONMENT")
-    marker = f"<!-- reconciler-drift {json.dumps(environment)} -->"
+    marker = f"<!-- reconciler-drift {quoted(environment)} -->"
     old = next((one for one in pages(f"issues?state=open&labels={LABEL}") if marker in (one["body"] or "")), None)
     if code == CLEAN:
         print(f"no drift in {environment}")

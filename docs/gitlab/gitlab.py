@@ -5,7 +5,6 @@ Standard library only. GITLAB_TOKEN: a project access token with the scope api; 
 
 from __future__ import annotations
 
-import html
 import http.client
 import json
 import os
@@ -79,6 +78,18 @@ def fenced(text: str) -> str:
     return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
 
 
+def quoted(name: str) -> str:
+    """For a hidden line, as the reconciler writes it: no name ends it."""
+    return json.dumps(name).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def shown(name: str) -> str:
+    """On the page it can be read, and does nothing else: a folder of a merge request may have any name."""
+    if re.fullmatch(r"[\w.-]+", name):
+        return name
+    return f"<code>{''.join(char if char.isalnum() else f'&#{ord(char)};' for char in name)}</code>"
+
+
 def comment(code: str, file: Path, said: Path) -> None:
     """One note of ours for each environment: made, or brought up to date, also when there is no plan any more."""
     environment = variable("ENVIRONMENT")
@@ -90,7 +101,7 @@ def comment(code: str, file: Path, said: Path) -> None:
 
 
 def marker(environment: str) -> str:
-    return f'<!-- reconciler-plan {{"environment": {json.dumps(environment)}'
+    return f'<!-- reconciler-plan {{"environment": {quoted(environment)}'
 
 
 def notes() -> str:
@@ -135,10 +146,10 @@ def unplanned(name: str, folder: Path) -> str:
     if len(edit) > LIMIT // 3:
         edit = "What the edit means is too long for this note: reconciler plan --base REF --offline tells it.\n"
     return (
-        f"### {name} is {'valid' if valid else 'not valid'}, and not planned\n\n"
+        f"### {shown(name)} is {'valid' if valid else 'not valid'}, and not planned\n\n"
         "ENVIRONMENT in the pipeline's matrix does not list it: no cluster was asked, and nothing will be applied after"
-        f" the merge. To have it planned, make its GitLab environments <code>{html.escape(name)}-plan</code> and"
-        f" <code>{html.escape(name)}-apply</code>, and add it to the matrix (docs/ci.md).\n\n"
+        f" the merge. To have it planned, make its GitLab environments {shown(name + '-plan')} and"
+        f" {shown(name + '-apply')}, and add it to the matrix (docs/ci.md).\n\n"
         f"{fenced(read(folder / 'said.txt'))}\n{edit}"
     )
 
@@ -166,7 +177,7 @@ def reviewed_plan(target: Path) -> None:
 def issue(code: str, file: Path) -> None:
     """One open issue while there is drift, or while it cannot be told; closed when there is none."""
     environment = variable("ENVIRONMENT")
-    marker = f"<!-- reconciler-drift {json.dumps(environment)} -->"
+    marker = f"<!-- reconciler-drift {quoted(environment)} -->"
     found = pages(f"issues?state=opened&labels={LABEL}")
     old = next((one for one in found if marker in (one["description"] or "")), None)
     if code == CLEAN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import git
 import pytest
 
+from reconciler.rendering.fitting import marker
 from tests.workflows.runner import PROJECT, GitHub, Job, github
 
 LIMIT = 65_536  # characters that GitHub takes
@@ -133,6 +135,17 @@ def test_both_texts_of_a_comment_fit_into_it(team: Team, tmp_path: Path) -> None
     (folder / "edit.md").write_text("e" * (LIMIT // 2))
     _call(team, "comment-unlisted", str(folder.parent))
     assert len(team.told()[0]) < LIMIT
+
+
+def test_the_name_of_a_folder_writes_nothing_into_the_comment(team: Team, tmp_path: Path) -> None:
+    name = "x--> @team <img> [a](b) *c*"
+    (tmp_path / "unlisted" / name).mkdir(parents=True)
+    for _ in range(2):
+        _call(team, "comment-unlisted", str(tmp_path / "unlisted"))
+    (told,) = team.told()
+    assert told.split("\n")[0].startswith(f"{marker('plan', name)}, "), "as the reconciler begins the plan's own"
+    assert told.count("-->") == 1
+    assert not re.search(r"@team|<img|\]\(|\*c", told.partition("\n")[2])
 
 
 @pytest.mark.parametrize(
