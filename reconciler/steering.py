@@ -166,9 +166,22 @@ def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[li
             if audit.holds(run):
                 told = {outcome.id for outcome in outcomes}
                 outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in told]
-                for outcome in outcomes:
-                    audit.write(changed(run, time.time(), outcome, None))
-                audit.write(ended(run, time.time(), outcomes, ""))
+                _recorded(audit, run, outcomes)
+
+
+def _recorded(audit: AuditFile, run: str, outcomes: Sequence[Outcome]) -> None:
+    """Raises ReconcilerError that says what was done all the same: here it is too late not to begin."""
+    try:
+        for outcome in outcomes:
+            audit.write(changed(run, time.time(), outcome, None))
+        audit.write(ended(run, time.time(), outcomes, ""))
+    except ReconcilerError as error:
+        told = [f"{one.id} is {one.result}{f' ({one.error})' if one.error else ''}" for one in outcomes]
+        raise ReconcilerError(
+            f"{'; '.join(told)}. The audit record does not say so: {error.what}",
+            "It has the beginning of this run and no end, as though it had been killed.",
+            f"{error.todo} What is done holds, and need not be repeated.",
+        ) from None
 
 
 def _steps(values: Mapping[str, bytes | None]) -> list[str]:

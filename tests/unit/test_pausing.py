@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.edges.audit_file import read_lines
+from reconciler.edges.audit_file import AuditFile, read_lines
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.live import FlowStatus, JobState, LiveMirror
 from reconciler.pausing import Wish, paused_notes, progress, require_exists, scopes, to_lift
@@ -166,3 +167,25 @@ def test_a_lever_that_failed_halfway_says_so_in_the_audit_record(tmp_path: Path)
         ("pause:a", "done", ""),
         ("pause:b", "failed", "interrupted"),
     ]
+
+
+def test_a_lever_whose_record_cannot_be_ended_says_that_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk took the beginning and is full now: to say that nothing was begun would be wrong."""
+    session: Any = SimpleNamespace(folder=tmp_path, state=tmp_path / "state", topology=topology(flow("east", "west")))
+    full = ReconcilerError("audit.jsonl cannot be written", "What leaves no record is not begun.", "Look.")
+
+    def lever() -> None:
+        with audited(session, "mirror pause", ["pause:a", "pause:b"]) as outcomes:
+            outcomes.append(Outcome("pause:a", Result.DONE))
+            monkeypatch.setattr(AuditFile, "write", Mock(side_effect=full))
+            raise ReconcilerError("west does not answer")
+
+    with pytest.raises(ReconcilerError) as raised:
+        lever()
+    assert raised.value.what == (
+        "pause:a is done; pause:b is failed (west does not answer). "
+        "The audit record does not say so: audit.jsonl cannot be written"
+    )
+    assert "not begun" not in str(raised.value)
