@@ -41,20 +41,23 @@ def cancel(
 ) -> None:
     """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
     from reconciler.enacting import changing
+    from reconciler.errors import Unknown
+    from reconciler.placing.looking import facts_of
 
     with changing(env, "reassignments cancel", steal) as execute:
-        environment = execute.session.topology.environment
-        found = {name: one for name, one in execute.session.clusters.items() if _begun(one, environment)}
-        if not found:
-            tell("nothing of this environment is under way")
-            return
-        _confirm(", ".join(found), yes)
-        for name, cluster in found.items():
-            execute.by_hand(f"cancel-reassignment:{name}", partial(_cancel, cluster, environment))
-
-
-def _begun(cluster: KafkaCluster, environment: str) -> bool:
-    return cluster.replica_facts(environment).journal is not None
+        clusters, environment = execute.session.clusters, execute.session.topology.environment
+        facts = {name: facts_of(cluster, environment) for name, cluster in clusters.items()}
+        silent = {name: one for name, one in facts.items() if isinstance(one, Unknown)}
+        begun = [name for name, one in facts.items() if not isinstance(one, Unknown) and one.journal is not None]
+        for name, one in silent.items():
+            say(f"{name}: unknown, so nothing is taken back there: {one.error}")
+        if begun:
+            _confirm(", ".join(begun), yes)
+        else:
+            tell("nothing of this environment is under way" + (" on the clusters that answered" if silent else ""))
+        for name in begun:
+            execute.by_hand(f"cancel-reassignment:{name}", partial(_cancel, clusters[name], environment))
+    raise typer.Exit(int(bool(silent)))
 
 
 def _cancel(cluster: KafkaCluster, environment: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from reconciler.changes import FinishReassignment, ReassignReplicas
+from reconciler.cli import main
 from reconciler.errors import ClusterError, Unknown
 from reconciler.live import Broker
 from reconciler.planning import basis_now, still_true
@@ -363,3 +366,27 @@ def test_load_of_each_broker_is_told_before_during_and_after() -> None:
     (planned,) = plan.changes
     assert planned.change.bytes_to_copy == 6 * 2 * 250  # type: ignore[union-attr]
     assert planned.change.seconds == 10  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_silent_cluster_holds_back_no_cancel_on_another(
+    begun: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    east, west = one_topic(1).clusters["east"], one_topic(1).clusters["east"]
+    facts = replace(east.replica_facts("test"), journal=Journal("test", 0) if begun else None)
+    monkeypatch.setattr(east, "replica_facts", lambda _: facts)
+
+    def silent(_: str) -> ReplicaFacts:
+        raise ClusterError("west", "unreachable", "cluster west does not answer")
+
+    monkeypatch.setattr(west, "replica_facts", silent)
+    asked: list[str] = []
+    session = SimpleNamespace(clusters={"east": east, "west": west}, topology=SimpleNamespace(environment="test"))
+    execute = SimpleNamespace(session=session, by_hand=lambda change, _: asked.append(change))
+    monkeypatch.setattr("reconciler.enacting.changing", lambda *_: nullcontext(execute))
+    with pytest.raises(SystemExit) as ended:
+        main(["reassignments", "cancel", "env", "--yes"])
+    assert asked == (["cancel-reassignment:east"] if begun else [])
+    said = capsys.readouterr()
+    assert (ended.value.code, "west: unknown, so nothing is taken back there" in said.err) == (1, True)
+    assert ("nothing of this environment is under way on the clusters that answered" in said.out) is not begun
