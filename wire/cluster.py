@@ -84,7 +84,7 @@ class Cluster:
         async with lock:
             held = self._connections.get(key)
             if held is not None and held.closed is None:
-                if time.monotonic() < held.expires_at or held.in_flight:
+                if not held.expired or held.in_flight:
                     return held
                 held.close()
             failed, until = self._failures.get(node, (0, 0.0))

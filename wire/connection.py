@@ -69,6 +69,11 @@ class Connection:
     def in_flight(self) -> int:
         return len(self._waiting)
 
+    @property
+    def expired(self) -> bool:
+        """Its session ends soon, so another connection should take over (KIP-368)."""
+        return time.monotonic() >= self.expires_at
+
     def start(self) -> None:
         self._loop.add_reader(self._sock.fileno(), self._readable)
 

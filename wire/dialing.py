@@ -137,12 +137,13 @@ async def _authenticate(connection: Connection) -> None:
             f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}"
         )
     steps = exchange(sasl)
-    lifetime = 0
+    lifetime, sent = 0, 0.0
     loop = asyncio.get_running_loop()
     message = await loop.run_in_executor(None, next, steps)  # OAUTHBEARER asks its token server here
     version = connection.version(protocol.SaslAuthenticateRequest)
     with contextlib.suppress(StopIteration):
         while True:
+            sent = time.monotonic()  # the broker counts from before its answer
             answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
             if answer.error_code:
                 why = answer.error_message or name_of(answer.error_code)
@@ -150,4 +151,4 @@ async def _authenticate(connection: Connection) -> None:
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
             message = steps.send(bytes(answer.auth_bytes))
     if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one
-        connection.expires_at = time.monotonic() + lifetime * 0.8 / 1000
+        connection.expires_at = sent + lifetime * 0.8 / 1000

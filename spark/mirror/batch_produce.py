@@ -88,6 +88,8 @@ class Sender:
     async def _connected(self) -> Connection:
         """After a lost connection the broker may have been down: then markers may be missing that it should hold."""
         lane, before = self._lane, self._connection
+        if before is not None and not before.in_flight and before.closed is None and before.expired:
+            before = None  # it is not lost: its session ends, and another takes over
         connection = await lane.target.connection(self._node, "produce")
         if before in (None, connection) or not lane.identity.transactional:
             return connection
@@ -103,7 +105,7 @@ class Sender:
         connection = self._connection
         if connection is None or connection.closed is not None or connection.throttled_until > time.monotonic():
             self._wake.set()
-        elif time.monotonic() > connection.expires_at:
+        elif connection.expired:
             if not connection.in_flight:
                 self._connection = None
                 self._wake.set()
