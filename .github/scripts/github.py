@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from comment_text import fenced, quoted, shown
+
 CLEAN, CHANGES, BLOCKED = "0", "2", "3"
 LIMIT = 65_000  # GitHub refuses a comment above 65,536 characters
 LABEL = "drift"
@@ -76,24 +78,6 @@ def read(folder: Path, name: str) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
-def fenced(text: str) -> str:
-    """As it is, in a fence that nothing in it can close."""
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
-
-
-def quoted(name: str) -> str:
-    """For a hidden line, as the reconciler writes it: no name ends it."""
-    return json.dumps(name).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def shown(name: str) -> str:
-    """On the page it can be read, and does nothing else: a folder of a pull request may have any name."""
-    if re.fullmatch(r"[\w.-]+", name):
-        return name
-    return f"<code>{''.join(char if char.isalnum() else f'&#{ord(char)};' for char in name)}</code>"
-
-
 def keep_comment(pull_request: str, marker: str, text: str | None) -> None:
     """One comment that begins with ``marker``: made, or brought up to date. None: brought up to date if it is there."""
     theirs = (c for c in pages(f"issues/{pull_request}/comments") if c["user"]["type"] == "Bot")
@@ -112,7 +96,7 @@ def comment_plan(code: str, folder: Path) -> None:
         text = None
     elif not text:
         why = f"No plan of {variable('ENVIRONMENT')} could be made (exit code {code}).\n\n"
-        text = f"{marker}}} -->\n### {why}{fenced(read(folder, 'said.txt'))}"
+        text = f"{marker}}} -->\n### {why}{fenced(read(folder, 'said.txt'), LIMIT // 2)}"
     keep_comment(variable("PULL_REQUEST"), marker, text)
 
 
@@ -142,7 +126,7 @@ def unplanned(name: str, folder: Path) -> str:
         " applied after the merge. To have it planned, make its GitHub environments"
         f" {shown(name + '-plan')} and {shown(name + '-apply')}, and add it to the"
         " variable (docs/ci.md).\n\n"
-        f"{fenced(read(folder, 'said.txt'))}\n{edit}"
+        f"{fenced(read(folder, 'said.txt'), LIMIT // 2)}\n{edit}"
     )
 
 
@@ -150,7 +134,7 @@ def comment_outcome(code: str, folder: Path) -> None:
     """Under the merged pull request; a push without one has only the summary of its run."""
     pull_request = merged_pull_request()
     if pull_request is not None:
-        said = "" if code == CLEAN else fenced(read(folder, "said.txt"))
+        said = "" if code == CLEAN else fenced(read(folder, "said.txt"), LIMIT // 2)
         head = f"### apply of {variable('ENVIRONMENT')}: exit code {code}\n\n"
         text = f"{head}{read(folder, 'outcome.md')}\n{said}"[:LIMIT]
         call("POST", f"issues/{pull_request['number']}/comments", {"body": text})
@@ -213,7 +197,7 @@ def issue(code: str, folder: Path) -> None:
         return
     known = code in (CHANGES, BLOCKED)  # blocked: it differs in what apply cannot bring back
     title = f"Drift in {environment}" if known else f"Drift of {environment} could not be told"
-    said = "" if known else fenced(read(folder, "said.txt"))
+    said = "" if known else fenced(read(folder, "said.txt"), LIMIT // 2)
     text = f"{marker}\n{read(folder, 'drift.md')}\n{said}"[:LIMIT] + f"\nLast looked at by {variable('RUN_URL')}\n"
     if old is None:
         call("POST", "issues", {"title": title, "body": text, "labels": [LABEL]})

@@ -16,6 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".github" / "scripts"))
+
+from comment_text import fenced, quoted, shown
+
 LIMIT = 500_000  # GitLab refuses a note above 1,000,000 characters
 CLEAN = "0"
 KNOWN = ("0", "2", "3")  # 3: it differs in what apply cannot bring back
@@ -72,31 +76,13 @@ def read(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
 
-def fenced(text: str) -> str:
-    """As it is, in a fence that nothing in it can close."""
-    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{ticks}text\n{text.strip()[: LIMIT // 2]}\n{ticks}\n"
-
-
-def quoted(name: str) -> str:
-    """For a hidden line, as the reconciler writes it: no name ends it."""
-    return json.dumps(name).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def shown(name: str) -> str:
-    """On the page it can be read, and does nothing else: a folder of a merge request may have any name."""
-    if re.fullmatch(r"[\w.-]+", name):
-        return name
-    return f"<code>{''.join(char if char.isalnum() else f'&#{ord(char)};' for char in name)}</code>"
-
-
 def comment(code: str, file: Path, said: Path) -> None:
     """One note of ours for each environment: made, or brought up to date, also when there is no plan any more."""
     environment = variable("ENVIRONMENT")
     text = read(file)
     if not text and code != CLEAN:
         why = f"### No plan of {environment} could be made (exit code {code}).\n\n"
-        text = f"{marker(environment)}}} -->\n{why}{fenced(read(said))}"
+        text = f"{marker(environment)}}} -->\n{why}{fenced(read(said), LIMIT // 2)}"
     keep_note(environment, text)
 
 
@@ -150,7 +136,7 @@ def unplanned(name: str, folder: Path) -> str:
         "ENVIRONMENT in the pipeline's matrix does not list it: no cluster was asked, and nothing will be applied after"
         f" the merge. To have it planned, make its GitLab environments {shown(name + '-plan')} and"
         f" {shown(name + '-apply')}, and add it to the matrix (docs/ci.md).\n\n"
-        f"{fenced(read(folder / 'said.txt'))}\n{edit}"
+        f"{fenced(read(folder / 'said.txt'), LIMIT // 2)}\n{edit}"
     )
 
 
