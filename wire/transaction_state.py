@@ -42,6 +42,15 @@ class TransactionState:
             return True
         return False if self.state in _ABORTED else None
 
+    def is_commit_of(self, producer_id: int, epoch: int) -> bool:
+        """Version 2: whether a commit under ``epoch`` led here. If so the epoch it brought belongs to the same holder.
+
+        A coordinator that has it from the log only, because the one that was asked is gone, does not know ``epoch``
+        any more, and InitProducerId with it would be told PRODUCER_FENCED. The first epoch of a successor is the same
+        number, but nothing is committed then: its first commit brings the next.
+        """
+        return self.state in _COMMITTED and (self.producer_id, self.epoch) == (producer_id, epoch + 1)
+
     def epochs(self, *, version_2: bool) -> tuple[int, ...]:
         """Which its records can carry: with KIP-890 version 2 the end of a transaction raises the epoch."""
         return (self.epoch, self.epoch - 1) if version_2 and self.state != "Ongoing" else (self.epoch,)

@@ -40,8 +40,8 @@ class Identity:
 
     ``group``: of the positions that it commits, empty for none. ``left``: whether the transaction that ``start`` found
     was committed; None when there was none or nobody can say. ``disturbed``: a coordinator went away while a
-    transaction was ended, so a marker may be missing. ``endings`` lasts longer than one identity, where the caller
-    keeps it.
+    transaction was ended, so a marker may be missing. ``commit_unanswered``: the end of a transaction was asked for,
+    and nobody has said that it came. ``endings`` lasts longer than one identity, where the caller keeps it.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Identity:
         self.left: bool | None = None
         self.endings = endings or Endings()
         self.disturbed = False
+        self.commit_unanswered = False
         self._tells_state = True
         self._cluster = cluster
         self._group = group
@@ -91,6 +92,8 @@ class Identity:
         if former is not None and former.producer_id >= 0 and self.transactional:
             before = await self._let_go(former, before)
             expected = (self.producer_id, self.epoch)
+            if before is not None and former.commit_unanswered and former.version_2 and before.is_commit_of(*expected):
+                expected = (self.producer_id, before.epoch)
 
         async def ask(connection: Connection) -> Any:
             request = protocol.InitProducerIdRequest(
@@ -181,7 +184,9 @@ class Identity:
 
     async def end(self, *, committed: bool) -> bool:
         """Ends the transaction; True: the epoch changed, so sequences of all partitions restart at 0."""
+        self.commit_unanswered = committed
         answer = await self._end(committed=committed, newest=5 if self.version_2 else _CLASSIC_END)
+        self.commit_unanswered = False
         if not self.version_2:
             return False
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

@@ -36,7 +36,15 @@ class UntilControl:
     left_alone: frozenset[tuple[str, int]] = frozenset()
     wake: Callable[[], None] = lambda: None
     over: object = None
-    """What a lane that runs beside the test ended with, where the test tells."""
+    """What ``copy`` ended with."""
+
+    def copy(self, lane: LaneSpec) -> None:
+        """For a thread beside the test."""
+        try:
+            self.over = batch_path(lane, self)
+        except BaseException as error:
+            self.over = error
+            raise
 
     def stopping(self) -> bool:
         return self.finished or time.monotonic() - self.began > self.seconds

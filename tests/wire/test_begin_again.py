@@ -15,6 +15,7 @@ from wire import protocol, transactions
 from wire.cluster import TRANSACTION, Cluster
 from wire.connection import Connection
 from wire.errors import CONCURRENT_TRANSACTIONS, UNSTABLE, BrokerError, FencedError
+from wire.hanging import settle
 from wire.position_requests import Committed
 from wire.transactions import Identity
 
@@ -35,11 +36,11 @@ class Holders:
     """Two who use one transactional.id, with a topic whose positions they commit."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster, self.topic = cluster, topic
+        self.cluster, self.topic = cluster, topic
         self.first, self.second = self.another(), self.another()
 
     def another(self) -> Identity:
-        return Identity(self._cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
+        return Identity(self.cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
 
     async def open(self, holder: Identity, offset: int) -> None:
         await holder.commit_positions({(self.topic, 0): Committed(offset, 0, "")})
@@ -49,7 +50,7 @@ class Holders:
         until = time.monotonic() + 10
         while True:
             try:
-                found = await self._cluster.positions(f"mirror.{self.topic}", [(self.topic, 0)])
+                found = await self.cluster.positions(f"mirror.{self.topic}", [(self.topic, 0)])
                 return found[self.topic, 0].offset
             except BrokerError as error:
                 if error.code != UNSTABLE or time.monotonic() > until:
@@ -143,7 +144,7 @@ async def _alone(target: ClusterHandle, topic: str) -> None:
             held = (aborted.producer_id, aborted.epoch)
             await aborted.end(committed=True)
             if lost:
-                aborted.producer_id, aborted.epoch = held
+                aborted.producer_id, aborted.epoch, aborted.commit_unanswered = *held, True
             holder = aborted
         last = one.another()
         await last.start(holder)
@@ -158,3 +159,37 @@ def test_a_holder_alone_begins_again_as_often_as_it_has_to(
 ) -> None:
     create_topic(target[0], unique, 1)
     asyncio.run(_alone(target[0], unique))
+
+
+async def _end_answered_to_nobody(target: ClusterHandle, topic: str, *, replaced: bool) -> None:
+    """The coordinator writes the end down and goes away before it answers: who has its log knows only the new epoch."""
+    async with holders(target, topic) as both:
+        held = (both.first.producer_id, both.first.epoch)
+        await both.open(both.first, 5)
+        await both.first.end(committed=True)
+        both.first.producer_id, both.first.epoch = held
+        both.first.commit_unanswered = True
+        target.kill()
+        target.start()
+        if replaced:
+            await both.second.start()
+            await settle(both.second, both.cluster, [(topic, 0)])  # a marker may have been lost with its broker
+            with pytest.raises(FencedError):
+                await both.another().start(both.first)
+        else:
+            again = both.another()
+            await again.start(both.first)
+            await settle(again, both.cluster, [(topic, 0)])
+            assert again.left is True
+            assert again.endings.of(*held) is True
+            await both.open(again, 7)
+            await again.end(committed=True)
+        assert await both.position() == (5 if replaced else 7)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["alone", "replaced"])
+def test_an_end_that_a_coordinator_did_not_live_to_answer(
+    target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic, *, replaced: bool
+) -> None:
+    create_topic(target[0], unique, 1)
+    asyncio.run(_end_answered_to_nobody(target[0], unique, replaced=replaced))

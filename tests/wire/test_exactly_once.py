@@ -158,8 +158,7 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
     lane = flow.lane()
     control = UntilControl(lane.partitions, lambda _: False, 400)
     with Load(flow.source, flow.topic) as load:
-        thread = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
-        reports: list[object] = []
+        thread = threading.Thread(target=control.copy, args=(lane,))
         thread.start()
         control.until_all_copy()
         if fault == "freeze":
@@ -174,7 +173,7 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
     control.done = flow.at_end()
     thread.join(120)
     assert not thread.is_alive()
-    assert control.finished, reports
+    assert control.finished, control.over
     assert_once(flow, load.written)
 
 
@@ -265,12 +264,8 @@ def test_leaders_that_move_on_both_sides(ha: Sandbox, unique: str, create_topic:
     flow = _flow(ha, unique, create_topic)
     lane = flow.lane()
     control = UntilControl(lane.partitions, lambda _: False, 500)
-
-    def copy() -> None:
-        control.over = batch_path(lane, control)
-
     with Load(flow.source, flow.topic, 2000) as load:
-        thread = threading.Thread(target=copy)
+        thread = threading.Thread(target=control.copy, args=(lane,))
         thread.start()
         control.until_all_copy()
         for cluster in (flow.target, flow.source):
