@@ -17,6 +17,7 @@ from mirror.packing import LaneKey, best_move, pack
 from mirror.room import has_task, is_shared
 from mirror.settings import Settings
 from mirror.untasked import Untasked
+from mirror.worker_words import heard_while_at_work
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
@@ -314,6 +315,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _in_task(specs: Any) -> Any:
-    for spec in specs:
-        logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
-        yield from run_lease(spec)
+    with heard_while_at_work():
+        for spec in specs:
+            logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
+            yield from run_lease(spec)

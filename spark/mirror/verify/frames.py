@@ -19,6 +19,7 @@ from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
 from mirror.verify.state_frames import CUTS, ENTRIES, StateCounts, state_counts, struct
 from mirror.verify.states import Entry
 from mirror.verify.tasks import Counts, Located, Suspect, bundled, chunks_of, each, entries_of, locate
+from mirror.worker_words import heard_while_at_work
 
 _TASKS_A_CORE = 8
 _BEGINNING = 5_000.0
@@ -73,7 +74,7 @@ class Comparison:
         context = self._session.sparkContext
         context.setJobDescription("verify: looking for the first difference")
         bundles = bundled([(s, float(s.plan.source.end + s.plan.target.end)) for s in suspects], _most(context))
-        found = context.parallelize(bundles, len(bundles)).flatMap(partial(each, locate)).collect()
+        found = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, locate)).collect()
         return {one.index: one for one in found}
 
     def write_chunks(self, folder: str) -> None:
@@ -151,8 +152,13 @@ def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
     if not plans:
         return context.emptyRDD()
     bundles = bundled([(plan, _load(plan)) for plan in plans], _most(context))
-    rows = context.parallelize(bundles, len(bundles)).flatMap(partial(each, read))
+    rows = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, read))
     return rows.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _in_worker(read: Any, bundle: Any) -> Any:
+    with heard_while_at_work():
+        yield from each(read, bundle)
 
 
 def _load(plan: PartitionRange) -> float:

@@ -1,0 +1,30 @@
+"""What a Python worker of Spark writes to standard error: words of its task, and none about the end of its JVM.
+
+A worker waits for its next task after each one. When its application ends it sees its socket close, and PySpark's
+daemon prints a traceback (``BrokenPipeError``) unless it kills the worker first; on a busy machine it does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_STANDARD_ERROR = 2
+_held: int | None = None
+
+
+@contextmanager
+def heard_while_at_work() -> Iterator[None]:
+    """Standard error leads nowhere once the task is done, until the next one. What goes wrong then is Spark's to tell:
+    it hands the exception to the driver."""
+    global _held
+    if _held is None:
+        _held = os.dup(_STANDARD_ERROR)
+    os.dup2(_held, _STANDARD_ERROR)
+    try:
+        yield
+    finally:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STANDARD_ERROR)
+        os.close(nowhere)
