@@ -71,7 +71,7 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
             "\n".join(f"  {one}" for one in refused),
             "Leave these out, or edit the files by hand.",
         )
-    _require_only(topology, load({**texts, **changed}, topology.environment), accepted.values())
+    _require_only(topology, load({**texts, **changed}, topology.environment, expired_too=True), accepted.values())
     return Acceptance(tuple(accepted.values()), changed)
 
 

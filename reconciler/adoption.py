@@ -103,7 +103,7 @@ def run(wish: AdoptWish, say: Callable[[str], None]) -> str:
     say(f"reading cluster {wish.cluster.name}")
     adoption = _adopted(wish, _read(wish.cluster, environment_name(wish.out)), known)
     files = {str(wish.folder / path): text for path, text in texts(adoption).items()}
-    whole = load({**there, **files}, environment_name(wish.out))
+    whole = load({**there, **files}, environment_name(wish.out), expired_too=True)
     write_folder(wish.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {wish.folder}; reading again to prove that a plan is empty")
     applied = _applied(whole)
@@ -125,7 +125,7 @@ def _environment(wish: AdoptWish) -> tuple[Mapping[str, str], Topology | None]:
     if not wish.out.exists() or (wish.out.is_dir() and not any(wish.out.rglob("*.y*ml"))):
         return {}, None
     there = read_environment(wish.out)
-    known = load(there, environment_name(wish.out))
+    known = load(there, environment_name(wish.out), expired_too=True)
     if other := known.clusters.get(wish.cluster.name):
         raise ReconcilerError(
             f"cluster {wish.cluster.name} is declared already, at {other.where}",

@@ -38,7 +38,7 @@ from reconciler.reading import Reading
 from reconciler.rollout.building import build_rollout, half_read_rollout
 from reconciler.rollout.checking import check_rollout
 from reconciler.shape import check_shape
-from reconciler.tombstones import check_tombstones
+from reconciler.tombstones import check_expiry, check_tombstones
 from reconciler.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
 from reconciler.yaml_nodes import Document
 from reconciler.yaml_nodes import Mapping as YamlMapping
@@ -47,16 +47,24 @@ from reconciler.yaml_text import read
 Noun = TypeVar("Noun")
 
 
-def load(texts: Mapping[str, str], environment: str, today: date | None = None, head: Head = NO_HEAD) -> Topology:
+def load(
+    texts: Mapping[str, str],
+    environment: str,
+    today: date | None = None,
+    head: Head = NO_HEAD,
+    *,
+    expired_too: bool = False,
+) -> Topology:
     """The checked topology of one environment.
 
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
-    ``today`` decides which tombstones have expired; without it, it is this day (UTC). ``head``: of the same texts.
+    ``today`` decides which tombstones have expired; without it, it is this day (UTC). ``expired_too``: that is no
+    problem, because live clusters tell what is left of them. ``head``: of the same texts.
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
     with no_collection():
         documents = [head.documents.get(file) or read(file, texts[file]) for file in sorted(texts)]
-        return _load(documents, environment, today or datetime.now(UTC).date())
+        return _load(documents, environment, today or datetime.now(UTC).date(), expired_too=expired_too)
 
 
 @contextmanager
@@ -71,7 +79,7 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load(documents: list[Document], environment: str, today: date) -> Topology:
+def _load(documents: list[Document], environment: str, today: date, *, expired_too: bool) -> Topology:
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
         problems.append(_nothing(environment))
@@ -84,7 +92,8 @@ def _load(documents: list[Document], environment: str, today: date) -> Topology:
     topics = builder.build("topics", build_topic)
     flows = builder.build("flows", build_flow)
     mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
-    stones = tuple(builder.build("deletions", build_tombstone))
+    read_stones = builder.build("deletions", build_tombstone)
+    stones = tuple(replace(one, expired=date.fromisoformat(one.expires) < today) for one in read_stones)
     topology = Topology(
         environment,
         by_name(clusters),
@@ -106,7 +115,8 @@ def _load(documents: list[Document], environment: str, today: date) -> Topology:
     problems += check_access(topology, places)
     problems += check_quotas(topology, places)
     problems += check_users(topology, places)
-    problems += check_tombstones(topology, places, today)
+    problems += check_tombstones(topology, places)
+    problems += () if expired_too else check_expiry(topology, places)
     problems += check_rollout(topology, topology.rollout or half_read_rollout(places), places)
     if problems:
         raise TopologyError(tuple(problems))

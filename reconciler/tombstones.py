@@ -6,7 +6,6 @@ Border: nouns in, problems out; comparing with live clusters is ``diffing.remova
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 
 from reconciler.errors import Problem, Where
 from reconciler.guarding.protecting import protection_of
@@ -14,7 +13,7 @@ from reconciler.places import Places, Step, unknown_cluster
 from reconciler.topology import Tombstone, Topology
 
 
-def check_tombstones(topology: Topology, places: Places, today: date) -> Iterator[Problem]:
+def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
     for stone in topology.deletions:
         yield from _cluster(topology, places, stone)
         declared = topology.topics.get(stone.topic)
@@ -31,7 +30,12 @@ def check_tombstones(topology: Topology, places: Places, today: date) -> Iterato
                 why = "One asks for its end, the other forbids it"
                 todo = "Remove one of the two, in an edit that its owner reviews"
             yield Problem("tombstone-protected", _at(places, stone, "topic"), what, why, todo)
-        if date.fromisoformat(stone.expires) < today:
+
+
+def check_expiry(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Of a text that is judged by itself. Beside live clusters ``diffing.removals`` knows whether the topic is gone."""
+    for stone in topology.deletions:
+        if stone.expired:
             what = f"the tombstone of {stone.ref} counted until {stone.expires}"
             why = "What was agreed then may no longer be meant"
             todo = "Remove it when the topic is gone; otherwise agree again and write a new date"

@@ -202,7 +202,7 @@ class Mirror:
 class Tombstone:
     """Deletes a topic: written, dated, and bound to the one topic that has ``topic_id``.
 
-    ``expires``: the last day (UTC, ISO 8601) on which it counts.
+    ``expires``: the last day (UTC, ISO 8601) on which it counts. ``expired``: that day was over when it was read.
     """
 
     cluster: str
@@ -211,6 +211,7 @@ class Tombstone:
     reason: str
     expires: str
     where: Where = field(default=NOWHERE, compare=False)
+    expired: bool = field(default=False, compare=False)
 
     @property
     def ref(self) -> TopicRef:

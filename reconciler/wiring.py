@@ -57,7 +57,7 @@ def read_topology(folder: Path) -> Topology:
 
 
 def _loaded(folder: Path, texts: Mapping[str, str], head: Head = NO_HEAD) -> Topology:
-    return load(texts, environment_name(folder), head=head)
+    return load(texts, environment_name(folder), head=head, expired_too=True)
 
 
 class Session:

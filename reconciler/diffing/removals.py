@@ -49,7 +49,7 @@ def _depths(topology: Topology, doomed: Collection[TopicRef]) -> Mapping[TopicRe
 def _meant(stone: Tombstone, live: LiveState) -> bool:
     cluster = live.known(stone.cluster)
     topic = cluster.topics.get(stone.topic) if cluster else None
-    return topic is not None and topic.topic_id == stone.topic_id
+    return topic is not None and topic.topic_id == stone.topic_id and not stone.expired
 
 
 def _compare(stone: Tombstone, cluster: LiveCluster, wish: TopicWish | None, depth: int) -> Findings:
@@ -79,6 +79,10 @@ def _refusal(stone: Tombstone, topic: LiveTopic, wish: TopicWish | None) -> Refu
     if topic.internal or is_protected(stone.topic):
         what = f"{stone.ref} is an internal topic and cannot be deleted"
         return Refused(str(stone.ref), Reason("tombstone-protected", what), "Remove the tombstone")
+    if stone.expired:
+        what = f"the tombstone of {stone.ref} counted until {stone.expires}, and the topic is still there"
+        todo = "Agree again and write a new date, or remove the tombstone"
+        return Refused(str(stone.ref), Reason("tombstone-expired", what), todo)
     if wish is None:
         return None
     what = f"{stone.ref} has a tombstone, but would be made again: {wish.reason.text}"

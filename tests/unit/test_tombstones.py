@@ -82,6 +82,12 @@ def test_the_last_day_still_counts() -> None:
     assert load({"a.yaml": EAST + f"deletions:\n  - {entry(expires='2026-01-15')}\n"}, "e", TODAY).deletions
 
 
+@pytest.mark.parametrize(("day", "expired"), [(15, False), (14, True)])
+def test_beside_live_clusters_an_old_tombstone_is_read_and_marked(day: int, *, expired: bool) -> None:
+    texts = {"a.yaml": EAST + f"deletions:\n  - {entry(expires=f'2026-01-{day}')}\n"}
+    assert [one.expired for one in load(texts, "e", TODAY, expired_too=True).deletions] == [expired]
+
+
 @pytest.mark.parametrize(
     "name", ["__consumer_offsets", "__mirror_status", "_schemas", "mm2-configs.west.internal", "connect-offsets"]
 )
@@ -184,6 +190,19 @@ def test_a_source_goes_before_its_remote_topic_whatever_the_clusters_are_called(
     seen.clusters["west"].put("old", 1)
     outcomes = {one.id: one.result for one in seen.apply(buried(topology(flows), *both), planned)}
     assert outcomes["delete:east/west.old"] is Result.SKIPPED, "the source was made anew, and is mirrored on"
+
+
+def test_a_tombstone_out_of_date_refuses_one_deletion_and_nothing_else(seen: World) -> None:
+    late = replace(stone("east", "old", id_of(seen, "east", "old")), expired=True)
+    after = buried(topology(topic("new", partitions=3)), late)
+    planned = seen.plan(after)
+    assert ids(planned) == ["create:east/new"]
+    assert [(one.subject, one.reason.code) for one in planned.refused] == [("east/old", "tombstone-expired")]
+    assert ids(known_part(planned).plan) == ["create:east/new"]
+    del seen.clusters["east"].topics["old"]
+    gone = seen.plan(after)
+    assert (ids(gone), gone.refused) == (["create:east/new"], ())
+    assert any("can be removed" in note for note in gone.notes)
 
 
 def test_a_remote_topic_that_a_flow_would_make_again_is_refused(seen: World) -> None:
