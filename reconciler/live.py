@@ -149,6 +149,14 @@ class LiveCluster:
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_no_quotas)
     users: LiveUsers | None = None
 
+    def place_for(self, replicas: int) -> int:
+        """On how many brokers, at most ``replicas``, a new topic may have one: also on those that are away but hold
+        replicas of other topics. Kafka places some on them, and they come back."""
+        there = {broker.id for broker in self.brokers}
+        if len(there) < replicas:
+            there |= {one for topic in self.topics.values() for part in topic.partitions for one in part.replicas}
+        return min(replicas, len(there))
+
     @property
     def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:
         """Every rule of the cluster, or why there is no such set."""

@@ -117,9 +117,7 @@ def _surroundings(
             busy = frozenset(move.topic for move in moves)
             fallback = broker_configs(different)
             names = cache(partial(_namesakes, cluster, wished.get(name, ())))
-            found[name] = Surroundings(
-                len(cluster.brokers), names, frozenset(keys), fallback, here, busy, cluster.hidden
-            )
+            found[name] = Surroundings(cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden)
     return found
 
 

@@ -22,12 +22,13 @@ NAME_LIMIT = 249
 class Surroundings:
     """What a topic's cluster allows. ``names`` gives all names live or wished there, by their metric name.
 
-    ``keys`` are the topic configs its brokers know; empty when no topic was there to tell. ``fallback`` is what a topic
-    has without an override, as far as known. ``replicated``: topics that get their wished factor in this plan.
-    ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be there, unseen by us.
+    ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was there to
+    tell. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics that get their
+    wished factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be
+    there, unseen by us.
     """
 
-    brokers: int
+    place_for: Callable[[int], int]
     names: Callable[[], Mapping[str, set[str]]]
     keys: Collection[str]
     fallback: Mapping[str, ConfigValue]
@@ -126,14 +127,14 @@ def _names(wish: TopicWish, around: Surroundings) -> list[Refused]:
 
 def _counts(wish: TopicWish, around: Surroundings) -> list[Refused]:
     refused: list[Refused] = []
-    if wish.new_factor is not None and wish.new_factor > around.brokers:
-        brokers = counted(around.brokers, "broker")
+    if wish.new_factor is not None and wish.new_factor > (place := around.place_for(wish.new_factor)):
+        brokers = counted(place, "broker")
         what = f"{wish.ref} wants replication factor {wish.new_factor}, but {wish.ref.cluster} has {brokers}"
         refused.append(
             Refused(
                 f"{wish.ref} replication factor",
                 Reason("replication-factor-above-brokers", what),
-                f"Set a replication factor of at most {around.brokers}, or add brokers",
+                f"Set a replication factor of at most {place}, or add brokers",
             )
         )
     if wish.source is not None and wish.new_partitions is None and wish.unreadable is None:

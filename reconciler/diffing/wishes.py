@@ -220,14 +220,19 @@ def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
                 partitions=topic.partitions,
                 new_partitions=topic.partitions,
                 replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
-                new_factor=replication_factor(layers_of(topology, topic.ref.cluster))
-                or min(INTERNAL_FACTOR, len(cluster.brokers)),
+                new_factor=replication_factor(layers_of(topology, topic.ref.cluster)) or internal_factor(cluster),
                 configs={key: Wanted(value, "needed by the mirror job") for key, value in topic.configs.items()},
             )
             for topic in internal_topics(topology)
             if (cluster := live.known(topic.ref.cluster))
         ),
     ]
+
+
+def internal_factor(cluster: LiveCluster) -> int:
+    """Of two brokers a third may only be away: with two replicas for good, the next outage would stop their writers.
+    Of one nobody asks ten thousand topics whether there were more."""
+    return cluster.place_for(INTERNAL_FACTOR) if len(cluster.brokers) > 1 else 1
 
 
 def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
@@ -241,6 +246,6 @@ def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
             reason=Reason("audit", "each run of the reconciler is recorded there"),
             new_partitions=1,
             replication_factor=factor,
-            new_factor=factor or min(INTERNAL_FACTOR, len(cluster.brokers)),
+            new_factor=factor or internal_factor(cluster),
             configs={key: Wanted(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
         )

@@ -113,6 +113,22 @@ def test_factor_above_the_brokers_is_refused_for_declared_and_remote_topics() ->
     }
 
 
+def test_a_broker_that_is_away_has_room_for_new_topics_as_it_holds_others() -> None:
+    seen = world(brokers=3)
+    for one in seen.clusters.values():
+        one.put("pay", 3, factor=3)
+        one.away.add(3)
+    wished = topology(topic("orders", replication_factor=3), flow("east", "west", "pay", replication_factor=3))
+    made = changed(seen.plan(wished), CreateTopic)
+    assert {ref: one.replication_factor for ref, one in made.items()} == {
+        "east/orders": 3,
+        "west/east.pay": 3,
+        "west/__mirror_offsets": 3,
+        "west/__mirror_status": 3,
+    }
+    assert codes(seen.plan(topology(topic("orders", replication_factor=4)))) == {"replication-factor-above-brokers"}
+
+
 def test_min_insync_above_factor_is_refused() -> None:
     seen = world(brokers=3)
     seen.clusters["east"].put("old", 1, factor=1)
