@@ -62,6 +62,9 @@ def test_with_one_broker_away_topics_are_read_and_changed(subject: Subject, east
         assert not any(one.startswith(subject.known("orders").name) for one in health.offline)
         (outcome,) = subject.perform(subject.alter(subject.known("orders"), retention_ms="60000"))
         assert (outcome.result, outcome.error) == (Result.DONE, "")
+        assert subject.admin.read().place_for(9) == 3
+        (made,) = subject.perform(subject.create("late", 2, 3))
+        assert (made.result, made.error) == (Result.DONE, ""), "it gets a replica on the broker that is away"
         wished = topology(cluster("east"), topic(subject.known("orders").name, replication_factor=2))
         live = LiveState({"east": subject.admin.read()}, {})
         (refused,) = plan(wished, look_closer(wished, live, {"east": subject.admin})).refused
