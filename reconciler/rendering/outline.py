@@ -134,15 +134,19 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[Step, ...]:
     """``heedless``: gates and soaks of its waves are left out."""
     found: list[Step] = []
     waves: set[str] = {""}
+    targets = any(one.stage == Stage.TARGET_TOPICS for one in plan.changes)
     for number, ((wave, stage), planned) in enumerate(groupby(plan.changes, key=_wave_and_stage), start=1):
         together = list(planned)
         places = tuple(Place(where, entries(list(some))) for where, some in groupby(together, key=_cluster))
-        why = STAGE_WHY[Stage(stage)]
+        title, why = stage, STAGE_WHY[Stage(stage)]
+        if stage == Stage.SOURCE_TOPICS:
+            title = "declared topics"  # most are no flow's source
+            why = why if targets else "as git describes them"
         if any(isinstance(one.change, AclChange) for one in together):
             why = f"{why}; {PROBED}"
         opens = "" if wave in waves else wave_heading(plan, wave, heedless)
         waves.add(wave)
-        found.append(Step(number, stage, why, len(together), places, opens))
+        found.append(Step(number, title, why, len(together), places, opens))
     return tuple(found)
 
 

@@ -18,6 +18,7 @@ from sandbox.handles import ClusterHandle
 from tests.reading import to_the_end
 from tests.wire.raw import cluster_of
 from wire.cluster import Position
+from wire.errors import UNSTABLE, BrokerError
 
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 
@@ -173,9 +174,16 @@ class Flow:
         return asyncio.run(self._position(partition))
 
     async def _position(self, partition: int) -> Position:
-        cluster = cluster_of(self.target)
+        cluster, until = cluster_of(self.target), time.monotonic() + 30
         try:
-            return (await cluster.positions(f"mirror.{self.topic}", [(self.remote, partition)]))[self.remote, partition]
+            while True:
+                try:
+                    found = await cluster.positions(f"mirror.{self.topic}", [(self.remote, partition)])
+                    return found[self.remote, partition]
+                except BrokerError as error:  # an end is answered before all its markers are written
+                    if error.code != UNSTABLE or time.monotonic() > until:
+                        raise
+                await asyncio.sleep(0.02)
         finally:
             cluster.close()
 
