@@ -45,8 +45,8 @@ FORMAT_VERSION = 1
 class Difference:
     """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
 
-    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: of a config that the topic itself does
-    not declare, who wishes it.
+    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: who wishes it, of a topic that git does not
+    declare and of a config that the topic itself does not.
     """
 
     subject: str
@@ -154,6 +154,8 @@ def _of(planned: Planned, seen: History) -> Iterator[Difference]:
     def difference(subject: str, kind: str, wished: str, found: str, key: ConfigChange | None = None) -> Difference:
         told: Told = cause_of(planned, seen, key)
         origin = "" if key is None or key.after is None else _origin(key.origin)
+        if isinstance(change, CreateTopic | AddPartitions) and change.role is not Role.DECLARED:
+            origin = "remote topic of a flow" if change.role is Role.REMOTE else change.reason.text
         return Difference(subject, kind, wished, found, planned.risk, planned.id, told.cause, told.why, origin)
 
     match change:

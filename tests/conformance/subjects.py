@@ -66,7 +66,7 @@ class BrokerStranger:
         self._await(topic, exists=False)
 
     def _await(self, topic: str, exists: bool) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while (topic in self.admin.read([topic]).topics) is not exists:
             assert time.monotonic() < until, f"the broker does not show what was done to {topic}"
             time.sleep(0.02)
