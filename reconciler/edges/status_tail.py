@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
@@ -42,17 +42,26 @@ Kind = TypeVar("Kind", bound="Tail")
 def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kind]) -> Kind | None:
     """None when the topic does not exist."""
     connection = Connection(cluster, principal)
+    try:
+        return _opened(connection, client_settings(cluster, principal), topic, kind)
+    except BaseException:
+        connection.close()  # at once and here: a client must not be left to the garbage collector
+        raise
+
+
+def _opened(connection: Connection, client: Mapping[str, Any], topic: str, kind: type[Kind]) -> Kind | None:
     request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
     connection.first(request, errors.DESCRIBE_CLUSTER)
     topics = connection.admin.describe_topics(TopicCollection([topic]), request_timeout=CONNECT_SECONDS)
     connection.settle(topics.values())
     failed = connection.failure(topics[topic], errors.describe_topic(topic))
     if failed is not None:
-        if failed.kind == "missing":
-            return None
-        raise failed
+        if failed.kind != "missing":
+            raise failed
+        connection.close()
+        return None
     settings = {
-        **client_settings(cluster, principal),
+        **client,
         "group.id": "reconciler-status",  # asked for by the client; no group is ever joined
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -61,7 +70,11 @@ def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kin
     }
     consumer = Consumer({**settings, "error_cb": lambda _error: None}, logger=DebugLog())
     partitions = [part.id for part in topics[topic].result().partitions]
-    return kind(connection, consumer, topic, partitions)
+    try:
+        return kind(connection, consumer, topic, partitions)
+    except BaseException:
+        consumer.close()
+        raise
 
 
 class Tail:

@@ -45,8 +45,8 @@ FORMAT_VERSION = 1
 class Difference:
     """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
 
-    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: who wishes it, of a topic that git does not
-    declare and of a config that the topic itself does not.
+    ``cause`` and ``why``: how it came to be, as far as facts tell. ``origin``: who wishes it, of a topic that git does
+    not declare and of a config that the topic itself does not.
     """
 
     subject: str
