@@ -9,21 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.edges.files import read_environment
+from reconciler.edges.files import read_readable
 from reconciler.edges.kafka.read_ahead import ReadAhead
-from reconciler.errors import ReconcilerError
-from reconciler.heading import Head, read_head
+from reconciler.errors import Problem, ReconcilerError
+from reconciler.heading import NO_HEAD, Head, read_head
 from reconciler.live_words import live_folder
 from reconciler.topology import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """``texts``: of the folder's files. ``ahead``: of the clusters in ``head``; None: nothing could begin. Who takes it
-    closes it."""
+    """``texts``: of the folder's files; ``unread``: what keeps others from having one. ``ahead``: of the clusters in
+    ``head``; None: nothing could begin. Who takes it closes it."""
 
     folder: Path
     texts: Mapping[str, str]
+    unread: Sequence[Problem]
     head: Head
     ahead: ReadAhead | None
 
@@ -33,10 +34,10 @@ class Begun:
 
 
 def begin(folder: Path, principal: Principal) -> Begun:
-    """Raises TopologyError for files that cannot be read; what is wrong in them is for ``loading.load`` to tell."""
-    texts = read_environment(folder)
-    head = read_head(texts)
-    return Begun(folder, texts, head, ReadAhead(head.clusters, principal) if head.clusters else None)
+    """Whatever is wrong with the files is for ``loading.load`` to tell."""
+    texts, unread = read_readable(folder)
+    head = NO_HEAD if unread else read_head(texts)
+    return Begun(folder, texts, unread, head, ReadAhead(head.clusters, principal) if head.clusters else None)
 
 
 def begin_early(words: Sequence[str], command: str = "plan") -> Begun | None:
@@ -52,5 +53,5 @@ def begin_early(words: Sequence[str], command: str = "plan") -> Begun | None:
 
 
 def taken(early: Begun | None, folder: Path) -> Begun:
-    """What ``start`` has begun of the folder, or begun now. Raises TopologyError as ``begin``."""
+    """What ``start`` has begun of the folder, or begun now."""
     return early if early is not None and early.folder == folder else begin(folder, Principal.PLAN)

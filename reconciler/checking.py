@@ -6,7 +6,7 @@ Border: nouns in, problems out, nothing of YAML but the places to point at. ``lo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from reconciler.checking_clusters import check_clusters
 from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
@@ -198,7 +198,7 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
     carriers: dict[str, Mirror] = {}
     doubtful: set[str] = set()  # they name a flow that is not there, perhaps a slip for one that is
     for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
-        if not mirror.flows and places.complete and not _flow_with_errors(topology, places):
+        if not mirror.flows and places.complete and not _with_errors("flows", topology.flows, places):
             what = f"mirror {mirror.name} carries no flow"
             why = f"It names none, and no flow that is still free goes to a cluster {mirror.name}"
             todo = "Name its flows, give it the alias of a target cluster, or remove it"
@@ -217,13 +217,16 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
                 what = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
                 why = "Two applications would fence each other for ever"
                 yield Problem("flow-in-two-mirrors", where, what, why, "Keep it in one of them")
-    for flow in topology.flows.values():
-        if flow.name not in carriers and flow.target in topology.mirrors and flow.target not in doubtful:
+    left = [one for one in topology.flows.values() if one.name not in carriers and one.target in topology.mirrors]
+    if not left or not places.complete or _with_errors("mirrors", topology.mirrors, places):
+        return
+    for flow in left:
+        if flow.target not in doubtful:
             what = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
             todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"
             yield Problem("flow-without-mirror", _at(places, flow), what, "No application would carry it", todo)
 
 
-def _flow_with_errors(topology: Topology, places: Places) -> bool:
-    """Is there a flow that could not be read? It may belong to any mirror."""
-    return any(section == "flows" and name not in topology.flows for section, name in places.entries)
+def _with_errors(section: str, built: Collection[str], places: Places) -> bool:
+    """Is there an entry that could not be read? A flow may belong to any mirror, a mirror may name any flow."""
+    return any(of == section and name not in built for of, name in places.entries)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.cli_help import ENDINGS
-from reconciler.edges.files import environment_name, read_environment, write_text
+from reconciler.edges.files import environment_name, read_readable, write_text
 from reconciler.errors import ReconcilerError, TopologyError
 from reconciler.rendering.style import Format as Page
 from reconciler.terminal import App, Env, Format, FormatOption, OutOption, PageOption, PruneOption, say, show, style
@@ -39,7 +39,8 @@ def validate(env: Env, form: FormatOption = Format.TEXT) -> None:
 
     name = environment_name(env)
     try:
-        topology = load(read_environment(env), name)
+        texts, unread = read_readable(env)
+        topology = load(texts, name, unread=unread)
     except TopologyError as error:
         if form is Format.JSON:
             show(problems_json(name, error.problems))

@@ -6,7 +6,7 @@ Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.file
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -54,16 +54,19 @@ def load(
     head: Head = NO_HEAD,
     *,
     expired_too: bool = False,
+    unread: Sequence[Problem] = (),
 ) -> Topology:
     """The checked topology of one environment.
 
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
     ``today`` decides which tombstones have expired; without it, it is this day (UTC). ``expired_too``: that is no
-    problem, because live clusters tell what is left of them. ``head``: of the same texts.
+    problem, because live clusters tell what is left of them. ``head``: of the same texts. ``unread``: of
+    files without a text, told with all others; what these may hold is held against nobody.
     Raises TopologyError, and nothing else, with all problems of shape, values and relations.
     """
     with no_collection():
         documents = [head.documents.get(file) or read(file, texts[file]) for file in sorted(texts)]
+        documents += [Document(problem.where.file, None, (problem,)) for problem in unread]
         return _load(documents, environment, today or datetime.now(UTC).date(), expired_too=expired_too)
 
 

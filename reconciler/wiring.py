@@ -6,7 +6,7 @@ Border: no arguments, no exit codes, no printing; those are ``cli``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +19,7 @@ from reconciler.authorizing.readers import reading_questions, with_readers
 from reconciler.beginning import Begun
 from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
 from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
-from reconciler.edges.files import environment_name, read_environment
+from reconciler.edges.files import environment_name, read_readable
 from reconciler.edges.git import Revision, origin_of, revision
 from reconciler.edges.kafka.admin import KafkaCluster
 from reconciler.edges.kafka.read_ahead import ReadAhead
@@ -29,7 +29,7 @@ from reconciler.edges.secrets import require_secrets
 from reconciler.edges.spark import SparkRunner
 from reconciler.edges.status_records import StatusRecords
 from reconciler.enrolling import user_clusters
-from reconciler.errors import BlockedError, ClusterError, Moved, ReconcilerError, Unknown
+from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
 from reconciler.guarding import applied_now, clusters_of, from_here, guarded, unjudged, unmet
 from reconciler.guarding.contact import todo
 from reconciler.guarding.elsewhere import moved_record, other_repository
@@ -53,11 +53,12 @@ NOTHING_AGREED = Consent()
 
 
 def read_topology(folder: Path) -> Topology:
-    return _loaded(folder, read_environment(folder))
+    texts, unread = read_readable(folder)
+    return _loaded(folder, texts, unread)
 
 
-def _loaded(folder: Path, texts: Mapping[str, str], head: Head = NO_HEAD) -> Topology:
-    return load(texts, environment_name(folder), head=head, expired_too=True)
+def _loaded(folder: Path, texts: Mapping[str, str], unread: Sequence[Problem], head: Head = NO_HEAD) -> Topology:
+    return load(texts, environment_name(folder), head=head, expired_too=True, unread=unread)
 
 
 class Session:
@@ -317,7 +318,7 @@ def open_session(folder: Path, principal: Principal, begun: Begun | None = None)
         if begun is None:
             session = Session(folder, read_topology(folder), principal)
         else:
-            session = Session(folder, _loaded(folder, begun.texts, begun.head), principal, begun.ahead)
+            session = Session(folder, _loaded(folder, begun.texts, begun.unread, begun.head), principal, begun.ahead)
     except BaseException:
         if begun is not None:
             begun.close()

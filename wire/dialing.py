@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import time
@@ -74,7 +75,8 @@ async def _socket(address: tuple[str, int], settings: ConnectionSettings, where:
         except BaseException:
             sock.close()
             raise
-    raise ConnectionLostError(f"no connection to {where}: {last}")
+    why = os.strerror(last.errno) if last is not None and last.errno else last  # asyncio writes words of its own
+    raise ConnectionLostError(f"no connection to {where}: {why}")
 
 
 async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, where: str) -> ssl.SSLSocket:

@@ -23,10 +23,18 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 
     Raises TopologyError with all problems: no such folder, no file, unreadable, not UTF-8, ``.yml`` for ``.yaml``.
     """
+    texts, problems = read_readable(folder)
+    if problems:
+        raise TopologyError(problems)
+    return texts
+
+
+def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]:
+    """As ``read_environment``, with what can be read in spite of the problems, so that all can be told at once."""
     if not folder.is_dir():
         what = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
         why = "An environment is a folder with *.yaml files"
-        raise TopologyError((Problem("no-folder", Where(str(folder)), what, why, "Check the path"),))
+        return {}, (Problem("no-folder", Where(str(folder)), what, why, "Check the path"),)
     texts: dict[str, str] = {}
     problems: list[Problem] = []
     for path in sorted(_files(folder, problems)):
@@ -39,9 +47,7 @@ def read_environment(folder: Path) -> Mapping[str, str]:
         what = "the environment has no *.yaml file"
         why = "An empty wish would be taken for: nothing is wanted any more"
         problems.append(Problem("no-files", Where(str(folder)), what, why, "Check the folder's name"))
-    if problems:
-        raise TopologyError(tuple(problems))
-    return texts
+    return texts, tuple(problems)
 
 
 def environment_name(folder: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from reconciler.edges.kafka.errors import Speaker
+from reconciler.edges.kafka.errors import Speaker, authentication, unreachable
 from reconciler.edges.kafka.identity import client_settings, speaker_of
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.failovers import GroupState, Key
@@ -146,10 +146,6 @@ class Side:
         settings = connection_settings(client_settings(self._wish, self.principal))
         return Cluster(self.name, self._wish.bootstrap_servers, settings)
 
-    @property
-    def servers(self) -> str:
-        return ", ".join(self._wish.bootstrap_servers)
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -194,11 +190,9 @@ def _visited(sides: Sequence[Side], ask: Callable[[Sequence[Cluster]], Awaitable
         return asyncio.run(visit())
     except (ConnectionLostError, TimeoutError) as error:
         why = str(error) or f"no answer within {ANSWERS_WITHIN * 2:.0f} s"
-        what = f"cluster {side.name} ({side.servers}) does not answer"
-        raise ClusterError(side.name, "unreachable", what, why) from None
+        raise unreachable(side.speaker, (why,)) from None
     except AuthenticationFailedError as error:
-        todo = f"Check the {side.principal} principal's credentials."
-        raise ClusterError(side.name, "authentication", f"{side.name}: {error}", "", todo) from None
+        raise authentication(side.speaker, str(error)) from None
     except (SettingError, WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
 

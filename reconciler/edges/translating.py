@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from reconciler.edges.kafka.identity import client_settings
+from reconciler.edges.kafka.errors import authentication, unreachable
+from reconciler.edges.kafka.identity import client_settings, speaker_of
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.topology import Cluster as ClusterWish
 from reconciler.topology import Flow, Isolation, Principal, Topology
@@ -126,12 +127,11 @@ async def _open(wish: ClusterWish, opened: list[Cluster], *, needed: bool) -> Cl
             await cluster.refresh([])
     except (ConnectionLostError, TimeoutError) as error:
         if needed:
-            servers = ", ".join(wish.bootstrap_servers)
             why = str(error) or f"no answer within {CONNECT_WITHIN:.0f} s"
-            raise ClusterError(wish.name, "unreachable", f"{wish.name} ({servers}): {why}") from None
+            raise unreachable(speaker_of(wish, Principal.MIRROR), (why,)) from None
         return None
     except (AuthenticationFailedError, SettingError) as error:
-        raise ClusterError(wish.name, "authentication", f"{wish.name}: {error}") from None
+        raise authentication(speaker_of(wish, Principal.MIRROR), str(error)) from None
     return cluster
 
 

@@ -6,21 +6,23 @@ CSS = """
 :root{color-scheme:light dark;--ink:#1d2329;--faint:#57606a;--page:#f6f7f9;--card:#fff;--line:#d5dae0;--code:#eef1f4;
 --add:#116329;--change:#7a4b00;--restart:#6f3fb5;--remove:#a40e26;--high:#b3122b;--medium:#8a5a00;--low:#3d5a73;
 --warn:#fff1f0;--warnline:#e5a3a3}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ed;--faint:#a0a9b4;--page:#111418;--card:#1a1f25;--line:#343b44;
---code:#262c34;--add:#6fd08c;--change:#e3b35c;--restart:#c3a1f5;--remove:#ff8f97;--high:#c9344a;--medium:#9a6b12;
+@media screen and (prefers-color-scheme:dark){
+:root{--ink:#e6e9ed;--faint:#a0a9b4;--page:#111418;--card:#1a1f25;--line:#343b44;--code:#262c34;--add:#6fd08c;--change:#e3b35c;--restart:#c3a1f5;--remove:#ff8f97;--high:#c9344a;--medium:#9a6b12;
 --low:#48657f;--warn:#2c1a1d;--warnline:#7a3640}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
+overflow-wrap:anywhere}
 main{max-width:64rem;margin:0 auto;padding:1rem 1rem 3rem}
 h1{font-size:1.35rem;line-height:1.3;margin:.3rem 0 .5rem;text-wrap:balance}
 h2{font-size:1.1rem;line-height:1.35;margin:2rem 0 .5rem}h2 small{display:block;font-weight:400;color:var(--faint)}
 h3{font-size:.95rem;margin:1rem 0 .3rem;color:var(--faint)}
 p{margin:.3rem 0}.faint,.what{color:var(--faint)}
-code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.88em}
-code{background:var(--code);border-radius:4px;padding:.1em .3em;overflow-wrap:anywhere}
+code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.88em;unicode-bidi:isolate}
+code{background:var(--code);border-radius:4px;padding:.1em .3em}
 .scroll{overflow-x:auto;margin:.4rem 0}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;vertical-align:top;padding:.3rem .7rem .3rem 0;border-top:1px solid var(--line)}
+th,td{text-align:left;vertical-align:top;padding:.3rem .7rem .3rem 0;border-top:1px solid var(--line);
+overflow-wrap:normal}
 tr:first-child th{border-top:0}th{color:var(--faint);font-weight:500;white-space:nowrap}
 td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(:first-child){min-width:9rem}
 @media (max-width:36rem){.scroll table,.scroll tbody{display:block}.scroll tr:first-child{display:none}
@@ -33,7 +35,7 @@ td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(
 .scroll td:nth-child(3):nth-last-child(2)::before{content:"\\2192\\a0"}}
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem .8rem;margin:.5rem 0}
 .card>header{display:flex;gap:.5rem;align-items:baseline;flex-wrap:wrap}
-.card>header .mono{font-weight:600;font-size:.98rem;overflow-wrap:anywhere}
+.card>header .mono{font-weight:600;font-size:.98rem;max-width:calc(100% - 1.7rem)}
 .sign{font:700 1.05rem ui-monospace,monospace;width:1em;text-align:center;flex:none}
 .add{color:var(--add)}.change{color:var(--change)}.restart{color:var(--restart)}.remove{color:var(--remove)}
 .badge{color:#fff;border-radius:99px;padding:.05rem .55rem;font-size:.75rem;font-weight:600;white-space:nowrap}
@@ -44,18 +46,20 @@ td{min-width:6rem}td:not(:first-child){overflow-wrap:anywhere}td:last-child:not(
 .urgent{background:var(--warn);border:1px solid var(--warnline);border-radius:8px;
 padding:.1rem .9rem .5rem;margin:1rem 0}
 .urgent h2{margin-top:.6rem}
-ul{margin:.3rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere}li ul{color:var(--faint)}
+ul{margin:.3rem 0;padding-left:1.2rem}li ul{color:var(--faint)}
 details{margin:.4rem 0}summary{cursor:pointer;padding:.25rem 0}
 details.section>summary{font-size:1.1rem;font-weight:700;margin-top:1rem}
 details.section>summary small{font-weight:400;color:var(--faint)}
-pre{background:var(--code);border-radius:6px;padding:.6rem .8rem;overflow-x:auto}
+pre{background:var(--code);border-radius:6px;padding:.6rem .8rem;white-space:pre-wrap}
 nav{display:flex;flex-wrap:wrap;gap:.4rem;margin:.8rem 0}
 nav a{border:1px solid var(--line);background:var(--card);border-radius:99px;padding:.2rem .7rem;color:inherit;
 text-decoration:none;font-size:.9rem}
 input{width:100%;font:inherit;padding:.45rem .7rem;border:1px solid var(--line);border-radius:8px;
 background:var(--card);color:inherit;margin-top:.5rem}
 [hidden]{display:none!important}
-@media print{body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
+@media print{:root{color-scheme:light}.scroll{overflow:visible}td{overflow-wrap:anywhere}
+details::details-content{content-visibility:visible;height:auto}
+body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
 .card,.urgent{break-inside:avoid}.badge{border:1px solid;color:#000;background:none!important}}
 """
 

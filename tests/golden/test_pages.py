@@ -240,6 +240,17 @@ def test_what_is_folded_is_printed_also_from_a_page_too_short_for_a_filter() -> 
     assert 0 < SCRIPT.index("beforeprint") < SCRIPT.index("return}")
 
 
+def test_no_name_is_wider_than_the_page_or_below_its_sign() -> None:
+    """Seen in a browser at 320 pixels, and on paper; these rules are what it needs."""
+    body = re.search(r"^body\{[^}]*\}", CSS, re.MULTILINE)
+    assert body is not None
+    assert "overflow-wrap:anywhere" in body[0]
+    assert re.search(r"\.card>header \.mono\{[^}]*max-width:calc\(100% - 1\.7rem\)", CSS)
+    assert re.search(r"^pre\{[^}]*white-space:pre-wrap", CSS, re.MULTILINE)
+    assert "screen and (prefers-color-scheme:dark)" in CSS
+    assert "details::details-content{content-visibility:visible" in CSS.partition("@media print")[2]
+
+
 def test_links_within_the_page_lead_somewhere() -> None:
     found = elements(plan_html(PLANS["troubled"]()))
     names = {attributes.get("id") for _, attributes in found.tags}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.files import read_environment, write_text, write_texts
+from reconciler.edges.files import read_environment, read_readable, write_text, write_texts
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 
 
@@ -51,6 +51,14 @@ def test_all_problems_of_all_files_at_once(tmp_path: Path) -> None:
     ]
     assert "byte 9, 0xFC" in problems[1].what
     assert str(tmp_path / "nowhere") in problems[0].todo, "a link that leads nowhere is no question of permissions"
+
+
+def test_what_can_be_read_is_given_beside_the_problems(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text("topics: {}")
+    (tmp_path / "latin.yaml").write_bytes("topics: {ü: 1}".encode("latin-1"))
+    texts, (problem,) = read_readable(tmp_path)
+    assert (texts, problem.code) == ({str(tmp_path / "good.yaml"): "topics: {}"}, "not-utf8")
+    assert [one.code for one in read_readable(tmp_path / "gone")[1]] == ["no-folder"]
 
 
 def test_the_place_of_a_byte_that_is_not_utf8(tmp_path: Path) -> None:

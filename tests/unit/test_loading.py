@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Problem, TopologyError
+from reconciler.errors import Problem, TopologyError, Where
 from reconciler.flow_syncs import MM2_CONFIG_EXCLUDE, ConfigSync, Groups
 from reconciler.loading import load
 from reconciler.topology import Delivery, Isolation, Naming, Principal, Start, TopicDefaults, Topology
@@ -295,3 +295,30 @@ def test_a_file_that_is_no_mapping(root: str) -> None:
     codes: list[Any] = [problem.code for problem in _problems(a=root, c=CLUSTERS)]
     assert len(codes) == 1
     assert codes[0] in ("wrong-type", "missing-value")
+
+
+def _unread(file: str) -> Problem:
+    return Problem("not-utf8", Where(file), "byte 0 is not UTF-8", "YAML files are UTF-8 here", "Save it as UTF-8")
+
+
+def test_a_file_without_a_text_hides_nothing_of_the_others_and_is_held_against_nobody() -> None:
+    texts = {
+        "flows.yaml": "flows: {f: {source: east, target: west, topics: [a]}}",
+        "topics.yaml": "topics:\n  a: {clusters: [east], partitions: -1}\n  b: {clusters: [west], class: k}\n",
+    }
+    with pytest.raises(TopologyError) as caught:
+        load(texts, "test", unread=(_unread("clusters.yaml"),))
+    assert [(one.code, one.where.file) for one in caught.value.problems] == [
+        ("not-utf8", "clusters.yaml"),
+        ("out-of-range", "topics.yaml"),
+    ]
+
+
+@pytest.mark.parametrize("second", ["{flows: [g], bogus: 1}", None])
+def test_a_flow_may_be_named_by_a_mirror_that_could_not_be_read(second: str | None) -> None:
+    flows = "flows:\n" + "".join(f"  {name}: {{source: east, target: west, topics: [{name}]}}\n" for name in "fg")
+    mirrors = "mirrors:\n  west: {flows: [f]}\n" + (f"  second: {second}\n" if second else "")
+    texts = {"clusters.yaml": CLUSTERS, "flows.yaml": flows, "mirrors.yaml": mirrors}
+    with pytest.raises(TopologyError) as caught:
+        load(texts, "test", unread=() if second else (_unread("more.yaml"),))
+    assert [one.code for one in caught.value.problems] == ["unknown-field" if second else "not-utf8"]

@@ -1,0 +1,38 @@
+"""What offsets and positions are asked of a cluster that is not there: the same words as for every other command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.edges.moving import Side
+from reconciler.edges.translating import translated
+from reconciler.errors import ClusterError
+from reconciler.routing import selector_of
+from reconciler.topology import Topology
+from reconciler.translations import TranslateWish
+from tests.builders import cluster, flow, topology
+
+NOBODY = "127.0.0.1:1"
+
+
+def _positions(wished: Topology) -> object:
+    return Side(wished.clusters["east"]).partitions()
+
+
+def _translated(wished: Topology) -> object:
+    name, only = next(iter(wished.flows.items()))
+    return translated(wished, TranslateWish(name, groups=("g",)), selector_of(only))
+
+
+@pytest.mark.parametrize("ask", [_positions, _translated])
+def test_a_cluster_that_is_not_there_is_told_with_reason_and_what_to_do(ask: Callable[[Topology], object]) -> None:
+    wished = topology(cluster("east", bootstrap_servers=(NOBODY,)), flow("east", "west", "a"))
+    with pytest.raises(ClusterError) as caught:
+        ask(wished)
+    error = caught.value
+    assert (error.kind, error.what) == ("unreachable", f"cluster east does not answer at {NOBODY}")
+    assert "Connection refused" in error.why
+    assert "Errno" not in error.why
+    assert "bootstrap_servers" in error.todo
