@@ -57,7 +57,7 @@ text-decoration:none;font-size:.9rem}
 input{width:100%;font:inherit;padding:.45rem .7rem;border:1px solid var(--line);border-radius:8px;
 background:var(--card);color:inherit;margin-top:.5rem}
 [hidden]{display:none!important}
-@media print{:root{color-scheme:light}.scroll{overflow:visible}td{overflow-wrap:anywhere}
+@media print{:root{color-scheme:light}.scroll{overflow:visible}
 details::details-content{content-visibility:visible;height:auto}
 body{background:#fff;color:#000;font-size:11px}main{max-width:none;padding:0}input,nav{display:none}
 .card,.urgent{break-inside:avoid}.badge{border:1px solid;color:#000;background:none!important}}
