@@ -16,7 +16,7 @@ from reconciler.places import Places
 from reconciler.prospects import Wanted
 from reconciler.routing import Routing
 from reconciler.topic_configs import human
-from reconciler.topology import Flow, Topic, TopicRef, Topology
+from reconciler.topology import Flow, Tombstone, Topic, TopicRef, Topology
 
 BROKERS = "the brokers decide"
 COUNTS = ("partitions", "replication_factor")
@@ -71,10 +71,24 @@ def _declaration(ground: Ground, ref: TopicRef) -> Topic | None:
 def _reason(ground: Ground, ref: TopicRef, wish: TopicWish | None, live: LiveTopic | None) -> str:
     if wish is not None:
         return wish.reason.text
+    stone = next((one for one in ground.topology.deletions if one.ref == ref), None)
+    if stone is not None:
+        return _tombstone(ground, stone, live)
     if live is not None:
         return "unmanaged: neither declared nor made by a flow, never touched"
     asked = "and not on the cluster" if ref.cluster in ground.answered else "and the cluster was not asked"
     return f"neither declared nor made by a flow, {asked}"
+
+
+def _tombstone(ground: Ground, stone: Tombstone, live: LiveTopic | None) -> str:
+    told = f"tombstone ({_place(stone.where)})"
+    if live is None and stone.cluster in ground.answered:
+        return f"gone; its {told} can be removed"
+    if live is not None and live.topic_id != stone.topic_id:
+        return f"unmanaged, never touched: its {told} is for an earlier topic of this name, id {stone.topic_id}"
+    if stone.expired:
+        return f"unmanaged, never touched: its {told} counted until {stone.expires}"
+    return f"to be deleted: its {told} counts until {stone.expires}: {stone.reason}"
 
 
 def _seen(ground: Ground, ref: TopicRef, live: LiveTopic | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -16,7 +17,7 @@ from reconciler.explaining import explain
 from reconciler.explanation import TopicAnswer, Value
 from reconciler.loading import load
 from reconciler.rendering.explanation import explanation_json, explanation_text
-from reconciler.topology import Mirror, TopicDefaults, Topology
+from reconciler.topology import Mirror, Tombstone, TopicDefaults, Topology
 from reconciler.yaml_text import read
 from tests.builders import cluster, flow, topic, topology, world
 from tests.fakes import unreachable
@@ -133,6 +134,25 @@ def test_overrides_nobody_declared_and_topics_nobody_manages() -> None:
     assert found.reason.startswith("unmanaged")
     assert values(found)["partitions"].live == "2"
     assert "left as it is" in values(found)["preallocate"].because
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "to be deleted: its tombstone (stones.yaml:3) counts until 2099-12-31: moved"),
+        ({"expired": True}, "unmanaged, never touched: its tombstone (stones.yaml:3) counted until 2099-12-31"),
+        ({"topic_id": "other"}, "unmanaged, never touched: its tombstone (stones.yaml:3) is for an earlier topic"),
+        ({"topic": "gone"}, "gone; its tombstone (stones.yaml:3) can be removed"),
+    ],
+)
+def test_a_topic_with_a_tombstone_is_not_called_never_touched(changes: dict[str, Any], told: str) -> None:
+    seen = world("east", "west", "north")
+    seen.clusters["east"].put("old", 1, 1)
+    there = seen.clusters["east"].topics["old"]
+    stone = Tombstone("east", "old", there.topic_id, "moved", "2099-12-31", Where("stones.yaml", 3))
+    wished = replace(shop(), deletions=(replace(stone, **changes),))
+    found = answer(f"east/{changes.get('topic', 'old')}", wished, live=seen.look(wished))
+    assert found.reason.startswith(told)
 
 
 def test_a_silent_cluster_is_unknown_and_told_from_git() -> None:
