@@ -22,6 +22,11 @@ class Layer:
     values: TopicDefaults
     where: Where
 
+    @property
+    def words(self) -> str:
+        """As it stands in a sentence: a class is called by its name."""
+        return self.name if self.name.startswith("class ") else f"a {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Given:

@@ -64,6 +64,7 @@ class App(typer.Typer):
 
 
 PROGRAM = "reconciler"
+INTERRUPTED = 130
 Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
@@ -161,14 +162,15 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: obj
         say(f"Try: {PROGRAM if context is None else context.command_path} --help")
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):
-        say("interrupted")
-        code = 130
+        code = INTERRUPTED
     except ReconcilerError as error:
         say(_visible(error))
         code = error.exit_code
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
+    if code == INTERRUPTED:  # also what typer makes of Ctrl-C, without a word
+        say("interrupted")
     sys.exit(int(code or 0))
 
 

@@ -97,7 +97,7 @@ def _verdict(one: Configured, here: Given | None, there: Given | None) -> Verdic
         return Verdict(False, "set outside git on the topic itself, and not alike: declare it, or take it off")
     sides = ((here, one.here), (there, one.there))
     if wrong := next((given for given, found in sides if given and not same(one.key, given.value, found.value)), None):
-        words = f"{_ONCE}:" if wrong.layer.name == DECLARED else f"a {wrong.layer.name} says"
+        words = f"{_ONCE}:" if wrong.layer.name == DECLARED else f"{wrong.layer.words} says"
         return Verdict(False, f"{words} {human(one.key, wrong.value)}")
-    told = [f"a {given.layer.name}" for given in (here, there) if given]
+    told = [given.layer.words for given in (here, there) if given]
     return Verdict(True, " and ".join(dict.fromkeys(told)))

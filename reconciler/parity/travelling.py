@@ -102,7 +102,7 @@ def _configs(topology: Topology, sides: _Sides) -> Iterator[Disparity]:
 
 def _given(given: Given, one: Configured, own: str) -> Verdict:
     """``own``: in words, where the topic itself says the value."""
-    words = own if given.layer.name == DECLARED else f"a {given.layer.name}"
+    words = own if given.layer.name == DECLARED else given.layer.words
     if same(one.key, given.value, one.there.value):
         return Verdict(True, words)
     return Verdict(False, f"{words} says {human(one.key, given.value)}")

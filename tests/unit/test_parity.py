@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -180,6 +181,17 @@ def test_clusters_with_defaults_of_their_own_may_differ_in_what_the_topic_does_n
     found = compared(wished, LiveState({"east": east.read(), "west": west.read()}, {}))
     assert found["west/orders", "retention.ms"].why == "a default of cluster west says 70s"
     assert not found["west/orders", "retention.ms"].allowed
+
+
+def test_what_a_class_says_is_told_by_the_name_of_the_class() -> None:
+    east, west = FakeCluster("east"), FakeCluster("west")
+    east.put("orders", 3, retention_ms="60000")
+    west.put("orders", 3, retention_ms="1")
+    wished = topology(topic("orders", "east", "west", class_name="ledger"))
+    classes = {"ledger": TopicDefaults(configs={"retention.ms": "60000"})}
+    wished = replace(wished, rules=replace(wished.rules, classes=classes))
+    found = compared(wished, LiveState({"east": east.read(), "west": west.read()}, {}))
+    assert found["west/orders", "retention.ms"].why == "class ledger says 1m"
 
 
 def test_two_declared_sides_of_a_flow_are_compared_once_by_its_rules() -> None:

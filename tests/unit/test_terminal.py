@@ -153,6 +153,18 @@ def test_output_that_goes_on_for_ever_ends_with_its_reader(nobody: TextIO, monke
     assert ended.value.code == 1
 
 
+def test_ctrl_c_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def work() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run_app(app, [])
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
 def test_a_locale_without_a_character_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is piped is UTF-8 in any locale; a traceback after an apply would hide what it did."""
     app = typer.Typer()
