@@ -52,14 +52,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """By change id: the outcomes of earlier runs, oldest first; and ids of changes whose run never ended.
+    """By change id: the outcomes of earlier runs, oldest first; and when runs began that never ended their plan.
 
-    ``known``: there is a record at all.
+    ``cut_off``: none has ended since, so what is not done is what they left. ``overtaken``: the last one after which
+    others ended; what these held back may be left of it, or be new. ``known``: there is a record at all.
     """
 
     changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     cut_off: Mapping[str, str] = field(default_factory=dict)
     known: bool = False
+    overtaken: str = ""
 
     @property
     def nobody(self) -> str:
@@ -71,18 +73,31 @@ def history(lines: Iterable[Line]) -> History:
     """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over."""
     changes: dict[str, tuple[Line, ...]] = {}
     open_runs: dict[str, str] = {}
-    known = False
+    left: dict[str, object] = {}
+    known, overtaken = False, ""
     for line in lines:
         known = True
         run = str(line.get("run", ""))
         match line.get("kind"):
-            case "begin":
-                open_runs[run] = str(line.get("at", ""))
-            case "end":
-                open_runs.pop(run, None)
+            case "begin" if line.get("plan_digest", "") is not None:  # null: a command by hand, which plans nothing
+                open_runs[run], left[run] = str(line.get("at", "")), line.get("changes")
+            case "end" if run in open_runs:
+                del open_runs[run]
+                overtaken = max([overtaken, *_unfinished(open_runs, left).values()])
+                open_runs.clear()
             case "change" if isinstance(line.get("id"), str):
                 changes[line["id"]] = (*changes.get(line["id"], ()), line)
-    return History(changes, open_runs, known)
+                left[run] = _one_less(left.get(run))
+    return History(changes, _unfinished(open_runs, left), known, overtaken)
+
+
+def _unfinished(open_runs: Mapping[str, str], left: Mapping[str, object]) -> Mapping[str, str]:
+    """Without those that were killed after their last change."""
+    return {run: at for run, at in open_runs.items() if left.get(run) != 0}
+
+
+def _one_less(count: object) -> object:
+    return count - 1 if isinstance(count, int) else None
 
 
 def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -> Told:
@@ -112,6 +127,9 @@ def cause_of(planned: Planned, seen: History, one: ConfigChange | None = None) -
     if seen.cut_off:
         at = max(seen.cut_off.values())
         return Told(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
+    if seen.overtaken:
+        either = f"new in git, changed outside, or left by the run of {seen.overtaken}, which was cut off"
+        return Told(Cause.NOT_TOLD, f"{seen.nobody}: {either}")
     return Told(Cause.NOT_TOLD, f"{seen.nobody}: new in git, or changed outside")
 
 

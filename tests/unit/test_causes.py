@@ -38,7 +38,8 @@ def run(
 ) -> list[Mapping[str, Any]]:
     """The lines of one run that touched one config, as the audit record has them."""
     name = f"run-{number}"
-    begun = {"kind": "begin", "run": name, "at": f"2026-01-0{number}"}
+    changes = 1 if one and end else 2  # one that was cut off had more to do
+    begun = {"kind": "begin", "run": name, "at": f"2026-01-0{number}", "plan_digest": "d", "changes": changes}
     outcome = Outcome(ID, result, "" if result is Result.DONE else "no answer\nand more")
     touched = [] if one is None else [changed(name, number * 86_400.0, outcome, planned(one))]
     return [begun, *touched, *([ended(name, number * 86_400.0, (outcome,), "")] if end else [])]
@@ -105,6 +106,25 @@ def test_a_topic_that_was_made_and_a_run_that_was_cut_off() -> None:
     assert cause(config(), [made]) is Cause.EDITED_OUTSIDE, "what it was made with counts as set by us"
     assert cause_of(grow, history(run(1, None, end=False))).cause is Cause.HALF_FINISHED
     assert cause_of(grow, history(run(1, None))).cause is Cause.NOT_TOLD
+
+
+def test_a_run_that_was_cut_off_says_nothing_for_certain_once_others_ended() -> None:
+    """It stood in the record for ever, and each wish that was new since then was called half-finished."""
+    grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
+    killed, whole = run(1, None, end=False), run(2, config())
+    told = cause_of(grow, history([*killed, *whole]))
+    assert told.cause is Cause.NOT_TOLD
+    assert told.why.endswith("new in git, changed outside, or left by the run of 2026-01-01, which was cut off")
+    assert cause_of(grow, history([*whole, *killed])).cause is Cause.HALF_FINISHED
+
+
+def test_only_a_run_that_had_something_left_to_do_was_cut_off() -> None:
+    """A command by hand plans nothing, and a run may be killed after its last change."""
+    grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
+    begun, touched = run(1, config(), end=False)
+    assert cause_of(grow, history([{**begun, "plan_digest": None, "changes": 1}])).cause is Cause.NOT_TOLD
+    assert cause_of(grow, history([{**begun, "plan_digest": "d", "changes": 1}, touched])).cause is Cause.NOT_TOLD
+    assert cause_of(grow, history([{**begun, "plan_digest": "d", "changes": 2}, touched])).cause is Cause.HALF_FINISHED
 
 
 def test_lines_of_another_shape_are_passed_over() -> None:

@@ -142,7 +142,10 @@ def _todo_for(code: int) -> str:
         case 40:
             return "Correct the key or value under configs in the topology."
         case 38:
-            return "Set replication_factor to at most the number of brokers."
+            return (
+                "Set replication_factor to at most the number of brokers: of the topic or flow, or, for the topics that"
+                " this program keeps its own records in, under defaults of the cluster."
+            )
         case 37:
             return "Partitions can only grow. Set a larger number, or make a new topic."
         case 17:
