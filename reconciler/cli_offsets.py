@@ -57,7 +57,10 @@ def translate(
 
     topology = read_topology(env)
     wish = _wish(topology, flow, groups or [], (topic, partition, positions or []), reverse)
-    made = translated(topology, wish, selector_of(topology.flows[flow]))
+    selector = selector_of(topology.flows[flow])
+    if topic and not reverse and (why := selector.why_not(topic)) is not None:
+        say(f"flow {flow} does not mirror {topic} now: {why}; what it copied before is translated all the same")
+    made = translated(topology, wish, selector)
     match form:
         case TableFormat.TABLE:
             text = translations_text(made)

@@ -1,11 +1,13 @@
-"""What offsets and positions are asked of a cluster that is not there: the same words as for every other command."""
+"""Offsets and positions asked of a cluster that is not there: the same words as for every other command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from reconciler.cli import main
 from reconciler.edges.moving import Side
 from reconciler.edges.translating import translated
 from reconciler.errors import ClusterError
@@ -36,3 +38,20 @@ def test_a_cluster_that_is_not_there_is_told_with_reason_and_what_to_do(ask: Cal
     assert "Connection refused" in error.why
     assert "Errno" not in error.why
     assert "bootstrap_servers" in error.todo
+
+
+def test_a_position_of_a_topic_that_the_flow_does_not_mirror_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "topology.yaml").write_text(
+        f"clusters:\n  east: {{bootstrap_servers: ['{NOBODY}']}}\n  west: {{bootstrap_servers: ['127.0.0.1:2']}}\n"
+        "flows:\n  copy: {source: east, target: west, topics: [orders]}\n"
+    )
+    asked = ["offsets", "translate", str(tmp_path), "copy", "--partition", "0", "--offset", "5", "--topic"]
+    told = []
+    for topic in ("order", "orders"):
+        with pytest.raises(SystemExit) as ended:
+            main([*asked, topic])
+        assert ended.value.code == 1
+        told.append("does not mirror" in capsys.readouterr().err)
+    assert told == [True, False]
