@@ -1,0 +1,30 @@
+"""The plan that README.md shows is the plan of the environment that it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.edges.files import read_environment
+from reconciler.loading import load
+from reconciler.rendering.style import Style
+from reconciler.rendering.text import plan_text
+from tests.builders import world
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_plan_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    sandbox = Path("environments/sandbox")
+    made = plan_text(world("east", "west").plan(load(read_environment(sandbox), sandbox.name)), Style()).splitlines()
+    shown = (ROOT / "README.md").read_text().partition("## What `plan` prints\n\n```\n")[2].partition("```")[0]
+    lines = [line for line in shown.splitlines() if line.strip(" .") and ": cluster id " not in line]
+    at = 0
+    for line in lines:
+        begin = line.replace(", commit bef001536805", "").partition(", ...")[0]
+        found = next((n for n, one in enumerate(made[at:], at) if one.startswith(begin)), None)
+        assert found is not None, f"not there, or not in this order: {line}"
+        at = found + 1
+    assert len(lines) > 10
