@@ -5,11 +5,12 @@ Words are Kafka's own in lower case (``org.apache.kafka.common.acl``, ``Resource
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from reconciler.quoting import quoted
 
 WILDCARD = "*"
 """As a literal resource name: all names. As a host: every address."""
@@ -79,7 +80,7 @@ class AclBinding:
     def __str__(self) -> str:
         """``allow User:orders-app write on topic orders``; a prefix, and a host that is not every host, are told."""
         where = "" if self.host == WILDCARD else f" from {self.host}"
-        return f"{self.permission} {_word(self.principal)} {self.operation} on {self.target}{where}"
+        return f"{self.permission} {word(self.principal)} {self.operation} on {self.target}{where}"
 
     @property
     def target(self) -> str:
@@ -87,7 +88,7 @@ class AclBinding:
         if self.resource is ResourceType.CLUSTER and self.name == CLUSTER_NAME and self.pattern is PatternType.LITERAL:
             return str(self.resource)
         prefix = "prefix " if self.pattern is PatternType.PREFIXED else ""
-        return f"{self.resource} {prefix}{_word(self.name)}"
+        return f"{self.resource} {prefix}{word(self.name)}"
 
     @property
     def wildcard(self) -> bool:
@@ -132,5 +133,6 @@ def normalised(bindings: Iterable[AclBinding]) -> frozenset[AclBinding]:
     return frozenset(binding for binding in found if not redundant(binding, found))
 
 
-def _word(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+def word(text: str) -> str:
+    """A principal or a resource's name, in quotes where it could be taken for something else."""
+    return text if _PLAIN.fullmatch(text) and text.isprintable() else quoted(text)

@@ -5,13 +5,13 @@ Border: nouns and their words; nothing here knows YAML, a cluster or a plan.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.errors import NOWHERE, Where
+from reconciler.quoting import quoted
 from reconciler.sizes import BYTES
 
 KINDS = ("user", "client-id", "ip")
@@ -34,7 +34,7 @@ class QuotaPart:
     def __str__(self) -> str:
         if self.name is None:
             return f"default {self.kind}"
-        return f"{self.kind} {self.name if _PLAIN.fullmatch(self.name) else json.dumps(self.name, ensure_ascii=False)}"
+        return f"{self.kind} {self.name if _PLAIN.fullmatch(self.name) else quoted(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ Border: nouns and their words; no password is ever in one of them, only the refe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import NOWHERE, Where
+from reconciler.quoting import quoted
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 """As brokers accept them (ScramMechanism.minIterations, ScramControlManager.MAX_ITERATIONS)."""
@@ -68,7 +68,7 @@ class UserRecord:
 
 def user_words(name: str) -> str:
     """``user orders-app``; a name with other signs in quotes."""
-    return f"user {name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)}"
+    return f"user {name if _PLAIN.fullmatch(name) else quoted(name)}"
 
 
 def credentials_text(credentials: Credentials) -> str:

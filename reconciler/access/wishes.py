@@ -14,7 +14,7 @@ from reconciler.access.derived import derive
 from reconciler.access.mirrors import clusters_of, flows_of, mirror_rights
 from reconciler.access.roles import bindings, expand_stable, title_of
 from reconciler.access_rules import AccessRole, AccessRule
-from reconciler.acls import AclBinding, Permission, Unsupported
+from reconciler.acls import AclBinding, Permission, Unsupported, word
 from reconciler.changes import Grant
 from reconciler.errors import Unknown
 from reconciler.live import LiveAccess, LiveCluster, LiveState
@@ -145,5 +145,7 @@ def _follows(carriage: Carriage, rules: Iterable[AclBinding]) -> Iterator[Wished
     for acl, source in derive(carriage, sorted(rules)):
         denied = acl.permission is Permission.DENY
         does = "may not read" if denied else "reads"
-        grant = Grant(f"{acl.principal}: {does} what flow {flow.name} brings", f"flow {flow.name}", str(flow.where))
+        grant = Grant(
+            f"{word(acl.principal)}: {does} what flow {flow.name} brings", f"flow {flow.name}", str(flow.where)
+        )
         yield Wished(acl, grant, f"{flow.source}/{source}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from reconciler.acls import word
 from reconciler.changes import Ignored
 from reconciler.counts import counted
 from reconciler.plans import Plan
@@ -93,7 +94,8 @@ def _unmanaged(plan: Plan) -> Section:
 def unmanaged_rules(plan: Plan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Cluster, principal and the rules it has there, without naming it again."""
     for (cluster, principal), found in groupby(plan.unmanaged_acls, key=lambda one: (one.cluster, one.acl.principal)):
-        yield cluster, principal, tuple(str(one.acl).replace(f"{principal} ", "", 1) for one in found)
+        who = word(principal)
+        yield cluster, who, tuple(str(one.acl).replace(f"{who} ", "", 1) for one in found)
 
 
 def _unmanaged_access(plan: Plan) -> Section:

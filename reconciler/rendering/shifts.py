@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.acls import WILDCARD, ResourceType
+from reconciler.acls import WILDCARD, ResourceType, word
 from reconciler.authorizing.deciding import IMPLIES
-from reconciler.authorizing.effects import OPERATIONS
+from reconciler.authorizing.effects import OPERATIONS, SOMEBODY_ELSE
 from reconciler.counts import counted
 from reconciler.plans import Plan
 from reconciler.rendering.sections import Item, Section
@@ -26,7 +26,8 @@ def _line(one: AccessShift) -> str:
     verb = "gains" if one.gained else "loses"
     where = "" if one.resource is ResourceType.CLUSTER else f" {_names(one)}"
     host = "" if one.host == WILDCARD else f" from {one.host}"
-    return f"{one.cluster}: {one.principal} {verb} {_operations(one)} on {one.resource}{where}{host}"
+    who = one.principal if one.principal == SOMEBODY_ELSE else word(one.principal)
+    return f"{one.cluster}: {who} {verb} {_operations(one)} on {one.resource}{where}{host}"
 
 
 def _operations(one: AccessShift) -> str:
@@ -42,12 +43,12 @@ def _operations(one: AccessShift) -> str:
 def _names(one: AccessShift) -> str:
     """Patterns first; the names of today under them are told as what they come to now."""
     begins = tuple(pattern[:-1] for pattern in one.patterns)
-    under = [name for name in one.names if name.startswith(begins)] if begins else []
-    plain = [name for name in one.names if name not in under]
+    under = [word(name) for name in one.names if name.startswith(begins)] if begins else []
+    plain = [word(name) for name in one.names if not begins or not name.startswith(begins)]
     parts = []
     if begins:
         now = f" (now {_listed(under, one.more if not plain else 0)})" if under else " (none there yet)"
-        parts.append(f"{', '.join(one.patterns)}{now if one.resource is ResourceType.TOPIC else ''}")
+        parts.append(f"{', '.join(map(word, one.patterns))}{now if one.resource is ResourceType.TOPIC else ''}")
     if plain:
         parts.append(_listed(plain, one.more))
     return ", ".join(parts)
@@ -55,12 +56,13 @@ def _names(one: AccessShift) -> str:
 
 def _listed(names: list[str], left_out: int) -> str:
     more = len(names) - SHOWN + left_out
-    return f"{', '.join(names[:SHOWN])} and {more} more" if more > 0 else ", ".join(names[:SHOWN])
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _more(one: AccessShift) -> Iterator[str]:
     if one.readers:
-        words = [f"{reader.group} ({counted(reader.members, 'member')})" for reader in one.readers]
+        words = [f"{word(reader.group)} ({counted(reader.members, 'member')})" for reader in one.readers]
         yield f"read now by {_listed(words, 0)}"
     for why in one.unknown:
         yield f"not known: {why}"
