@@ -47,7 +47,8 @@ class Translations:
 
     @property
     def exact(self) -> bool:
-        return all(row.found.exact for row in self.rows)
+        """Of nothing nobody can say so: a script with a group's name misspelt would go on with an empty file."""
+        return bool(self.rows) and all(row.found.exact for row in self.rows)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -46,3 +46,7 @@ def test_the_reset_file_is_what_kafkas_tool_reads() -> None:
     assert translations_csv(MADE) == "east.orders,0,140\neast.orders,1,9\neast.orders,12,400\n"
     both = replace(MADE, rows=(EXACT, replace(EXACT, group="audit")))
     assert translations_csv(both) == "billing,east.orders,0,140\naudit,east.orders,0,140\n"
+
+
+def test_no_position_at_all_is_not_called_exact() -> None:
+    assert (replace(MADE, rows=(EXACT, NEXT)).exit_code, replace(MADE, rows=()).exit_code) == (0, 2)
