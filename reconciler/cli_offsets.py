@@ -1,4 +1,4 @@
-"""``offsets translate``: arguments and exit codes. 0 all exact, 2 some are not (each says why) or there are none, 1 an error."""
+"""``offsets translate``: arguments and exit codes. 0 all exact, 2 some are not or there are none, 1 an error."""
 
 from __future__ import annotations
 
