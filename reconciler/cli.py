@@ -231,7 +231,7 @@ def _mirrors(session: Session, flow: str | None) -> Sequence[str]:
     if not found:
         raise ReconcilerError(
             f"environment {session.topology.environment} has no flow {flow}" if flow else "no flow is declared",
-            "There is no mirror job to act on.",
+            "Only what git declares can be named here.",
             f"Its flows: {', '.join(session.topology.flows) or 'none'}.",
         )
     return found

@@ -148,7 +148,8 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
 def _unmanaged(
     topology: Topology, live: LiveState, wished: Mapping[str, Set[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
-    """``wished``: names by cluster."""
+    """``wished``: names by cluster. Of what has a tombstone it is said what became of that."""
+    buried = {stone.ref for stone in topology.deletions}
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:
             continue
@@ -156,7 +157,7 @@ def _unmanaged(
         here = wished.get(name, frozenset())
         for left in sorted(cluster.topics.keys() - here):
             topic, ref = cluster.topics[left], TopicRef(name, left)
-            if ref in contested or topic.internal or topic.name.startswith("__"):
+            if ref in contested or ref in buried or topic.internal or topic.name.startswith("__"):
                 continue
             if not any(_may_come_from(flow, topic.name) for flow in silent):
                 yield Unmanaged(ref, len(topic.partitions))

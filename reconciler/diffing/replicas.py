@@ -188,7 +188,7 @@ def _health(site: Site, wish: TopicWish, topic: LiveTopic, factor: int) -> Itera
     if headless:
         yield "no-leader", f"partition {_few(headless)} has no leader", "Bring its brokers back first"
     if offline:
-        why = f"partition {_few(offline)} has a replica on a broker that does not answer"
+        why = f"a replica of partition {_few(offline)} is on a broker that does not answer"
         yield "replica-offline", why, "Start the broker, or move its replicas away, then plan again"
     if behind:
         why = f"partition {_few(behind)} has replicas that are not in sync, and a move would take more from them"

@@ -199,6 +199,7 @@ def test_a_tombstone_out_of_date_refuses_one_deletion_and_nothing_else(seen: Wor
     assert ids(planned) == ["create:east/new"]
     assert [(one.subject, one.reason.code) for one in planned.refused] == [("east/old", "tombstone-expired")]
     assert ids(known_part(planned).plan) == ["create:east/new"]
+    assert planned.unmanaged == (), "what is blocked is not said to be never touched"
     del seen.clusters["east"].topics["old"]
     gone = seen.plan(after)
     assert (ids(gone), gone.refused) == (["create:east/new"], ())
