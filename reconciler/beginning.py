@@ -47,9 +47,10 @@ def begin_early(words: Sequence[str], command: str = "plan") -> Begun | None:
     if folder is None:
         return None
     try:
-        return begin(folder, Principal.PLAN)
+        begun = begin(folder, Principal.PLAN)
     except ReconcilerError:
         return None  # the command itself comes to it, and tells
+    return None if begun.unread else begun
 
 
 def taken(early: Begun | None, folder: Path) -> Begun:

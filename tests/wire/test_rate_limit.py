@@ -62,5 +62,7 @@ def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str,
         assert told[other][1] - told[one][1] <= RATE * (told[other][0] - told[one - 2][0] + BURST_S) + LARGEST
     last = control.reports[-1]
     each = [p.bytes for p in last.partitions]
-    assert max(each) <= 1.3 * min(each), each
+    # Batch for batch one would get twelve times as much. Bytes are shared while both have some: on a busy machine the
+    # next fetch of one may be late, and the other then has its part too.
+    assert max(each) <= 2 * min(each), each
     assert last.throttled_ms > 3_000
