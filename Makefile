@@ -1,17 +1,24 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test check bench soak down lock
+.PHONY: install demo test test-fast check bench soak down lock
 .DEFAULT_GOAL := install
+# Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
+unexport PYTHONDONTWRITEBYTECODE
 
 install:
-	@sh sandbox/install.sh
+	@sh reconciler/sandbox/install/install.sh
 
 demo: install
-	@$(PYTHON_IN_VENV) -m sandbox.demo
+	@$(PYTHON_IN_VENV) -m reconciler.sandbox.demo.main
 
 test: install
 	@sh tests/run.sh
+
+# Without brokers and Spark, with fewer examples of each property: between two edits.
+test-fast: install
+	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
+		-m "not kafka and not spark and not slow"
 
 check: install
 	.venv/bin/ruff check
@@ -28,13 +35,13 @@ soak: install
 # The mirror job stops first, so that it can commit and leave.
 down:
 	@if [ ! -x $(PYTHON_IN_VENV) ]; then echo "nothing is installed, so nothing runs"; exit 0; fi; \
-	$(PYTHON_IN_VENV) -m sandbox.demo_down; $(PYTHON_IN_VENV) -m sandbox down
+	$(PYTHON_IN_VENV) -m reconciler.sandbox.demo.down; .venv/bin/reconciler sandbox down
 
 # Renews the locked packages and the digests of the jars; review the difference. The locks name no package index.
 UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock:
-	$(UV_COMPILE) pyproject.toml -o requirements.lock
-	$(UV_COMPILE) --all-extras pyproject.toml -o requirements-dev.lock
-	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements-build.lock
-	$(PYTHON_IN_VENV) -m sandbox jars --lock
+	$(UV_COMPILE) pyproject.toml -o requirements/runtime.lock
+	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
+	echo "setuptools>=80,<81" | $(UV_COMPILE) - -o requirements/build.lock
+	$(PYTHON_IN_VENV) -m reconciler.sandbox jars --lock

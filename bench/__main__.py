@@ -12,22 +12,22 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from bench.clusters import PORT, clusters
-from bench.cpu import adopt_orphans
-from bench.figures import CASES, BenchError, Clusters, Copied, Failed, Latency, Result, System
-from bench.latency import CASE as LATENCY
-from bench.latency import Trickle, latency
-from bench.load import load
-from bench.measure import copy
-from bench.mm2 import MirrorMaker2, Tuning
-from bench.ours import Reconciler, Shape
+from bench.copy.figures import CASES, BenchError, Clusters, Copied, Failed, Latency, Result, System
+from bench.copy.latency import CASE as LATENCY
+from bench.copy.latency import Trickle, latency
+from bench.copy.measure import copy
+from bench.copy.mm2 import MirrorMaker2, Tuning
+from bench.copy.ours import Reconciler, Shape
+from bench.processes.clusters import PORT, clusters
+from bench.processes.cpu import adopt_orphans
+from bench.records.load import load
 from bench.report import as_json, machine, markdown, tables
 from reconciler.errors import ReconcilerError
-from sandbox.places import ROOT, STATE
+from reconciler.sandbox.paths import ROOT, STATE
 
 NAMES = (*CASES, LATENCY)
 OUT = STATE / "bench"
-SAVED = ROOT / "bench" / "results"
+SAVED = ROOT / "bench" / "results" / "copy"
 console = Console(soft_wrap=True)
 
 
@@ -122,7 +122,7 @@ def write(results: Sequence[Result], save: bool) -> None:
     (OUT / f"{when}.json").write_text(as_json(results, when, facts))
     console.print(f"Written: {OUT / f'{when}.json'}")
     if save:
-        SAVED.mkdir(exist_ok=True)
+        SAVED.mkdir(parents=True, exist_ok=True)
         (SAVED / f"{when}.json").write_text(as_json(results, when, facts))
         (SAVED / f"{when}.md").write_text(markdown(results, facts))
         console.print(f"Saved: {SAVED / f'{when}.json'} and .md")
@@ -142,7 +142,7 @@ def main(
     latency_seconds: Annotated[float, typer.Option(min=1, help="How long the trickle is measured.")] = 40.0,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports for the two brokers.")] = PORT,
     keep: Annotated[bool, typer.Option(help="Leave the brokers up.")] = False,
-    save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
+    save: Annotated[bool, typer.Option(help="Also write bench/results/copy/.")] = False,
 ) -> None:
     """Copies the same records with MirrorMaker 2 and with the Spark mirror, and compares CPU, speed and latency.
 

@@ -18,11 +18,11 @@ from rich.console import Console
 
 from bench.planning import Case, Run, timed
 from bench.report import machine
-from sandbox.brokers import running
-from sandbox.handles import ClusterHandle
-from sandbox.places import ROOT
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.handles import ClusterHandle
+from reconciler.sandbox.paths import ROOT
 
-SAVED = ROOT / "bench" / "results"
+SAVED = ROOT / "bench" / "results" / "access"
 APPS_TOPICS = 5
 NAME = "bench"
 """An environment is known by its folder's name, and owns its rules under it."""
@@ -65,7 +65,7 @@ def table(runs: Sequence[tuple[Case, Run]]) -> str:
 
 def main(
     rules: Annotated[int, typer.Option(help="Access rules on the cluster.")] = 1_000,
-    save: Annotated[bool, typer.Option(help="Keep the figures under bench/results.")] = False,
+    save: Annotated[bool, typer.Option(help="Keep the figures under bench/results/access.")] = False,
 ) -> None:
     with running("secure") as sandbox, tempfile.TemporaryDirectory() as scratch:
         east = sandbox["east"]

@@ -19,15 +19,16 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror.connecting import cluster_of
+from reconciler_mirror.clients.own import cluster_of
 
-from bench import groups, mm2
-from bench.figures import Run
+from bench import groups
+from bench.copy import mm2
+from bench.copy.figures import Run
 from bench.groups import PARTITIONS, RECORDS, TOPIC, endpoint
-from sandbox.brokers import running
-from sandbox.handles import ClusterHandle, Sandbox
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 GROUPS = 100
 THEIRS = "theirs"
@@ -50,7 +51,7 @@ def commit(handle: ClusterHandle, offsets: Offsets) -> None:
     async def run() -> None:
         cluster = cluster_of(endpoint(handle))
         try:
-            await Groups(cluster).commit(
+            await GroupClient(cluster).commit(
                 {group: {key: CommittedOffset(at) for key, at in each.items()} for group, each in offsets.items()}
             )
         finally:
@@ -63,7 +64,7 @@ def committed(handle: ClusterHandle, names: Mapping[str, object]) -> Offsets:
     async def run() -> Offsets:
         cluster = cluster_of(endpoint(handle))
         try:
-            found = await Groups(cluster).offsets(names)
+            found = await GroupClient(cluster).offsets(names)
             return {name: {key: at.offset for key, at in one.offsets.items()} for name, one in found.items()}
         finally:
             cluster.close()

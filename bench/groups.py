@@ -16,20 +16,19 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror.batch_path import batch_path
-from mirror.connecting import cluster_of
-from mirror.group_sync import GroupSync, GroupSyncWish
-from mirror.lane_specs import lane_spec
-from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
-from mirror.settings import FlowSettings, GroupSettings
-from mirror.views import GroupsView
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.views import GroupsView
+from reconciler_mirror.groups.sync import GroupSync
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec, lane_spec
 
-from replication.mirrormaker import checkpoints_topic
-from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
-from sandbox.brokers import running
-from sandbox.handles import ClusterHandle, Sandbox
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.handover import Endpoint, FlowSettings, GroupSettings, Naming, Start
+from reconciler.replication.mirrormaker_records import checkpoints_topic
+from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
 
 GROUPS, PARTITIONS, RECORDS, ROUNDS = 1_000, 10, 2_000, 6
 TOPIC, INTERVAL_MS = "orders", 3_000
@@ -104,8 +103,8 @@ def prepared(sandbox: Sandbox) -> tuple[FlowSettings, tuple[PartitionSpec, ...]]
     groups = GroupSettings((".*",), (), INTERVAL_MS, follow_rewinds=False)
     flow = FlowSettings(
         name="bench", fingerprint="0" * 16, source=endpoint(east), target=endpoint(west), topics=(TOPIC,),
-        exclude_topics=(), naming_policy="default", naming_separator=".", delivery="exactly_once",
-        isolation="read_committed", start_kind="earliest", start_timestamp_ms=None, lanes=1, groups=groups,
+        exclude_topics=(), naming=Naming(), delivery="exactly_once",
+        isolation="read_committed", start=Start(), lanes=1, groups=groups,
     )  # fmt: skip
     copy(flow, specs)
     return flow, specs
@@ -128,7 +127,7 @@ def fresh(flow: FlowSettings, specs: tuple[PartitionSpec, ...]) -> tuple[list[fl
             sys.stderr.write(f"{one.text}\n")
 
     assert flow.groups is not None
-    sync = GroupSync(GroupSyncWish(flow, flow.groups, lambda: specs, tell))
+    sync = GroupSync(flow, flow.groups, lambda: specs, tell)
     began = time.monotonic()
     sync.start()
     seconds = [asyncio.run(_round(flow, number)) for number in range(1, ROUNDS + 1)]
@@ -143,11 +142,11 @@ async def _round(flow: FlowSettings, number: int) -> float:
         offset = number * RECORDS // (ROUNDS + 1)
         offsets = {(TOPIC, p): CommittedOffset(offset + p) for p in range(PARTITIONS)}
         names = [f"group-{n:04}" for n in range(GROUPS)]
-        await Groups(source).commit(dict.fromkeys(names, offsets))
+        await GroupClient(source).commit(dict.fromkeys(names, offsets))
         began = time.monotonic()
         wanted = {(f"east.{TOPIC}", p): offset + p for p in range(PARTITIONS)}
         while True:
-            found = await Groups(target).offsets(names)
+            found = await GroupClient(target).offsets(names)
             if all({k: v.offset for k, v in found[name].offsets.items()} == wanted for name in names):
                 return time.monotonic() - began
             await asyncio.sleep(0.1)

@@ -5,7 +5,7 @@ than it makes them. Each command is a process of its own; CPU and peak memory ar
 and its children. The brokers' CPU meanwhile is told apart: on a small machine they and the command share the cores.
 
 The brokers share the cores with the command, which is harder for three of them than for one. So the same is also timed
-as though brokers had machines of their own: ``bench.remembered`` gives their answers after the time they took.
+as though brokers had machines of their own: ``bench.processes.remembered`` gives their answers after the same time.
 
 What is compared runs in turn, and each round gives a ratio of its own, since the speed of a machine changes from one
 minute to the next.
@@ -32,15 +32,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from bench.clusters import SERVER_JVM
-from bench.cpu import cpu_seconds
-from bench.remembered import standing_before
+from bench.processes.clusters import SERVER_JVM
+from bench.processes.cpu import cpu_seconds
+from bench.processes.remembered import standing_before
 from bench.report import machine, spread
-from sandbox import processes
-from sandbox.brokers import Launch, bring_up, take_down
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import ROOT, home_of
-from sandbox.profiles import PROFILES
+from reconciler.sandbox.brokers import processes
+from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.paths import ROOT, home_of
+from reconciler.sandbox.profiles import PROFILES
 
 PORT = 26_300
 FILES = 500
@@ -54,7 +54,7 @@ APART = 5
 HEAP = "2g"
 """Ten thousand topics fill more than 35 % of the 1 GiB that Kafka's own script gives a broker. G1 would then mark it
 again and again, which costs more than the answers do."""
-SAVED = ROOT / "bench" / "results"
+SAVED = ROOT / "bench" / "results" / "planning"
 console = Console(soft_wrap=True)
 
 
@@ -186,7 +186,7 @@ def cases(folder: Path, sandbox: Sandbox, count: int) -> tuple[list[Case], list[
 
 
 def apart(cluster: ClusterHandle) -> ClusterHandle:
-    """As it is met through ``bench.remembered``."""
+    """As it is met through ``bench.processes.remembered``."""
     return replace(cluster, brokers=tuple(replace(one, port=one.port + APART) for one in cluster.brokers))
 
 
@@ -220,12 +220,12 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def write(runs: Mapping[Case, Sequence[Run]], tables: Sequence[Table]) -> None:
     when, facts = time.strftime("%Y-%m-%dT%H%M%S"), machine()
-    SAVED.mkdir(exist_ok=True)
+    SAVED.mkdir(parents=True, exist_ok=True)
     told = {"when": when, "machine": facts, "runs": [asdict(run) for found in runs.values() for run in found]}
-    (SAVED / f"{when}-planning.json").write_text(json.dumps(told, indent=2) + "\n")
+    (SAVED / f"{when}.json").write_text(json.dumps(told, indent=2) + "\n")
     drawn = [["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)] for head, rows in tables]
-    (SAVED / f"{when}-planning.md").write_text("\n\n".join(map("\n".join, drawn)) + "\n")
-    console.print(f"Saved: {SAVED / f'{when}-planning.json'} and .md")
+    (SAVED / f"{when}.md").write_text("\n\n".join(map("\n".join, drawn)) + "\n")
+    console.print(f"Saved: {SAVED / f'{when}.json'} and .md")
 
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RichTable:
@@ -242,7 +242,7 @@ def main(
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the tables show median, least and most.")] = 15,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
     warm: Annotated[int, typer.Option(min=2, help="Plans of one and of all clusters beforehand.")] = WARM,
-    save: Annotated[bool, typer.Option(help="Also write bench/results/.")] = False,
+    save: Annotated[bool, typer.Option(help="Also write bench/results/planning/.")] = False,
 ) -> None:
     """Validate, plan and apply beside ten thousand topics."""
     with three(port) as sandbox, tempfile.TemporaryDirectory() as parent:

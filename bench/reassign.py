@@ -23,18 +23,18 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.replica_requests import ReplicaWire
-from reconciler.replicas import THROTTLED_REPLICAS
-from reconciler.topology import Cluster, Principal
-from sandbox.brokers import running
-from sandbox.handles import ClusterHandle
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.replicas import THROTTLED_REPLICAS
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.handles import ClusterHandle
 
 TOPIC = "load"
 PARTITIONS = 200
 AT_A_TIME = 100
 WINDOW_SECONDS = 22.0
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results" / "reassign"
 
 
 @dataclass
@@ -104,11 +104,11 @@ class Meter:
         self.thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        with ReplicaWire(self.cluster, Principal.PLAN) as wire:
+        with ReplicaRequests(self.cluster, Principal.PLAN) as requests:
             while not self.over.wait(0.5):
                 for broker, samples in self.samples.items():
                     asked = time.monotonic()
-                    sizes = wire.sizes([broker], {TOPIC: range(PARTITIONS)})
+                    sizes = requests.sizes_on([broker], {TOPIC: range(PARTITIONS)})
                     size = sum(size for (_, part, _), size in sizes.items() if self.leaders[part] != broker)
                     samples.append(((asked + time.monotonic()) / 2, size))
 
@@ -242,14 +242,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=300, help="of the topic, before the change")
     parser.add_argument("--throttle", type=int, default=5_000_000, help="bytes/s into and out of each broker")
     parser.add_argument("--load", type=int, default=200_000, help="bytes/s that producers write meanwhile")
-    parser.add_argument("--save", action="store_true", help="keep the figures in bench/results")
+    parser.add_argument("--save", action="store_true", help="keep the figures in bench/results/reassign")
     chosen = parser.parse_args()
     with running("ha") as sandbox:
         east = sandbox.clusters["east"]
         figures = measure(east, chosen.megabytes * 1_000_000, chosen.throttle, chosen.load, kill_at=0.4)
     print(table(figures))
     if chosen.save:
-        name = time.strftime("%Y-%m-%dT%H%M%S-reassign", time.gmtime())
+        name = time.strftime("%Y-%m-%dT%H%M%S", time.gmtime())
         (RESULTS / f"{name}.json").write_text(json.dumps(asdict(figures), indent=2) + "\n", "utf-8")
         (RESULTS / f"{name}.md").write_text(table(figures) + "\n", "utf-8")
     held = figures.highest_of_throttle <= 1.1

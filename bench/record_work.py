@@ -15,21 +15,22 @@ from crc32c import crc32c
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "spark"))
 
-from mirror.batch_partition import Partition
-from mirror.batch_pieces import pieces_of
-from mirror.batch_records import RecordWorker
-from mirror.lanes import PartitionSpec
-from mirror.record_work import LOCAL, Provenance, ProvenanceGround, RecordWork
+from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.record_work.on_bytes import RecordWorker
+from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
-from bench.figures import CASES
-from bench.load import records
-from replication.additions import AddedHeader
-from replication.selection import Exists, Key
-from wire.batches import scan, seal, verify
-from wire.codecs import LZ4
-from wire.fetch_answers import FetchedPartition
-from wire.fields import body
-from wire.records import Record, encode
+from bench.copy.figures import CASES
+from bench.records.load import records
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records.batches import scan, seal, verify
+from reconciler.kafka.records.codecs import LZ4
+from reconciler.kafka.records.fields import body
+from reconciler.kafka.records.records import Record, encode
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import LOCAL, Provenance
+from reconciler.replication.record_filter import Exists, Key
 
 BATCHES, PER_BATCH, TURNS = 40, 100, 7
 SPEC = PartitionSpec("orders", 0, "orders", "")
@@ -62,7 +63,7 @@ def whole(raw: bytes) -> None:
 
 
 def worked(raw: bytes, work: RecordWork) -> None:
-    worker = RecordWorker(work, SPEC, ("flow", "east"), ProvenanceGround(b"source", b"target"))
+    worker = RecordWorker(work, SPEC, ("flow", "east"), ProvenanceSettings(b"source", b"target"))
     partition = Partition(SPEC, committed=0, reached=0, covered=0, worker=worker)
     view = memoryview(bytearray(raw))
     for piece in pieces_of(partition, FetchedPartition("orders", 0, 0, 1, 1, 0, (), -1, view), None)[0]:

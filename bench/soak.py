@@ -24,19 +24,19 @@ import typer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
-from bench.aborting import aborted_records
-from bench.cpu import MARK_VARIABLE, marked
+from bench.processes.cpu import MARK_VARIABLE, marked
+from bench.processes.tether import tethered
+from bench.records.aborting import aborted_records
+from bench.records.soak_load import PARTITIONS, TOPIC, Load, Round, SoakError, Verdict, await_all, await_progress, judge
 from bench.report import machine
-from bench.soak_load import PARTITIONS, TOPIC, Load, Round, SoakError, Verdict, await_all, await_progress, judge
-from bench.tether import tethered
-from sandbox.brokers import Launch, bring_up, take_down
-from sandbox.handles import Sandbox
-from sandbox.places import ROOT, home_of
-from sandbox.profiles import PROFILES
+from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler.sandbox.handles import Sandbox
+from reconciler.sandbox.paths import ROOT, home_of
+from reconciler.sandbox.profiles import PROFILES
 
 PORT = 26_500
 VICTIMS = ("driver", "worker", "jvm", "source broker", "target broker")
-SAVED = ROOT / "bench" / "results"
+SAVED = ROOT / "bench" / "results" / "soak"
 console = Console(soft_wrap=True)
 
 
@@ -128,10 +128,10 @@ def topology(sandbox: Sandbox) -> dict[str, object]:
 
 def write(verdict: Verdict, wish: Wish) -> None:
     when = time.strftime("%Y-%m-%dT%H%M%S")
-    SAVED.mkdir(exist_ok=True)
+    SAVED.mkdir(parents=True, exist_ok=True)
     told = {"when": when, "machine": machine(), "wish": asdict(wish), **asdict(verdict)}
-    (SAVED / f"{when}-soak.json").write_text(json.dumps(told, indent=2) + "\n")
-    console.print(f"Saved: {SAVED / f'{when}-soak.json'}")
+    (SAVED / f"{when}.json").write_text(json.dumps(told, indent=2) + "\n")
+    console.print(f"Saved: {SAVED / f'{when}.json'}")
 
 
 def main(

@@ -1,6 +1,6 @@
 """``python -m reconciler``."""
 
-from reconciler.start import main
+from reconciler.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -1,10 +1,15 @@
-"""Every error a person may see: what is wrong, why it matters, what to do. Nothing here touches the world."""
+"""Errors that people see (what is wrong, why it matters, what to do), and the exit codes of the program."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeVar
 
-from reconciler.counts import counted
+from reconciler.text import counted
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +23,18 @@ class Where:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
+    @property
+    def line_words(self) -> str:
+        """``topics.yaml:12``; empty where it is no line."""
+        return f"{self.file}:{self.line}" if self.line else ""
+
 
 NOWHERE = Where("(built in)")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in docs/messages.md."""
+    """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in docs/change/messages.md."""
 
     code: str
     where: Where
@@ -41,9 +51,9 @@ class ReconcilerError(Exception):
 
     exit_code = 1
 
-    def __init__(self, what: str, why: str = "", todo: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, why: str = "", todo: str = "") -> None:
+        super().__init__(problem)
+        self.what = problem
         self.why = why
         self.todo = todo
 
@@ -72,8 +82,8 @@ class ClusterError(ReconcilerError):
 
     KINDS = ("unreachable", "denied", "authentication", "identity", "quota", "invalid", "exists", "missing", "other")
 
-    def __init__(self, cluster: str, kind: str, what: str, why: str = "", todo: str = "") -> None:
-        super().__init__(what, why, todo)
+    def __init__(self, cluster: str, kind: str, problem: str, why: str = "", todo: str = "") -> None:
+        super().__init__(problem, why, todo)
         self.cluster = cluster
         self.kind = kind
 
@@ -120,11 +130,11 @@ class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
 
     exit_code = 4
 
-    def __init__(self, moved: tuple[Moved, ...], what: str = "the saved plan is stale") -> None:
-        lines = [f"  {one}" for one in moved[:_MOVED]]
+    def __init__(self, moved: tuple[Moved, ...], subject: str = "the saved plan is stale") -> None:
+        lines = [f"  {moved}" for moved in moved[:_MOVED]]
         if len(moved) > _MOVED:
             lines.append(f"  and {len(moved) - _MOVED} more")
-        super().__init__(what, "\n".join(lines), "Run plan again and review the new plan.")
+        super().__init__(subject, "\n".join(lines), "Run plan again and review the new plan.")
         self.moved = moved
 
 
@@ -142,3 +152,28 @@ class Unknown:
     error: str
     todo: str = ""
     detail: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, subject: str, error: ReconcilerError) -> Unknown:
+        """With why it matters, which ``or_unknown`` leaves out."""
+        return cls(subject, ". ".join(part for part in (error.what, error.why) if part), error.todo)
+
+
+def or_unknown(
+    subject: str, ask: Callable[[], Answer], failing: type[ReconcilerError] = ReconcilerError
+) -> Answer | Unknown:
+    """What ``ask`` gives; where it raises an error of the kind ``failing``, that ``subject`` is not known."""
+    try:
+        return ask()
+    except failing as error:
+        return Unknown(subject, error.what, error.todo)
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    ERROR = 1
+    CHANGES = 2
+    BLOCKED = 3
+    STALE = 4
+    PARTIAL = 5
+    LOCKED = 6

@@ -1,9 +1,12 @@
-"""Durations and sizes as people write them (``7d``, ``1GiB``), to milliseconds and bytes."""
+"""Formats text for people: durations, sizes, plurals, quoted names, "did you mean"."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
 import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -48,6 +51,11 @@ def looks_like_size(text: str) -> bool:
     return match is not None and match.group(2) in BYTES
 
 
+def sentence(text: object) -> str:
+    """With a capital letter at its beginning."""
+    return f"{str(text)[0].upper()}{str(text)[1:]}"
+
+
 def size_words(count: int) -> str:
     """``3.2 GiB``, for people; rounded."""
     for unit, size in reversed(BYTES.items()):
@@ -62,3 +70,76 @@ def time_words(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{math.ceil(whole / 60)} min" if whole < 7200 else f"{whole / 3600:.1f} h"
+
+
+def counted(count: int, name: str, many: str = "") -> str:
+    """``many`` only where the plural is not ``name`` and an s."""
+    return f"{count:,} {name if count == 1 else many or name + 's'}"
+
+
+def first_of(names: Sequence[str], shown: int, left_out: int = 0) -> str:
+    """``a, b and 3 more``. ``left_out``: how many more there are than ``names``."""
+    more = len(names) - shown + left_out
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """None when one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterator[str]:
+    """A line each row, every column as wide as its widest cell; a column without any text is left out. ``right``:
+    columns of numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if width
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def quoted(text: str) -> str:
+    """``text`` in JSON's quotes. Nothing in it can end the line, move the cursor or hide: what does not print is told
+    by its number. Two texts never read alike."""
+    description = json.dumps(text, ensure_ascii=False)
+    return description if description.isprintable() else "".join(_seen(each) for each in description)
+
+
+def _seen(each: str) -> str:
+    return each if each.isprintable() else json.dumps(each)[1:-1]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like ``name``, or None when none is near."""
+    by_lower = {other.lower(): other for other in sorted(known)}
+    names = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
+    return by_lower[min(names, key=lambda other: distance(name.lower(), other))] if names else None
+
+
+def distance(left: str, right: str) -> int:
+    """How many characters to add, drop, replace or swap with their neighbour (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, last = row.copy(), before
+        row[0] = i
+        for j, b in enumerate(right, 1):
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                row[j] = min(row[j], last[j - 2] + 1)
+    return row[-1]
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What to do about an unknown name: the nearest one, or all when they are few, or ``otherwise``."""
+    names = sorted(known)
+    near = nearest(name, names)
+    if near is not None:
+        return f"Perhaps {near} is meant"
+    if names and len(names) <= 20:
+        return f"Known here: {', '.join(names)}"
+    return otherwise

@@ -1,1 +1,1 @@
-"""All tests. ``fakes`` and ``builders`` are shared."""
+"""All tests. `reconciler` and `mirror` have the folders of the source; `support` is what tests share."""

@@ -1,75 +1,134 @@
 """Real clusters for the tests: one sandbox of each profile a run, started when a test first asks for it.
 
-Tests share the clusters, so each takes its names from ``unique``. Order: no cluster, then Kafka, then Spark.
+Tests share the clusters, so each takes its names from ``unique``. Order: no cluster, then Kafka, then Spark; of those
+with Kafka profile after profile, because idle brokers cost processor time too: the last test that may ask for a profile
+ends it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
+import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
 
-from sandbox.brokers import running
-from sandbox.handles import ClusterHandle, Sandbox
+from reconciler.cli.main import main
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.commands import Ended, Write
+from tests.support.jobs import class_archive
 
 # Brokers beside it make any example slow now and then; what must hold does not depend on the clock.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy machine")
+settings.register_profile("fast", settings.get_profile("busy machine"), max_examples=20)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "busy machine"))
 
-_PROFILES = {"plain", "ha", "secure", "trio"}
+# The most expensive first; tests that choose a profile while they run come before them.
+_PROFILES = ("ha", "trio", "secure", "plain")
+_clusters: dict[str, contextlib.ExitStack] = {}
+_last: dict[str, pytest.Item] = {}
 _RUN = uuid.uuid4().hex[:4]
 _counter = itertools.count(1)
-
-CreateTopic = Callable[..., str]
 
 
 def pytest_configure() -> None:
     """A shell that starts the tests in the background, and nohup, have them ignore signals, and with them the processes
     that tests interrupt. What has a handler here is not ignored there."""
+    class_archive.use()
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    orders: dict[Path, int] = {}
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & _PROFILES:
+        if profiles := _profiles(item):
             item.add_marker(pytest.mark.kafka)
-    items.sort(key=lambda item: 2 if item.get_closest_marker("spark") else bool(item.get_closest_marker("kafka")))
+            orders[item.path] = min(orders.get(item.path, len(_PROFILES)), *map(_PROFILES.index, profiles))
+    items.sort(key=lambda item: (_phase(item), orders.get(item.path, -1) if _phase(item) else 0))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Which test is the last that may ask for a profile. A worker of pytest-xdist does not know what it will get."""
+    gc.collect()
+    gc.freeze()  # what is imported by now need not be looked through after each test
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    for item in session.items:
+        if _phase(item):
+            _last.update(dict.fromkeys(_profiles(item) or _PROFILES, item))
+
+
+def _profiles(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ())) & set(_PROFILES)
+
+
+def _phase(item: pytest.Item) -> int:
+    return 2 if item.get_closest_marker("spark") else int(item.get_closest_marker("kafka") is not None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """librdkafka aborts the process when a client is destroyed on its own background thread. That thread runs Python
+    for each answer, so with clients about the collector runs on the main thread only, between two tests."""
+    if not _phase(item):
+        return (yield)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        for profile in [name for name, last in _last.items() if last is item and name in _clusters]:
+            _clusters.pop(profile).close()
+
+
+def _sandbox(profile: str, *, quick: bool = False) -> Iterator[Sandbox]:
+    with contextlib.ExitStack() as stack:
+        sandbox = stack.enter_context(running(profile, quick=quick))
+        _clusters[profile] = stack
+        yield sandbox
 
 
 @pytest.fixture(scope="session")
 def plain() -> Iterator[Sandbox]:
     """One broker a cluster, no security."""
-    with running("plain", quick=True) as sandbox:
-        yield sandbox
+    yield from _sandbox("plain", quick=True)
 
 
 @pytest.fixture(scope="session")
 def trio() -> Iterator[Sandbox]:
     """Three clusters, east, west and hub, of one broker each, no security."""
-    with running("trio") as sandbox:
-        yield sandbox
+    yield from _sandbox("trio")
 
 
 @pytest.fixture(scope="session")
 def ha() -> Iterator[Sandbox]:
     """Three brokers a cluster in three racks, factor 3, min ISR 2. A test that stops a broker starts it again."""
-    with running("ha") as sandbox:
-        yield sandbox
+    yield from _sandbox("ha")
 
 
 @pytest.fixture(scope="session")
 def secure() -> Iterator[Sandbox]:
     """One broker a cluster, SASL_SSL with SCRAM and mTLS, everything denied that sandbox/access.py does not grant."""
-    with running("secure") as sandbox:
-        yield sandbox
+    yield from _sandbox("secure")
 
 
 @pytest.fixture
@@ -91,3 +150,28 @@ def create_topic() -> CreateTopic:
         return name
 
     return create
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    def run(*words: object) -> Ended:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """``write(text, name="e")`` -> an environment folder with one file."""
+
+    def make(text: str, name: str = "e") -> Path:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "topology.yaml").write_text(text, encoding="utf-8")
+        return folder
+
+    return make

@@ -125,7 +125,7 @@ def unplanned(name: str, folder: Path) -> str:
         "The repository variable RECONCILER_ENVIRONMENTS does not list it: no cluster was asked, and nothing will be"
         " applied after the merge. To have it planned, make its GitHub environments"
         f" {shown(name + '-plan')} and {shown(name + '-apply')}, and add it to the"
-        " variable (docs/ci.md).\n\n"
+        " variable (docs/begin/ci.md).\n\n"
         f"{fenced(read(folder, 'said.txt'), LIMIT // 2)}\n{edit}"
     )
 

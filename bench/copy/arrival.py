@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bench.figures import BenchError, Clusters, Loaded
-from bench.topics import admin_client, ends
+from bench.copy.figures import BenchError, Clusters, Loaded
+from bench.records.topics import admin_client, ends
 
 
 def _consumer(bootstrap: str) -> Consumer:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.cpu import Usage
-from bench.figures import BenchError, Clusters, Failed, Latency, Run, System
-from bench.measure import START_LIMIT_S, fresh_run, started
-from bench.topics import admin_client, create_topic, delete_topics, partition_count
+from bench.copy.figures import BenchError, Clusters, Failed, Latency, Run, System
+from bench.copy.measure import START_LIMIT_S, fresh_run, started
+from bench.processes.cpu import Usage
+from bench.records.topics import admin_client, create_topic, delete_topics, partition_count
 
 CASE = "latency"
 PARTITIONS = 8

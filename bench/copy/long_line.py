@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.figures import BenchError
-from bench.proxy import HOST, Line
-from bench.tether import ROOT
-from sandbox.ports import answers
+from bench.copy.figures import BenchError
+from bench.processes.proxy import HOST, Line
+from bench.processes.tether import ROOT
+from reconciler.sandbox.brokers.ports import answers
 
 DATA_SHARE = 0.01  # a connection with less than this of all bytes carries no records
 
@@ -71,7 +71,7 @@ def far_away(line: Line) -> Iterator[LongLine]:
     """Raises BenchError."""
     words = [line.listen, line.broker, line.delay_s * 1000, line.bytes_per_s * 8 / 1e6]
     proxy = subprocess.Popen(
-        [sys.executable, "-m", "bench.proxy", *map(str, words)],
+        [sys.executable, "-m", "bench.processes.proxy", *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.arrival import Arrival
-from bench.clusters import settle
-from bench.cpu import ProcessTree, Usage, cpu_seconds
-from bench.equality import digests
-from bench.figures import BenchError, Case, Clusters, Copied, Failed, LineUse, Loaded, Run, System
-from bench.load import load_idle
-from bench.long_line import LongLine, Traffic, data_bytes, far_away
-from bench.proxy import Line
-from bench.tether import tethered
-from bench.topics import admin_client, delete_topics, topics_of
+from bench.copy.arrival import Arrival
+from bench.copy.figures import BenchError, Case, Clusters, Copied, Failed, LineUse, Loaded, Run, System
+from bench.copy.long_line import LongLine, Traffic, data_bytes, far_away
+from bench.processes.clusters import settle
+from bench.processes.cpu import ProcessTree, Usage, cpu_seconds
+from bench.processes.proxy import Line
+from bench.processes.tether import tethered
+from bench.records.equality import digests
+from bench.records.load import load_idle
+from bench.records.topics import admin_client, delete_topics, topics_of
 
 LOOK_S = 0.05
 START_LIMIT_S = 240.0

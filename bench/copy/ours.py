@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.cpu import MARK_VARIABLE, marked
-from bench.equality import ADDED_HEADER
-from bench.figures import Run
+from bench.copy.figures import Run
+from bench.processes.cpu import MARK_VARIABLE, marked
+from bench.records.equality import ADDED_HEADER
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 120.0
 
 

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from bench.cpu import MARK_VARIABLE
-from bench.figures import Clusters
-from bench.tether import tethered
-from sandbox import processes
-from sandbox.brokers import Launch, bring_up, take_down
-from sandbox.handles import Sandbox
-from sandbox.places import home_of
-from sandbox.profiles import PROFILES
+from bench.copy.figures import Clusters
+from bench.processes.cpu import MARK_VARIABLE
+from bench.processes.tether import tethered
+from reconciler.sandbox.brokers import processes
+from reconciler.sandbox.brokers.up_down import Launch, bring_up, take_down
+from reconciler.sandbox.handles import Sandbox
+from reconciler.sandbox.paths import home_of
+from reconciler.sandbox.profiles import PROFILES
 
 PORT = 26_100
 READ_BYTES = 4 << 20

@@ -87,7 +87,7 @@ def read_processes() -> dict[int, Process]:
 
 
 def program(pid: int) -> str:
-    """``java``, ``python reconciler.edges.supervisor``, ``python mirror_job.py``; empty for a process that ended."""
+    """``java``, ``python mirror_job.py`` and such; empty for a process that ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:

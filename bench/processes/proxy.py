@@ -1,9 +1,9 @@
 """A long line to one broker, on loopback: so many milliseconds each way at so many bits a second.
 
-``python -m bench.proxy LISTEN_PORT BROKER_PORT DELAY_MS MEGABITS`` runs until its standard input ends; for each line it
-reads there it prints what every connection has carried so far. Clients meet the broker only through it: in answers that
-name brokers (Metadata, FindCoordinator, DescribeCluster) the broker's port is replaced by the proxy's. Each connection
-has its own line, as a long path has for one TCP flow with ample windows.
+``python -m bench.processes.proxy LISTEN_PORT BROKER_PORT DELAY_MS MEGABITS`` runs until its standard input ends; for
+each line it reads there it prints what every connection has carried so far. Clients meet the broker only through it:
+in answers that name brokers (Metadata, FindCoordinator, DescribeCluster) the broker's port is replaced by the proxy's.
+Each connection has its own line, as a long path has for one TCP flow with ample windows.
 """
 
 from __future__ import annotations

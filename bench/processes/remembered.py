@@ -1,10 +1,10 @@
 """Brokers as though each had a machine of its own: what they answer to a reader is remembered, and given again after
 the time they took for it, without their work.
 
-``python -m bench.remembered LISTEN_PORT:BROKER_PORT ...`` stands before brokers on loopback until its standard input
-ends. Until the first line there it passes all on and remembers the answers to ``READING``, each with the shortest time
-in which the broker gave it; from then on it gives these itself. All else it passes on always. Clients meet the brokers
-only through it, as with ``bench.proxy``.
+``python -m bench.processes.remembered LISTEN_PORT:BROKER_PORT ...`` stands before brokers on loopback until its
+standard input ends. Until the first line there it passes all on and remembers the answers to ``READING``, each with
+the shortest time in which the broker gave it; from then on it gives these itself. All else it passes on always.
+Clients meet the brokers only through it, as with ``bench.processes.proxy``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bench.figures import BenchError
-from bench.proxy import HOST, NAMING_BROKERS
-from bench.tether import ROOT
-from sandbox.ports import answers
+from bench.copy.figures import BenchError
+from bench.processes.proxy import HOST, NAMING_BROKERS
+from bench.processes.tether import ROOT
+from reconciler.sandbox.brokers.ports import answers
 
 READING = frozenset({3, 32})
 """Metadata and DescribeConfigs: all but a few bytes of what a plan reads."""
@@ -127,7 +127,7 @@ def standing_before(ports: Iterable[tuple[int, int]]) -> Iterator[Callable[[], i
     known. Raises BenchError."""
     pairs = list(ports)
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.remembered", *(f"{listen}:{broker}" for listen, broker in pairs)],
+        [sys.executable, "-m", "bench.processes.remembered", *(f"{listen}:{broker}" for listen, broker in pairs)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.cpu import MARK_VARIABLE, marked
+from bench.processes.cpu import MARK_VARIABLE, marked
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def kill_marked(mark: str) -> None:
@@ -31,7 +31,7 @@ def kill_marked(mark: str) -> None:
 def tethered(mark: str) -> Iterator[dict[str, str]]:
     """The environment for processes of the run. After the block, or after our death, none of them is left."""
     tether = subprocess.Popen(
-        [sys.executable, "-m", "bench.tether", mark], stdin=subprocess.PIPE, start_new_session=True, cwd=ROOT
+        [sys.executable, "-m", "bench.processes.tether", mark], stdin=subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
     try:
         yield {**os.environ, MARK_VARIABLE: mark}

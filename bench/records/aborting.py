@@ -9,7 +9,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from sandbox.handles import ClusterHandle
+from reconciler.sandbox.handles import ClusterHandle
 
 ABORTED = b"aborted"
 READ_SECONDS = 60.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from bench.figures import BenchError
+from bench.copy.figures import BenchError
 
 READ_SECONDS = 600.0
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from bench.equality import digests
-from bench.figures import BenchError, Clusters, DataSet, Loaded
-from bench.topics import admin_client, create_topic, delete_topics, ends, topic_id
+from bench.copy.figures import BenchError, Clusters, DataSet, Loaded
+from bench.records.equality import digests
+from bench.records.topics import admin_client, create_topic, delete_topics, ends, topic_id
 
 SEED = 20_240_611
 POOL = 2048

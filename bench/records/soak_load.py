@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from bench.aborting import ABORTED, Aborting
-from sandbox.handles import ClusterHandle
+from bench.records.aborting import ABORTED, Aborting
+from reconciler.sandbox.handles import ClusterHandle
 
 PARTITIONS = 8
 TOPIC = "soak"

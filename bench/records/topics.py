@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from bench.figures import BenchError
+from bench.copy.figures import BenchError
 
 
 def admin_client(bootstrap: str) -> AdminClient:

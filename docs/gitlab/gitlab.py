@@ -135,7 +135,7 @@ def unplanned(name: str, folder: Path) -> str:
         f"### {shown(name)} is {'valid' if valid else 'not valid'}, and not planned\n\n"
         "ENVIRONMENT in the pipeline's matrix does not list it: no cluster was asked, and nothing will be applied after"
         f" the merge. To have it planned, make its GitLab environments {shown(name + '-plan')} and"
-        f" {shown(name + '-apply')}, and add it to the matrix (docs/ci.md).\n\n"
+        f" {shown(name + '-apply')}, and add it to the matrix (docs/begin/ci.md).\n\n"
         f"{fenced(read(folder / 'said.txt'), LIMIT // 2)}\n{edit}"
     )
 

@@ -1,4 +1,4 @@
-"""Folders and files of this machine: an environment read, a text written whole or not at all."""
+"""Reads the YAML files of an environment folder; writes text files atomically."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]:
     """As ``read_environment``, with what can be read in spite of the problems, so that all can be told at once."""
     if not folder.is_dir():
-        what = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
+        problem = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
         why = "An environment is a folder with *.yaml files"
-        return {}, (Problem("no-folder", Where(str(folder)), what, why, "Check the path"),)
+        return {}, (Problem("no-folder", Where(str(folder)), problem, why, "Check the path"),)
     texts: dict[str, str] = {}
     problems: list[Problem] = []
     for path in sorted(_files(folder, problems)):
@@ -44,9 +44,9 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
         else:
             texts[str(path)] = read
     if not texts and not problems:
-        what = "the environment has no *.yaml file"
-        why = "An empty wish would be taken for: nothing is wanted any more"
-        problems.append(Problem("no-files", Where(str(folder)), what, why, "Check the folder's name"))
+        problem = "the environment has no *.yaml file"
+        why = "An empty environment would mean that nothing is wanted any more"
+        problems.append(Problem("no-files", Where(str(folder)), problem, why, "Check the folder's name"))
     return texts, tuple(problems)
 
 
@@ -153,45 +153,48 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
             if path.suffix == ".yaml":
                 yield path
             elif path.suffix.lower() in (".yml", ".yaml"):
-                what = f"the file ends in {path.suffix}"
-                why = "Only *.yaml is read, so it would be left out without a word"
-                problems.append(Problem("wrong-extension", Where(str(path)), what, why, "Rename it to .yaml"))
+                problem = f"the file ends in {path.suffix}"
+                why = "Only *.yaml is read, so it would be left out silently"
+                problems.append(Problem("wrong-extension", Where(str(path)), problem, why, "Rename it to .yaml"))
 
 
 def _is_linked_part(path: Path) -> bool:
-    return path.is_symlink() and any(one.endswith(".yaml") for _, _, names in os.walk(path) for one in names)
+    return path.is_symlink() and any(name.endswith(".yaml") for _, _, names in os.walk(path) for name in names)
 
 
 def _linked(path: Path) -> Problem:
-    what = f"the folder is a link to {path.readlink()}"
-    why = "Links to folders are not followed, so its *.yaml files would be left out without a word"
-    return Problem("linked-folder", Where(str(path)), what, why, "Put the folder there, or link each of its files")
+    problem = f"the folder is a link to {path.readlink()}"
+    why = "Links to folders are not followed, so its *.yaml files would be left out silently"
+    return Problem("linked-folder", Where(str(path)), problem, why, "Put the folder there, or link each of its files")
 
 
 def _is_submodule(path: Path) -> bool:
     """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
     path = path.resolve()
-    root = next((one for one in path.parents if (one / ".git").exists()), None)
+    root = next((path for path in path.parents if (path / ".git").exists()), None)
     try:
-        told = (root / ".gitmodules").read_text("utf-8", "replace") if root else ""
+        text = (root / ".gitmodules").read_text("utf-8", "replace") if root else ""
     except OSError:
         return False
-    return any(root and root / one.strip(' "') == path for one in _SUBMODULE.findall(told))
+    return any(root and root / one.strip(' "') == path for one in _SUBMODULE.findall(text))
 
 
 def _not_fetched(path: Path) -> Problem:
-    what = "the folder is a git submodule that is not checked out here"
+    problem = "the folder is a git submodule that is not checked out here"
     why = "It is empty, so what its files declare would look as if it were not wanted"
     how = "git submodule update --init; in a workflow: actions/checkout with submodules: true"
-    return Problem("not-fetched", Where(str(path)), what, why, how)
+    return Problem("not-fetched", Where(str(path)), problem, why, how)
 
 
 def _misnamed(path: Path) -> Problem | None:
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
-        what, why = "the path is not UTF-8", "Plans, records and the lock hold the names of folder and files as UTF-8"
-        return Problem("not-utf8", Where(str(path)), what, why, "Rename the folder or file")
+        problem, why = (
+            "the path is not UTF-8",
+            "Plans, records and the lock hold the names of folder and files as UTF-8",
+        )
+        return Problem("not-utf8", Where(str(path)), problem, why, "Rename the folder or file")
     return None
 
 
@@ -204,14 +207,14 @@ def _text(path: Path) -> str | Problem:
     except UnicodeDecodeError as error:
         before = error.object[: error.start]
         where = Where(str(path), before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1)
-        what = f"byte {error.start}, 0x{error.object[error.start]:02X}, is not UTF-8"
-        return Problem("not-utf8", where, what, "YAML files are UTF-8 here", "Save the file as UTF-8")
+        problem = f"byte {error.start}, 0x{error.object[error.start]:02X}, is not UTF-8"
+        return Problem("not-utf8", where, problem, "YAML files are UTF-8 here", "Save the file as UTF-8")
     except OSError as error:
         return _unreadable(path, error)
 
 
 def _unreadable(path: Path, error: OSError) -> Problem:
-    what = f"cannot be read: {error.strerror or type(error).__name__}"
+    problem = f"cannot be read: {error.strerror or type(error).__name__}"
     why = "A part that is left out would look as if its topics and flows were not wanted"
-    todo = f"Mend or remove the link, which leads to {path.readlink()}" if path.is_symlink() else ""
-    return Problem("unreadable", Where(str(path)), what, why, todo or "Check the file's permissions")
+    todo = f"Fix or remove the link, which leads to {path.readlink()}" if path.is_symlink() else ""
+    return Problem("unreadable", Where(str(path)), problem, why, todo or "Check the file's permissions")

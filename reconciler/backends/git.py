@@ -1,4 +1,4 @@
-"""What git says of an environment folder: its commit, whether it differs from it, and how it was at another commit.
+"""Reads an environment folder from git: its commit, uncommitted changes, and its files at another commit.
 
 Nothing is checked out: files of another commit are read from git's own store.
 """
@@ -15,7 +15,7 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git st
 
 import git
 
-from reconciler.edges.files import read_environment
+from reconciler.backends.files import read_environment
 from reconciler.errors import ReconcilerError
 
 _LINK = 0o120000
@@ -102,8 +102,8 @@ def repository_of(url: str) -> str:
 
 
 def _origin(repo: git.Repo, folder: Path) -> str:
-    found = {remote.name: remote for remote in repo.remotes}
-    remote = found.get("origin") or (repo.remotes[0] if len(found) == 1 else None)
+    remotes = {remote.name: remote for remote in repo.remotes}
+    remote = remotes.get("origin") or (repo.remotes[0] if len(remotes) == 1 else None)
     where = repository_of(remote.url) if remote is not None else ""
     return f"{where}:{folder.resolve().relative_to(_root(repo)).as_posix()}" if where else ""
 
@@ -113,7 +113,8 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
     if not folder.is_dir():
         raise ReconcilerError(
             f"{folder} is not there",
-            f"Whether it was removed since {ref} or never was: an environment that is gone wishes nothing, and nothing"
+            f"Whether it was removed since {ref} or never was: an environment that is gone declares nothing, and"
+            " nothing"
             " on its clusters is changed because of that.",
             "Check the path; a folder that was removed on purpose is no longer to be planned.",
         )
@@ -125,7 +126,7 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise ReconcilerError(
             f"{folder} is in no git repository, so there is no {ref} to compare it with",
-            "What an edit means is told against a commit.",
+            "What an edit means is worked out against a commit.",
             "Check the path, or plan without --base and --changed-since.",
         ) from None
 
@@ -175,9 +176,9 @@ def _commit(repo: git.Repo, ref: str) -> git.Commit:
             )
         if named and not ref.endswith("..."):
             return _whole(repo.commit(named))
-        found = repo.merge_base(named, "HEAD") if named else []
-        if found:
-            return _whole(repo.commit(found[0].hexsha))
+        commits = repo.merge_base(named, "HEAD") if named else []
+        if commits:
+            return _whole(repo.commit(commits[0].hexsha))
     except (git.BadName, git.CommandError, ValueError, IndexError, TypeError, KeyError, OSError):
         pass  # OSError: git had ended before it was asked, as it does where it does not trust the folder
     _require_answers(repo)
@@ -209,11 +210,11 @@ def _require_answers(repo: git.Repo) -> None:
             raise ReconcilerError(
                 f"git cannot read the repository {folder}: {said[0] if said else error.status}",
                 "There is nothing to compare with.",
-                f"Try it by hand: git -C {shlex.quote(folder)} status",
+                f"Run it yourself: git -C {shlex.quote(folder)} status",
             ) from None
         raise ReconcilerError(
             f"git refuses to read {folder}: the folder belongs to another user than this process",
-            "Usual in containers of CI. Until it is told that the folder is trusted, git answers nothing about it.",
+            "Usual in containers of CI. Until git is told to trust the folder, it answers nothing about it.",
             f"git config --global --add safe.directory {shlex.quote(folder)}",
         ) from None
 
@@ -267,11 +268,11 @@ def _followed(commit: git.Commit, item: git.IndexObject) -> git.IndexObject:
     if item.mode != _LINK:
         return item
     try:
-        found = _walked(commit, PurePosixPath(str(item.path)))
+        index_object = _walked(commit, PurePosixPath(str(item.path)))
     except KeyError:
-        found = None
-    if found is not None and found.type == "blob":
-        return found
+        index_object = None
+    if index_object is not None and index_object.type == "blob":
+        return index_object
     raise ReconcilerError(
         f"{commit.hexsha[:12]}:{item.path} is a symbolic link to {_target(item)}, and that is no file of this commit",
         "At another commit only what the repository itself holds can be read.",
@@ -281,7 +282,7 @@ def _followed(commit: git.Commit, item: git.IndexObject) -> git.IndexObject:
 
 def _walked(commit: git.Commit, path: PurePosixPath) -> git.IndexObject | None:
     """As the file system would resolve ``path``. None where that leaves the repository or does not end."""
-    found: git.IndexObject = commit.tree
+    index_object: git.IndexObject = commit.tree
     todo, done, links = list(path.parts), PurePosixPath(), 0
     while todo:
         match todo.pop(0):
@@ -293,14 +294,14 @@ def _walked(commit: git.Commit, path: PurePosixPath) -> git.IndexObject | None:
                 done = done.parent
                 continue
             case part:
-                found = commit.tree / str(done / part)
-        if found.mode != _LINK:
+                index_object = commit.tree / str(done / part)
+        if index_object.mode != _LINK:
             done /= part
         elif (links := links + 1) > _MOST_LINKS:
             return None
         else:
-            todo = [*PurePosixPath(_target(found)).parts, *todo]
-    return found
+            todo = [*PurePosixPath(_target(index_object)).parts, *todo]
+    return index_object
 
 
 def _target(link: git.IndexObject) -> str:

@@ -1,14 +1,13 @@
-"""Prometheus metrics of ``run``, served over HTTP. Knows figures, not where they come from."""
+"""Prometheus metrics of the ``run`` command, served over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from reconciler.errors import ReconcilerError
-from reconciler.figures import Figures
+from reconciler.model.reports.run import Figures
 
 
 class Metrics:
@@ -24,7 +23,7 @@ class Metrics:
         self.pending = self._gauge("changes_pending", "Changes still to do after the last round.", "kind")
         self.corrections = self._counter("corrections", "Changes carried out.", "kind")
         self.failures = self._counter("changes_failed", "Changes that failed.")
-        self.refused = self._gauge("changes_refused", "Wishes that cannot be granted.")
+        self.refused = self._gauge("changes_refused", "Desired values that cannot be applied.")
         self.unknown = self._gauge("unknown_clusters", "Clusters that could not be read.")
         self.contested = self._gauge("contested_fields", "Fields someone else sets back; left alone.")
         self.kept = self._gauge("topology_kept", "1 while the folder cannot be used and its last good state counts.")
@@ -83,9 +82,7 @@ class MetricsServer:
     def __enter__(self) -> MetricsServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

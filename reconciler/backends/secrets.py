@@ -1,4 +1,4 @@
-"""Passwords behind references, had at the last moment. No message and no noun ever holds one."""
+"""Resolves secret references to passwords at the moment they are used; no value or message ever holds one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reconciler.errors import SecretError
-from replication.references import MissingReference, resolve
+from reconciler.replication.secret_references import MissingReference, resolve
 
 
 def secret(reference: str) -> str:
     """What ``${env:NAME}`` or ``${file:PATH}`` refers to now. Raises SecretError."""
     try:
-        found = resolve({"": reference}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))[""]
+        text = resolve({"": reference}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))[""]
     except MissingReference as error:
         raise SecretError(str(error)) from None
     except UnicodeDecodeError:
         raise SecretError(f"{reference}: not a text file") from None
-    if not found:
+    if not text:
         raise SecretError(f"{reference}: it is empty")
-    return found
+    return text
 
 
 def require_secrets(wanted: Iterable[tuple[str, str]]) -> None:

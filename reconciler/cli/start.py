@@ -1,4 +1,4 @@
-"""Where the program starts. ``plan`` is what people wait for most, and needs less than all commands together import."""
+"""The entry point of the program: starts ``plan`` without importing what only other commands need."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import gc
 import os
 import signal
 import sys
-
-from reconciler.live_words import live_folder
 
 CHANGE_NOTHING = ("validate", "plan", "explain")
 ENDS_AT_ONCE = (*CHANGE_NOTHING, "doctor")
@@ -21,21 +19,16 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
         gc.disable()  # they are over in seconds, and nearly all that they make is kept to their end
     try:
-        begun = None
-        if sys.argv[1:] and live_folder(sys.argv[2:], sys.argv[1]) is not None:
-            from reconciler.beginning import begin_early
-
-            begun = begin_early(sys.argv[2:], sys.argv[1])
-        from reconciler.terminal import run_app
+        from reconciler.render.console import run_app
 
         if changes_nothing:
-            from reconciler.cli_review import app
+            from reconciler.cli.commands.review import app
         else:
-            from reconciler.cli import app
+            from reconciler.cli.main import app
     except KeyboardInterrupt:
         _leave()
     try:
-        run_app(app, begun=begun)
+        run_app(app)
     except SystemExit as over:
         if sys.argv[1:2] and sys.argv[1] in ENDS_AT_ONCE:
             _end(over.code)

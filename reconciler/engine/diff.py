@@ -1,7 +1,4 @@
-"""Topology x LiveState -> what differs: changes, and everything that is refused, unknown, ignored or not ours.
-
-Border: nothing is ordered here and nothing is asked of a cluster. A failed read never turns into a change.
-"""
+"""Desired environment against live state: changes, and what is refused, unknown, ignored or unmanaged."""
 
 from __future__ import annotations
 
@@ -11,24 +8,24 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from reconciler.changes import Reason, ReassignReplicas, Refused, Role, Unmanaged
-from reconciler.diffing.access import compare_access
-from reconciler.diffing.findings import Findings, Settled, merged
-from reconciler.diffing.identities import Stranger, strangers
-from reconciler.diffing.mirrors import compare_mirrors
-from reconciler.diffing.quotas import compare_quotas
-from reconciler.diffing.removals import compare_tombstones, without_doomed
-from reconciler.diffing.replicas import compare_replicas
-from reconciler.diffing.topics import Surroundings, compare_topics, metric_name
-from reconciler.diffing.users import compare_users
-from reconciler.diffing.wishes import TopicWishes, wishes
+from reconciler.engine.observe.cluster_ids import WrongCluster, strangers
 from reconciler.errors import Unknown
-from reconciler.guarding.pruning import prune
-from reconciler.live import LiveCluster, LiveState
-from reconciler.prospects import broker_configs, different_configs
-from reconciler.replicas import ReplicaFacts
-from reconciler.routing import Routing, find_routes, selector_of
-from reconciler.topology import Flow, TopicRef, Topology
+from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged
+from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.replicas import ReplicaFacts
+from reconciler.resources.acls.diff import compare_access
+from reconciler.resources.flows.routes import Routing, find_routes, selector_of
+from reconciler.resources.mirrors.diff import compare_mirrors
+from reconciler.resources.prune import prune
+from reconciler.resources.quotas.diff import compare_quotas
+from reconciler.resources.replicas.diff import compare_replicas
+from reconciler.resources.topics.desired import DesiredTopics, desired_topics
+from reconciler.resources.topics.diff import Surroundings, compare_topics, metric_name
+from reconciler.resources.topics.diff_deletions import compare_tombstones, without_doomed
+from reconciler.resources.topics.expected import broker_configs, different_configs
+from reconciler.resources.users.diff import compare_users
 
 Previous = Mapping[str, Mapping[str, Any]]
 
@@ -46,19 +43,19 @@ def diff(
     present = _usable(topology, live, strange)
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
-    wished = wishes(topology, usable, routing)
+    wished = desired_topics(topology, usable, routing)
     replicas = compare_replicas(topology, usable, wished)
     names = {cluster: named.keys() for cluster, named in wished.alike.items()}
     around = _surroundings(topology, usable, names, replicas)
     topics = merged(compare_topics(wished, _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
-    found = merged(
+    findings = merged(
         (
             clusters,
             Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
             topics,
             replicas,
-            _left_over(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
+            prune(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
             *compare_tombstones(topology, present, wished),
             Findings(notes=tuple(_declared_remotes(wished))),
@@ -67,21 +64,21 @@ def diff(
             compare_users(topology, usable, pruning),
         )
     )
-    return replace(found, unknown=_each_once(found.unknown)), routing
+    return replace(findings, unknown=_each_once(findings.unknown)), routing
 
 
-def _cluster(topology: Topology, live: LiveState, name: str, strange: Mapping[str, Stranger]) -> Findings:
+def _cluster(topology: Topology, live: LiveState, name: str, strange: Mapping[str, WrongCluster]) -> Findings:
     """A cluster that cannot be used, with everything that is left alone because of it."""
-    found = live.clusters.get(name)
-    if found is None:
-        found = Unknown(f"cluster {name}", "nobody read it")
-    if isinstance(found, Unknown):
-        return Findings(unknown=(replace(found, detail=(*found.detail, *_dependents(topology, name))),))
+    cluster = live.clusters.get(name)
+    if cluster is None:
+        cluster = Unknown(f"cluster {name}", "nobody read it")
+    if isinstance(cluster, Unknown):
+        return Findings(unknown=(replace(cluster, detail=(*cluster.detail, *_dependents(topology, name))),))
     if (stranger := strange.get(name)) is None:
-        return Findings(settled=(Settled(f"cluster {name}", "cluster_id"),))
+        return Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),))
     left = ", ".join(_dependents(topology, name)) or "nothing"
     reason = Reason(stranger.code, f"{stranger.what}. Left alone with it: {left}")
-    return Findings(refused=(Refused(f"cluster {name}", reason, stranger.todo),))
+    return Findings(refused=(Refused(Subject(About.CLUSTER, name), reason, stranger.todo),))
 
 
 def _dependents(topology: Topology, cluster: str) -> tuple[str, ...]:
@@ -96,8 +93,8 @@ def _usable(topology: Topology, live: LiveState, strange: Collection[str]) -> Li
     """``live`` without clusters that are not the declared ones: nothing is concluded from them."""
     clusters: dict[str, LiveCluster | Unknown] = {}
     for name in topology.clusters:
-        found = live.clusters.get(name, Unknown(f"cluster {name}", "nobody read it"))
-        clusters[name] = Unknown(f"cluster {name}", "not the declared cluster") if name in strange else found
+        cluster = live.clusters.get(name, Unknown(f"cluster {name}", "nobody read it"))
+        clusters[name] = Unknown(f"cluster {name}", "not the declared cluster") if name in strange else cluster
     return LiveState(clusters, live.mirrors)
 
 
@@ -106,7 +103,7 @@ def _surroundings(
 ) -> dict[str, Surroundings]:
     """``wished``: names by cluster."""
     moving = {change.ref for change in replicas.changes if isinstance(change, ReassignReplicas)}
-    found: dict[str, Surroundings] = {}
+    surroundings: dict[str, Surroundings] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
             different = different_configs(cluster)
@@ -117,8 +114,10 @@ def _surroundings(
             busy = frozenset(move.topic for move in moves)
             fallback = broker_configs(different)
             names = cache(partial(_namesakes, cluster, wished.get(name, ())))
-            found[name] = Surroundings(cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden)
-    return found
+            surroundings[name] = Surroundings(
+                cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden
+            )
+    return surroundings
 
 
 def _namesakes(cluster: LiveCluster, wished: Iterable[str]) -> Mapping[str, set[str]]:
@@ -129,20 +128,20 @@ def _namesakes(cluster: LiveCluster, wished: Iterable[str]) -> Mapping[str, set[
 
 
 def _known(live: LiveState) -> dict[str, LiveCluster]:
-    return {name: found for name in live.clusters if (found := live.known(name))}
+    return {name: cluster for name in live.clusters if (cluster := live.known(name))}
 
 
 def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dict[str, str]:
     """Flow -> the read that failed. Empty where its cluster is unusable, which is said with that cluster."""
-    found: dict[str, str] = {}
+    blocked_flows: dict[str, str] = {}
     for route in routing.routes:
         cluster = live.known(route.remote.cluster)
         missing = cluster is not None and route.remote.name not in cluster.topics
         if missing and isinstance(route.configs, Unknown):
             unseen = f"{route.unseen.subject}, which may be there unseen" if route.unseen else ""
-            found[route.flow] = unseen or f"the configs of {route.source}"
+            blocked_flows[route.flow] = unseen or f"the configs of {route.source}"
     unusable = {f.name: "" for f in topology.flows.values() if not (live.known(f.source) and live.known(f.target))}
-    return found | unusable
+    return blocked_flows | unusable
 
 
 def _unmanaged(
@@ -163,11 +162,6 @@ def _unmanaged(
                 yield Unmanaged(ref, len(topic.partitions))
 
 
-def _left_over(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], pruning: bool) -> Findings:
-    found = prune(topology, live, unmanaged, pruning)
-    return Findings(found.deletions, found.refused, (), found.left, found.ignored, found.notes)
-
-
 def _may_come_from(flow: Flow, remote: str) -> bool:
     """Whether a flow whose source did not answer could have made this topic."""
     selector = selector_of(flow)
@@ -175,12 +169,12 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
     return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
 
 
-def _declared_remotes(wished: TopicWishes) -> Iterable[str]:
+def _declared_remotes(wished: DesiredTopics) -> Iterable[str]:
     for cluster, named in wished.alike.items():
-        for name, wish in named.items():
-            if wish.source is not None and wish.role is Role.DECLARED:
+        for name, desired in named.items():
+            if desired.source is not None and desired.role is Role.DECLARED:
                 ref = TopicRef(cluster, name)
-                yield f"{ref} is the remote topic of {wish.source} and also declared; the declared values win"
+                yield f"{ref} is the remote topic of {desired.source} and also declared; the declared values win"
 
 
 def _ring_notes(routing: Routing) -> Iterable[str]:
@@ -191,9 +185,11 @@ def _ring_notes(routing: Routing) -> Iterable[str]:
 
 def _each_once(unknown: tuple[Unknown, ...]) -> tuple[Unknown, ...]:
     """One entry a subject: a source whose configs were unreadable is met by each of its flows."""
-    found: dict[tuple[str, str], Unknown] = {}
-    for one in unknown:
-        key = (one.subject, one.error)
-        known = found.get(key)
-        found[key] = replace(known, detail=tuple(dict.fromkeys(known.detail + one.detail))) if known else one
-    return tuple(found.values())
+    unknowns: dict[tuple[str, str], Unknown] = {}
+    for each_unknown in unknown:
+        key = (each_unknown.subject, each_unknown.error)
+        known = unknowns.get(key)
+        unknowns[key] = (
+            replace(known, detail=tuple(dict.fromkeys(known.detail + each_unknown.detail))) if known else each_unknown
+        )
+    return tuple(unknowns.values())

@@ -1,7 +1,4 @@
-"""The same engine in a loop: look, plan, do what the autonomy level allows, tell, wait.
-
-Border: the world is an ``Environment`` and a ``Clock``; nothing here reads files or clusters, or knows the time.
-"""
+"""The reconcile loop of ``run``: observe, plan, apply what the autonomy level allows, report, wait."""
 
 from __future__ import annotations
 
@@ -9,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from reconciler.choices import Autonomy
-from reconciler.corrections import Corrections, corrected, looked, uncontested
+from reconciler.engine.drift.contested import Corrections, corrected, looked, uncontested
+from reconciler.engine.plan.select import Held, Narrowed, known_part, within
 from reconciler.errors import LockHeld, ReconcilerError
-from reconciler.narrowing import Held, Narrowed, known_part, within
-from reconciler.plans import Outcome, Plan
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Outcome, Plan
 
 SETTLE_SECONDS = 1.0
 """An edit of several files is under way for a moment; only what reads the same twice is taken over."""
 
 
-class Environment(Protocol):
+class LoopEnvironment(Protocol):
     """One environment with its clusters. Raises ReconcilerError; LockHeld when the lock is no longer ours."""
 
     def changed(self) -> bool:
-        """Whether the folder now wishes something else. Raises TopologyError when it cannot be read."""
+        """Whether the folder now declares something else. Raises TopologyError when it cannot be read."""
         ...
 
     def take_over(self) -> bool:
@@ -33,7 +30,7 @@ class Environment(Protocol):
     def plan(self) -> Plan: ...
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
-        """Ends early, with the rest skipped, when a stop is wished: the step under way is finished first."""
+        """Ends early, with the rest skipped, when a stop is asked for: the step under way is finished first."""
         ...
 
 
@@ -43,7 +40,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """True when a stop is wished, perhaps before ``seconds`` are over."""
+        """True when a stop is asked for, perhaps before ``seconds`` are over."""
         ...
 
 
@@ -73,14 +70,14 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LoopPace:
     interval: float = 60.0
     autonomy: Autonomy = Autonomy.NONE
     history: Corrections = field(default_factory=Corrections)
 
 
-def run(environment: Environment, clock: Clock, pace: Pace, tell: Callable[[Round], None]) -> int:
-    """Turns until a stop is wished; the number of rounds. A round that fails is told, and the next one tries again.
+def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, tell: Callable[[Round], None]) -> int:
+    """Turns until a stop is asked for; the number of rounds. A round that fails is told, and the next one tries again.
 
     Raises LockHeld when another run took the lock over.
     """
@@ -88,14 +85,14 @@ def run(environment: Environment, clock: Clock, pace: Pace, tell: Callable[[Roun
     while True:
         number += 1
         began = clock.now()
-        found, history = turn(environment, clock, replace(pace, history=history))
+        this_round, history = turn(environment, clock, replace(pace, history=history))
         seconds = max(0.0, clock.now() - began)
-        tell(replace(found, number=number, began=began, seconds=seconds))
+        tell(replace(this_round, number=number, began=began, seconds=seconds))
         if clock.wait(max(0.0, pace.interval - seconds)):
             return number
 
 
-def turn(environment: Environment, clock: Clock, pace: Pace) -> tuple[Round, Corrections]:
+def turn(environment: LoopEnvironment, clock: Clock, pace: LoopPace) -> tuple[Round, Corrections]:
     """One round, and what is known of corrections after it."""
     blank = Round(0, 0.0, 0.0, contested=pace.history.contested)
     blank = _refreshed(blank, environment, clock)
@@ -115,18 +112,18 @@ def turn(environment: Environment, clock: Clock, pace: Pace) -> tuple[Round, Cor
     )
 
 
-def _refreshed(blank: Round, environment: Environment, clock: Clock) -> Round:
-    """Takes over what the folder wishes now, or says why the last good topology is kept."""
+def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Round:
+    """Takes over what the folder declares now, or says why the last good topology is kept."""
     try:
         if not environment.changed():
             return blank
         if clock.wait(SETTLE_SECONDS):
-            return replace(blank, kept="a stop was wished while the folder was read")
+            return replace(blank, kept="asked to stop while the folder was being read")
         if environment.take_over():
             return replace(blank, taken_over=True)
     except ReconcilerError as error:
-        return replace(blank, kept=f"the folder cannot be used, the last good topology counts: {error}")
-    return replace(blank, kept="the folder is being edited, the last good topology counts until it stands still")
+        return replace(blank, kept=f"the folder cannot be used, the last good topology is used: {error}")
+    return replace(blank, kept="the folder is being edited, the last good topology is used until edits stop")
 
 
 def _allowed(plan: Plan, autonomy: Autonomy, history: Corrections) -> Narrowed:

@@ -1,7 +1,4 @@
-"""From the texts of an environment's files to a checked ``Topology``, or every problem of all files at once.
-
-Border: texts in, noun or ``TopologyError`` out. Reading folders is ``edges.files``; reading git is ``edges.git``.
-"""
+"""Loads an environment from its YAML texts: parsed and validated, or every problem of all files at once."""
 
 from __future__ import annotations
 
@@ -13,36 +10,33 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.access.building import build_access
-from reconciler.access.checking import check_access
-from reconciler.building import (
-    build_flow,
-    build_mirror,
-    build_tombstone,
-    build_topic,
-    judge_values,
-)
-from reconciler.building_clusters import build_cluster, build_defaults
-from reconciler.building_rules import build_audit, build_class, build_protection, build_shrink_limit
-from reconciler.checking import check
-from reconciler.checking_rules import check_rules
-from reconciler.collecting import collect
-from reconciler.enrolling.building import build_user
-from reconciler.enrolling.checking import check_users
+from reconciler.environment.load_clusters import NO_HEAD, Head
+from reconciler.environment.parse.acls import build_access
+from reconciler.environment.parse.clusters import build_cluster, build_defaults
+from reconciler.environment.parse.flows import build_flow
+from reconciler.environment.parse.mirrors import build_mirror
+from reconciler.environment.parse.partial import judge_values
+from reconciler.environment.parse.policies import build_audit, build_class, build_protection, build_shrink_limit
+from reconciler.environment.parse.quotas import build_quota
+from reconciler.environment.parse.rollout import build_rollout, half_read_rollout
+from reconciler.environment.parse.topics import build_tombstone, build_topic
+from reconciler.environment.parse.users import build_user
+from reconciler.environment.validate.acls import check_access
+from reconciler.environment.validate.deletions import check_expiry, check_tombstones
+from reconciler.environment.validate.environment import check
+from reconciler.environment.validate.policies import check_rules
+from reconciler.environment.validate.quotas import check_quotas
+from reconciler.environment.validate.rollout import check_rollout
+from reconciler.environment.validate.users import check_users
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.locations import Place, Places
+from reconciler.environment.yaml.nodes import Document
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.schema import check_shape
+from reconciler.environment.yaml.sections import collect
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.heading import NO_HEAD, Head
-from reconciler.limiting.building import build_quota
-from reconciler.limiting.checking import check_quotas
-from reconciler.places import Place, Places
-from reconciler.reading import Reading
-from reconciler.rollout.building import build_rollout, half_read_rollout
-from reconciler.rollout.checking import check_rollout
-from reconciler.shape import check_shape
-from reconciler.tombstones import check_expiry, check_tombstones
-from reconciler.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
-from reconciler.yaml_nodes import Document
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_text import read
+from reconciler.model.environment.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
 
 Noun = TypeVar("Noun")
 
@@ -85,9 +79,10 @@ def no_collection() -> Iterator[None]:
 def _load(documents: list[Document], environment: str, today: date, *, expired_too: bool) -> Topology:
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
-        problems.append(_nothing(environment))
-    shape = [problem for document in documents for problem in check_shape(document)]
-    problems += shape
+        why = "An empty environment would mean that nothing is wanted any more"
+        todo = "Check the folder's name"
+        problems.append(Problem("no-files", Where(environment), "the environment has no *.yaml file", why, todo))
+    problems += (problem for document in documents for problem in check_shape(document))
     places, doubled = collect(documents)
     problems += doubled
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
@@ -95,8 +90,10 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
     topics = builder.build("topics", build_topic)
     flows = builder.build("flows", build_flow)
     mirrors = _with_flows(builder.build("mirrors", build_mirror), flows, places)
-    read_stones = builder.build("deletions", build_tombstone)
-    stones = tuple(replace(one, expired=date.fromisoformat(one.expires) < today) for one in read_stones)
+    stones = tuple(
+        replace(tombstone, expired=date.fromisoformat(tombstone.expires) < today)
+        for tombstone in builder.build("deletions", build_tombstone)
+    )
     topology = Topology(
         environment,
         by_name(clusters),
@@ -127,29 +124,16 @@ def _load(documents: list[Document], environment: str, today: date, *, expired_t
 
 
 def _written(documents: Iterable[Document], section: str) -> bool:
-    return any(isinstance(one.root, YamlMapping) and section in one.root.entries for one in documents)
+    return any(isinstance(document.root, YamlMapping) and section in document.root.entries for document in documents)
 
 
 def _rules(builder: _Builder) -> Rules:
-    defaults = builder.build("defaults", lambda reading: build_defaults(reading))
-    limits = builder.build("shrink_limit", build_shrink_limit)
-    audits = builder.build("audit", build_audit)
     return Rules(
-        defaults[0] if defaults else TopicDefaults(),
+        next(iter(builder.build("defaults", build_defaults)), TopicDefaults()),
         MappingProxyType(dict(builder.build("classes", build_class))),
         tuple(builder.build("protected", build_protection)),
-        limits[0] if limits else ShrinkLimit(),
-        audits[0] if audits else None,
-    )
-
-
-def _nothing(environment: str) -> Problem:
-    return Problem(
-        "no-files",
-        Where(environment),
-        "the environment has no *.yaml file",
-        "An empty wish would be taken for: nothing is wanted any more",
-        "Check the folder's name",
+        next(iter(builder.build("shrink_limit", build_shrink_limit)), ShrinkLimit()),
+        next(iter(builder.build("audit", build_audit)), None),
     )
 
 

@@ -1,6 +1,6 @@
-"""The clusters of an environment, known before the rest of its files is read, so that their reads can begin.
+"""Loads only the clusters of an environment, ahead of the other sections, so that reads can begin early.
 
-Border: texts in, nouns out; imports little, and tells no problem: that is ``loading``'s.
+Imports little, so that it is ready early, and reports no problem: ``load`` does.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from reconciler.building_clusters import build_cluster
-from reconciler.checking_clusters import check_clusters
-from reconciler.collecting import collect
-from reconciler.reading import Reading
-from reconciler.shape import check_shape
-from reconciler.topology import Cluster, Topology, by_name
-from reconciler.yaml_nodes import Document
-from reconciler.yaml_text import read
+from reconciler.environment.parse.clusters import build_cluster
+from reconciler.environment.validate.clusters import check_clusters
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.nodes import Document
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.schema import check_shape
+from reconciler.environment.yaml.sections import collect
+from reconciler.model.environment.topology import Cluster, Topology, by_name
 
 _HOLDS_CLUSTERS = re.compile("^clusters *:", re.MULTILINE)
 
@@ -42,5 +42,6 @@ def read_head(texts: Mapping[str, str]) -> Head:
         return Head(NO_HEAD.clusters, documents)
     readings = [Reading(of, name, place) for (of, name), place in places.entries.items() if of == "clusters"]
     clusters = by_name(map(build_cluster, readings))
-    wrong = any(one.problems for one in readings) or any(check_clusters(Topology("", clusters, {}, {}, {}), places))
+    topology = Topology("", clusters, {}, {}, {})
+    wrong = any(reading.problems for reading in readings) or any(check_clusters(topology, places))
     return Head(NO_HEAD.clusters if wrong else clusters, documents)

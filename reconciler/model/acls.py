@@ -1,16 +1,14 @@
-"""Kafka's access control rules: the 7-tuple, its vocabulary and its text form, and what each operation implies.
-
-Words are Kafka's own in lower case (``org.apache.kafka.common.acl``, ``ResourceType``, ``PatternType``).
-"""
+"""ACLs as Kafka stores them, and access rules as an environment declares them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reconciler.quoting import quoted
+from reconciler.errors import NOWHERE, Where
+from reconciler.text import quoted
 
 WILDCARD = "*"
 """As a literal resource name: all names. As a host: every address."""
@@ -19,7 +17,7 @@ ANYONE = "User:*"
 
 
 class ResourceType(StrEnum):
-    """The value is Kafka's name in lower case; see ``edges.kafka`` for the codes."""
+    """The value is Kafka's name in lower case; see ``backends.clusters`` for the codes."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -123,16 +121,74 @@ class Unsupported:
 
 def redundant(binding: AclBinding, among: Iterable[AclBinding] | frozenset[AclBinding]) -> bool:
     """Whether another rule of ``among`` already implies ``binding``."""
-    found = among if isinstance(among, frozenset) else frozenset(among)
-    return any(wider in found for wider in binding.implied_by())
+    this_redundant = among if isinstance(among, frozenset) else frozenset(among)
+    return any(wider in this_redundant for wider in binding.implied_by())
 
 
 def normalised(bindings: Iterable[AclBinding]) -> frozenset[AclBinding]:
     """Without the rules that others of them imply."""
-    found = frozenset(bindings)
-    return frozenset(binding for binding in found if not redundant(binding, found))
+    acls = frozenset(bindings)
+    return frozenset(binding for binding in acls if not redundant(binding, acls))
 
 
 def word(text: str) -> str:
     """A principal or a resource's name, in quotes where it could be taken for something else."""
     return text if _PLAIN.fullmatch(text) and text.isprintable() else quoted(text)
+
+
+class AccessRole(StrEnum):
+    """What a principal does, from which its rules follow; see ``resources.acls.roles``."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    STREAMS = "streams"
+    CONNECT = "connect"
+    MIRROR = "mirror"
+    RECONCILER_PLAN = "reconciler-plan"
+    RECONCILER_APPLY = "reconciler-apply"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamePattern:
+    """Names of one kind of resource. The literal name ``*`` is Kafka's wildcard for all of them."""
+
+    name: str
+    pattern: PatternType = PatternType.LITERAL
+
+    def __str__(self) -> str:
+        return self.name if self.pattern is PatternType.LITERAL else f"{self.name}*"
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRule:
+    """The part of an access rule that is written as Kafka stores it: every name with every operation."""
+
+    resource: ResourceType
+    names: tuple[NamePattern, ...]
+    operations: tuple[Operation, ...]
+    permission: Permission = Permission.ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """One entry of ``access``: a role with what it is about, or an ``exact`` rule; never both.
+
+    ``absent``: these rules must not exist, whoever made them. ``number`` counts entries from 1, in file order.
+    ``flows`` are names (role mirror only; empty: all). ``application_id`` is Kafka Streams'.
+    """
+
+    number: int
+    principal: str
+    clusters: tuple[str, ...]
+    role: AccessRole | None = None
+    exact: ExactRule | None = None
+    hosts: tuple[str, ...] = (WILDCARD,)
+    topics: tuple[NamePattern, ...] = ()
+    groups: tuple[NamePattern, ...] = ()
+    transactional_ids: tuple[NamePattern, ...] = ()
+    reads: tuple[NamePattern, ...] = ()
+    writes: tuple[NamePattern, ...] = ()
+    application_id: str = ""
+    flows: tuple[str, ...] = ()
+    absent: bool = False
+    where: Where = field(default=NOWHERE, compare=False)

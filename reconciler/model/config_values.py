@@ -1,4 +1,4 @@
-"""Topic config values: when two spellings mean the same, and how a value is shown to people. No cluster is asked."""
+"""Compares topic config values: two spellings of one value; and how a value is shown."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def canonical(key: str, value: str) -> str:
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def same(key: str, one: str | None, other: str | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return canonical(key, one) == canonical(key, other)
+def same(key: str, name: str | None, other: str | None) -> bool:
+    if name is None or other is None:
+        return name is other
+    return canonical(key, name) == canonical(key, other)
 
 
 def number(value: str | None) -> float | None:
     """The value as a number, where -1 of Kafka's limits counts as unlimited. None when it is no number."""
     if value is None or not (_INTEGER.fullmatch(value.strip()) or _DECIMAL.fullmatch(value.strip())):
         return None
-    found = float(value)
-    return float("inf") if found == -1 else found
+    seconds = float(value)
+    return float("inf") if seconds == -1 else seconds
 
 
 def human(key: str, value: str | None) -> str:

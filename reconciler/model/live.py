@@ -1,4 +1,4 @@
-"""What the clusters and the running mirror jobs answered, frozen. A failed read is ``Unknown``, never empty."""
+"""The live state: what clusters and mirror jobs answered. A read that failed is ``Unknown``, never empty."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
-from reconciler.acls import AclBinding, Unsupported
 from reconciler.errors import Unknown
-from reconciler.quotas import Limits, QuotaEntity
-from reconciler.replicas import ReplicaFacts
-from reconciler.users import Credentials, UserRecord
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.replicas import ReplicaFacts
+from reconciler.model.users import Credentials, UserRecord
+from reconciler.replication.json_codec import SPARSE, named
 
 
 class Source(StrEnum):
@@ -26,8 +29,8 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """``value`` is None when the broker hides it (sensitive). ``goal``: of a topic as it will be, what is wished in the
-    end, where ``value`` is only a step on the way."""
+    """``value`` is None when the broker hides it (sensitive). ``goal``: of a topic as it will be, what is desired in
+    the end, where ``value`` is only a step on the way."""
 
     value: str | None
     source: Source
@@ -67,6 +70,11 @@ class LiveTopic:
         if isinstance(self.configs, Unknown):
             return {}
         return {k: v.value for k, v in self.configs.items() if v.source is Source.TOPIC and v.value is not None}
+
+    def config(self, key: str) -> str | None:
+        """Its value; None also where it is hidden or could not be read."""
+        entry = None if isinstance(self.configs, Unknown) else self.configs.get(key)
+        return entry.value if entry is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +126,7 @@ class LiveUsers:
     recorded: Mapping[str, UserRecord] | Unknown = field(default_factory=lambda: MappingProxyType({}))
 
 
-def _nothing_hidden() -> Mapping[str, Unknown]:
-    return MappingProxyType({})
-
-
-def _no_quotas() -> Mapping[QuotaEntity, frozenset[str]]:
+def _nothing() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
@@ -142,11 +146,11 @@ class LiveCluster:
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
     sees_all: bool = True
-    hidden: Mapping[str, Unknown] = field(default_factory=_nothing_hidden)
+    hidden: Mapping[str, Unknown] = field(default_factory=_nothing)
     replicas: ReplicaFacts | Unknown | None = None
     access: LiveAccess | None = None
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
-    quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_no_quotas)
+    quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
     users: LiveUsers | None = None
 
     def place_for(self, replicas: int) -> int:
@@ -154,7 +158,9 @@ class LiveCluster:
         replicas of other topics. Kafka places some on them, and they come back."""
         there = {broker.id for broker in self.brokers}
         if len(there) < replicas:
-            there |= {one for topic in self.topics.values() for part in topic.partitions for one in part.replicas}
+            there |= {
+                replica for topic in self.topics.values() for part in topic.partitions for replica in part.replicas
+            }
         return min(replicas, len(there))
 
     @property
@@ -165,7 +171,7 @@ class LiveCluster:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """One flow as its job reports it. Lag in records and seconds is None while not yet known.
+    """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not yet known.
 
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
@@ -183,20 +189,20 @@ class FlowStatus:
     bytes_per_second: float = 0.0
     records_lag: int | None = None
     seconds_lag: float | None = None
-    conditions: tuple[Mapping[str, object], ...] = ()
     transactions: int | None = None
     retries: int | None = None
-    filtered: int | None = None
-    returning: int | None = None
+    filtered: int | None = field(default=None, metadata={**SPARSE, **named("records_filtered")})
+    returning: int | None = field(default=None, metadata={**SPARSE, **named("records_returning")})
+    groups: Mapping[str, object] | None = field(default=None, metadata=SPARSE)
     paths: tuple[Mapping[str, object], ...] = ()
     worst_partitions: tuple[Mapping[str, object], ...] = ()
+    conditions: tuple[Mapping[str, object], ...] = ()
     pauses: tuple[Mapping[str, object], ...] = ()
     resuming_partitions: int = 0
     lost: tuple[Mapping[str, object], ...] = ()
     rate_limit: int | None = None
     throttled_seconds: float | None = None
     catch_up: Mapping[str, object] | None = None
-    groups: Mapping[str, object] | None = None
 
 
 class JobState(StrEnum):
@@ -240,5 +246,10 @@ class LiveState:
     mirrors: Mapping[str, LiveMirror | Unknown]
 
     def known(self, cluster: str) -> LiveCluster | None:
-        found = self.clusters.get(cluster)
-        return found if isinstance(found, LiveCluster) else None
+        live_cluster = self.clusters.get(cluster)
+        return live_cluster if isinstance(live_cluster, LiveCluster) else None
+
+    def topic(self, ref: TopicRef) -> LiveTopic | None:
+        """None also where its cluster was not read."""
+        cluster = self.known(ref.cluster)
+        return cluster.topics.get(ref.name) if cluster else None

@@ -1,4 +1,4 @@
-"""What options may say, and what they say when left out: known before anything that carries it out is imported."""
+"""Values and defaults of command-line options, known before the commands are imported."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""A plan is a value: what will be done, in which order, what will not, and the ground it stands on."""
+"""The plan: changes in order, what will not be done, and the basis it rests on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
-from reconciler.errors import Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.replicas import BrokerLoad
-from reconciler.rollouts import Course
-from reconciler.sparse import SPARSE
-from reconciler.stakes import AccessShift, Stakes
+from reconciler.errors import ExitCode, Unknown
+from reconciler.model.changes import Change, Ignored, Refused, Subject, Unmanaged, UnmanagedAcl
+from reconciler.model.environment.rollout import Course
+from reconciler.model.replicas import BrokerLoad
+from reconciler.model.reports.impact import AccessShift, Stakes
+from reconciler.replication.json_codec import SPARSE
 
 FORMAT_VERSION = 1
 
@@ -41,7 +40,7 @@ class SeenCluster:
 class Observation:
     """Fingerprint of one observed subject that a change rests on, with words to say what moved."""
 
-    subject: str
+    subject: Subject
     fingerprint: str
     text: str
 
@@ -49,7 +48,7 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Edition:
     """Of the files that a plan is made from. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
-    (``observations.topology_digest``); None: nobody worked it out yet."""
+    (``engine.plan.fingerprints.topology_digest``); None: nobody worked it out yet."""
 
     revision: str = ""
     dirty: bool = False

@@ -1,4 +1,4 @@
-"""What the doings ask of the world. Planning is given readers; only applying is given writers."""
+"""Ports: the interfaces that backends implement. Planning is given readers; only applying is given writers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from reconciler.acls import AclBinding
-from reconciler.changes import AlterQuota, TopicChange
-from reconciler.checkups import Ask, Rights
 from reconciler.errors import ClusterError
-from reconciler.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers
-from reconciler.plans import Outcome, Planned
-from reconciler.probes import Needs
-from reconciler.quotas import Limits, QuotaEntity
-from reconciler.replicas import Journal, Move, Partition, ReplicaFacts, ThrottleEdit
-from reconciler.topology import Principal
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes import AlterQuota, Subject, TopicChange
+from reconciler.model.environment.topology import Principal
+from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers
+from reconciler.model.plan import Outcome, Planned
+from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.replicas import Journal, Partition, ReassignmentInFlight, ReplicaFacts, ThrottleEdit
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.probe import Needs
 
 
 class ClusterReader(Protocol):
@@ -44,8 +44,8 @@ class ClusterReader(Protocol):
         """Every SCRAM user of the cluster in one request, and which versions this environment's runs set."""
         ...
 
-    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
-        """Validate-only requests: ``touched`` of a change -> the broker's refusal. Empty when all would be accepted."""
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[Subject, str]:
+        """Validate-only requests: subject of a change -> the broker's refusal. Empty when all would be accepted."""
         ...
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
@@ -63,7 +63,7 @@ class ReplicaAdmin(Protocol):
 
     def facts(self) -> ReplicaFacts: ...
 
-    def moves(self) -> tuple[Move, ...]:
+    def moves(self) -> tuple[ReassignmentInFlight, ...]:
         """In flight, everybody's (ListPartitionReassignments)."""
         ...
 

@@ -1,7 +1,4 @@
-"""Client quotas: whom one is for, which keys there are, and quotas as an environment declares them (KIP-546).
-
-Border: nouns and their words; nothing here knows YAML, a cluster or a plan.
-"""
+"""Client quotas of a user, client id or address (KIP-546), as declared and as keys and entities."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.errors import NOWHERE, Where
-from reconciler.quoting import quoted
-from reconciler.sizes import BYTES
+from reconciler.text import BYTES, quoted
 
 KINDS = ("user", "client-id", "ip")
 BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
@@ -58,7 +54,7 @@ def entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One entry of ``quotas``. ``limits``: key -> the wished value; ``remove``: keys that must have none.
+    """One entry of ``quotas``. ``limits``: key -> the desired value; ``remove``: keys that must have none.
 
     ``absent``: no key may have one. ``number`` counts entries from 1, in file order.
     """
@@ -84,7 +80,7 @@ def exact_size(value: float) -> str:
     """With the largest unit that divides it; empty for what is no whole number of bytes."""
     if value != int(value) or value <= 0:
         return ""
-    unit, size = max((one for one in BYTES.items() if int(value) % one[1] == 0), key=lambda one: one[1])
+    unit, size = max((pair for pair in BYTES.items() if int(value) % pair[1] == 0), key=lambda key: key[1])
     return f"{int(value) // size} {unit}"
 
 

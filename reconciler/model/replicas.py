@@ -1,4 +1,4 @@
-"""Replicas: where they lie, where they are going, and which part of a running reassignment is ours. Frozen nouns.
+"""Replicas: where they are, where they move to, and which reassignment is ours. Frozen values.
 
 A reassignment is Kafka's (KIP-455): a partition keeps its old replicas until all new ones are in sync.
 """
@@ -40,7 +40,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ReassignmentInFlight:
     """A reassignment in flight, as ListPartitionReassignments tells it. ``replicas`` holds old and new ones."""
 
     topic: str
@@ -63,7 +63,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReassignmentPace:
     """How fast replicas are copied. ``throttle``: bytes/s out of and into each broker. The next partitions begin when
     less than ``bytes_in_flight`` and fewer than ``partitions_in_flight`` are under way."""
 
@@ -106,16 +106,16 @@ class ReplicaFacts:
     nothing.
     """
 
-    moves: tuple[Move, ...] = ()
+    moves: tuple[ReassignmentInFlight, ...] = ()
     sizes: Mapping[tuple[str, int, int], int] = field(default_factory=lambda: MappingProxyType({}))
     rates: Mapping[int, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     journal: Journal | None = None
 
-    def ours(self, move: Move) -> bool:
+    def ours(self, move: ReassignmentInFlight) -> bool:
         """Whether it goes where our journal says; then it was begun by us, or does the same."""
         return self.journal is not None and self.journal.targets.get(move.key) == move.target
 
-    def others(self) -> tuple[Move, ...]:
+    def others(self) -> tuple[ReassignmentInFlight, ...]:
         return tuple(move for move in self.moves if not self.ours(move))
 
 
@@ -152,14 +152,14 @@ class ThrottleEdit:
 
 def largest(sizes: Mapping[tuple[str, int, int], int]) -> dict[Partition, int]:
     """The bytes of each partition: its largest replica."""
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     for (topic, partition, _), size in sizes.items():
-        found[topic, partition] = max(size, found.get((topic, partition), 0))
-    return found
+        offsets[topic, partition] = max(size, offsets.get((topic, partition), 0))
+    return offsets
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for topic, index in partitions:
-        found.setdefault(topic, []).append(index)
-    return found
+        by_name.setdefault(topic, []).append(index)
+    return by_name

@@ -1,6 +1,6 @@
 """SCRAM users: mechanisms, credentials, and users as an environment declares them (RFC 5802, KIP-554).
 
-Border: nouns and their words; no password is ever in one of them, only the reference to it.
+No password is ever in one of these values, only the reference to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import NOWHERE, Where
-from reconciler.quoting import quoted
+from reconciler.text import quoted
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 """As brokers accept them (ScramMechanism.minIterations, ScramControlManager.MAX_ITERATIONS)."""
@@ -73,4 +73,4 @@ def user_words(name: str) -> str:
 
 def credentials_text(credentials: Credentials) -> str:
     """``SCRAM-SHA-512 with 4096 iterations``."""
-    return ", ".join(f"{one} with {credentials[one]} iterations" for one in sorted(credentials))
+    return ", ".join(f"{mechanism} with {credentials[mechanism]} iterations" for mechanism in sorted(credentials))

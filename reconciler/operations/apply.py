@@ -1,7 +1,4 @@
-"""``apply``: a fresh or a saved plan carried out, with whoever has to agree, and the look afterwards.
-
-Border: no arguments; those are ``cli_apply``. What every changing command opens first is here too.
-"""
+"""``apply``: carries out a fresh or a saved plan once it is approved, and plans again to confirm."""
 
 from __future__ import annotations
 
@@ -11,32 +8,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler import applying, planfile
-from reconciler.applied import Consent
-from reconciler.choices import PROBE_PATIENCE_S
-from reconciler.counts import counted
-from reconciler.errors import BlockedError, Moved, ReconcilerError, StalePlan
-from reconciler.executing import Execution, execution, interrupted_by_sigterm
-from reconciler.exit_codes import ExitCode
-from reconciler.guarding import is_prune
-from reconciler.guarding.pruning import PRUNE
-from reconciler.narrowing import Narrowed, known_part, retention_steps_only, with_held
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.probes import Probe
-from reconciler.rendering.outcomes import Rolled
-from reconciler.rendering.review import outcomes_in
-from reconciler.rendering.style import SHOWN
-from reconciler.rendering.style import Format as Page
-from reconciler.rendering.text import plan_text
-from reconciler.reviewed import uncovered
-from reconciler.rollout.ending import Ended, code_of, ending, require_wave
-from reconciler.terminal import require_agreement, say, show, show_last, style
-from reconciler.topology import Principal
-from reconciler.wiring import NOTHING_AGREED, Session, open_session
+from reconciler.engine.apply import limits
+from reconciler.engine.guards import is_prune
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
+from reconciler.engine.rollout.result import RolloutResult, code_of, ending, require_wave
+from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, StalePlan
+from reconciler.model.changes import Why
+from reconciler.model.environment.topology import Principal
+from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.reports.probe import Probe
+from reconciler.model.state.last_apply import Consent
+from reconciler.operations.covered_by_review import uncovered
+from reconciler.operations.session.execution import Execution, execution, interrupted_by_sigterm
+from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
+from reconciler.render.console import require_agreement, say, show, show_last, style
+from reconciler.render.plan.formats import outcomes_in
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.apply import Rolled
+from reconciler.render.style import SHOWN
+from reconciler.render.style import Format as Page
+from reconciler.text import counted
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyWish:
+class ApplyRequest:
     """``saved``: apply this plan and nothing else. ``reviewed``: a fresh one that this one holds. ``part``: what rests
     on nothing unknown or refused. ``until``: end after this wave. ``ignore``: why gates and soaks are left out.
     ``patience_s``: how long brokers may take to show access changes."""
@@ -52,26 +49,28 @@ class ApplyWish:
     patience_s: float = PROBE_PATIENCE_S
 
 
-def apply(env: Path, wish: ApplyWish, steal: str) -> ExitCode:
+def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     """``steal``: why the lock is taken whoever holds it. Raises ReconcilerError for what ends it before it begins."""
-    with changing(env, "apply", steal, wish.consent) as execute:
+    with changing(env, "apply", steal, request.consent) as execute:
         session = execute.session
-        made = session.plan(consent=wish.consent) if wish.saved is None else _saved(session, wish.saved, wish)
-        if wish.reviewed is not None:
-            _require_reviewed(made, wish.reviewed)
-        require_wave(made, wish.until)
-        if wish.form is Page.TEXT:
-            show(plan_text(made, style(), wish.ignore))
-        if not wish.part:
-            applying.refuse_if_blocked(made)
-        chosen = ending(known_part(made) if wish.part else Narrowed(made), wish.until)
-        if chosen.plan.changes and not wish.yes:
+        made = (
+            session.plan(consent=request.consent) if request.saved is None else _saved(session, request.saved, request)
+        )
+        if request.reviewed is not None:
+            _require_reviewed(made, request.reviewed)
+        require_wave(made, request.until)
+        if request.form is Page.TEXT:
+            show(plan_text(made, style(), request.ignore))
+        if not request.part:
+            limits.refuse_if_blocked(made)
+        chosen = ending(known_part(made) if request.part else Narrowed(made), request.until)
+        if chosen.plan.changes and not request.yes:
             _confirm(session, chosen.plan)
-        execute.probe_patience = wish.patience_s
-        execute.ignore_gates(wish.ignore)
+        execute.probe_patience = request.patience_s
+        execute.ignore_gates(request.ignore)
         said = _Said(chosen.plan)
         outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, said))
-        code = code_of(applying.exit_code(outcomes, made), Ended(made, outcomes, wish.until, execute.halted))
+        code = code_of(limits.exit_code(outcomes, made), RolloutResult(made, outcomes, request.until, execute.halted))
         if execute.unrecorded:
             say(execute.unrecorded)
             code = ExitCode.PARTIAL if code is ExitCode.DONE and made.changes else code
@@ -79,8 +78,8 @@ def apply(env: Path, wish: ApplyWish, steal: str) -> ExitCode:
             _verify(session, made)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    rolled = Rolled(code, execute.halted, wish.ignore) if made.rollout else None
-    show_last(outcomes_in(made, outcomes, wish.form, style(), said.probes, rolled))
+    rolled = Rolled(code, execute.halted, request.ignore) if made.rollout else None
+    show_last(outcomes_in(made, outcomes, request.form, style(), said.probes, rolled))
     execute.require_kept()
     return code
 
@@ -105,47 +104,47 @@ def _read_plan(path: Path) -> Plan:
     try:
         return planfile.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ReconcilerError(
-            f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}",
-            "Nothing was applied.",
-            "Make it with: reconciler plan ENV --out FILE.",
-        ) from None
+        problem = f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+        why = "Nothing was applied."
+        raise ReconcilerError(problem, why, "Make it with: reconciler plan ENV --out FILE.") from None
 
 
-def _saved(session: Session, path: Path, wish: ApplyWish) -> Plan:
-    made = session.guard(_read_plan(path), wish.consent)
-    if not wish.part:
-        applying.refuse_if_blocked(made)
+def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
+    made = session.guard(_read_plan(path), request.consent)
+    if not request.part:
+        limits.refuse_if_blocked(made)
     if moved := session.moved(made):
         raise StalePlan(moved)
     if is_prune(made):
-        _require_still_left_over(session, made, wish.consent)
+        _require_still_left_over(session, made, request.consent)
     return made
 
 
 def _require_still_left_over(session: Session, saved: Plan, consent: Consent) -> None:
     """What made a topic left over is what is not there, and only a fresh look at everything can see that."""
     if not consent.prune:
-        raise BlockedError(
-            "nothing was applied, because the saved plan deletes by prune",
-            "\n".join(f"  {one.id}" for one in saved.changes if one.change.reason.code == PRUNE),
-            "Agree with --prune, or make a plan without it.",
-        )
+        why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
+        todo = "Pass --prune, or make a plan without it."
+        raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
     fresh = {planned.id: planned.change for planned in session.plan(consent=consent, alone=True).changes}
-    gone = [one for one in saved.changes if one.change.reason.code == PRUNE and fresh.get(one.id) != one.change]
+    gone = [
+        planned
+        for planned in saved.changes
+        if planned.change.reason.code is Why.PRUNE and fresh.get(planned.id) != planned.change
+    ]
     if gone:
-        raise StalePlan(tuple(Moved(one.id, "left over", "no longer, or another topic") for one in gone))
+        raise StalePlan(tuple(Moved(planned.id, "left over", "no longer, or another topic") for planned in gone))
 
 
 def _confirm(session: Session, made: Plan) -> None:
     require_agreement(
         f"Apply {counted(len(made.changes), 'change')}?",
         "nothing was applied",
-        "A plan is only carried out when someone agrees to it.",
+        "A plan is only applied with consent.",
         "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
     )
     if moved := session.moved(made):
-        raise StalePlan(moved, "the clusters moved while you were asked")
+        raise StalePlan(moved, "the clusters changed while waiting for your answer")
 
 
 def _verify(session: Session, made: Plan) -> None:
@@ -172,13 +171,11 @@ class _Said:
 
     def outcome(self, outcome: Outcome) -> None:
         self.done += 1
-        if outcome.result is Result.SKIPPED:
-            self.skipped += 1
-            if self.skipped > SHOWN:
-                if self.skipped == SHOWN + 1:
-                    say("        what else is not begun is told at the end")
-                return
-        say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
+        self.skipped += outcome.result is Result.SKIPPED
+        if outcome.result is not Result.SKIPPED or self.skipped <= SHOWN:
+            say(f"[{self.done}/{self.total}] {outcome.result.value:7} {outcome.id}")
+        elif self.skipped == SHOWN + 1:
+            say("        everything else that was not begun is listed at the end")
 
     def probed(self, probe: Probe) -> None:
         self.probes.append(probe)

@@ -1,18 +1,15 @@
-"""Is a fresh plan covered by the one that was reviewed? What nobody has seen is not carried out.
-
-Border: compares two plans; what they rest on may have moved, what they would do may not.
-"""
+"""Whether a fresh plan is covered by the reviewed one; what nobody has reviewed is not carried out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reconciler.changes import AddPartitions, Change, Reason
 from reconciler.errors import Moved
-from reconciler.plans import Plan
-from reconciler.rendering.changes import headline
-from reconciler.rendering.waves import duration, gates_words
+from reconciler.model.changes import AddPartitions, Change, Reason, Why
+from reconciler.model.plan import Plan
+from reconciler.render.plan.kinds import headline
+from reconciler.render.plan.waves import duration, gates_words
 
 
 def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
@@ -30,10 +27,8 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
 def _course(plan: Plan) -> str:
     if plan.rollout is None:
         return "without waves"
-    waves = ", then ".join(
-        f"{wave.name} ({', '.join(wave.clusters)}; soak {duration(wave.soak_ms)})" for wave in plan.rollout.waves
-    )
-    return f"{waves}; {gates_words(plan.rollout.gates)}"
+    waves = [f"{wave.name} ({', '.join(wave.clusters)}; soak {duration(wave.soak_ms)})" for wave in plan.rollout.waves]
+    return f"{', then '.join(waves)}; {gates_words(plan.rollout.gates)}"
 
 
 def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
@@ -51,4 +46,4 @@ def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
 
 def _what_it_does(change: Change) -> Change:
     """Without how many partitions the source has by now: they may have been added meanwhile, with the same outcome."""
-    return replace(change, reason=Reason("", "")) if isinstance(change, AddPartitions) else change
+    return replace(change, reason=Reason(Why.NOTHING, "")) if isinstance(change, AddPartitions) else change

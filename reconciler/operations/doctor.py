@@ -1,34 +1,31 @@
-"""``doctor``: asks every cluster as every principal, looks at this machine, and lets ``diagnosing`` conclude.
-
-Border: no arguments and no exit codes; those are ``cli``. Nothing is changed anywhere.
-"""
+"""``doctor``: asks every cluster as every principal, looks at this machine, and reports the findings."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.checkups import Checkup, ClusterFacts, Finding, Rights
-from reconciler.choices import WITHIN_S
-from reconciler.diagnosing import asks, cluster_findings, flow_findings, machine_findings, permission_findings
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.facts import cluster_facts
-from reconciler.edges.kafka.probing import rights
-from reconciler.edges.machine import machine
-from reconciler.edges.run_folders import state_folder
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.facts import cluster_facts
+from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.mirror_jobs.runner.machine import machine
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.engine.doctor import asks, cluster_findings, flow_findings, machine_findings, permission_findings
+from reconciler.engine.observe.read_all import observe
 from reconciler.errors import Unknown
-from reconciler.live import LiveCluster, LiveState
-from reconciler.locks import lock_cluster
-from reconciler.observing import observe
-from reconciler.routing import Route, Routing, find_routes
-from reconciler.topology import Cluster, Principal, Topology
-from reconciler.wiring import read_topology
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.options import WITHIN_S
+from reconciler.model.reports.doctor import Checkup, ClusterFacts, Finding, Rights
+from reconciler.model.state.lock import lock_cluster
+from reconciler.operations.session.session import read_topology
+from reconciler.resources.flows.routes import Route, find_routes
 
 Answer = TypeVar("Answer")
 Told = Mapping[tuple[str, Principal], Rights]
@@ -46,8 +43,8 @@ class Deadline:
 
     def missed(self, subject: str, part: float = 1.0) -> Unknown:
         """Of what was not told by then."""
-        what = f"no full answer within {self.within_s * part:g} s"
-        return Unknown(subject, what, "Mend what is told of its addresses, or give it longer: doctor --within 2m")
+        todo = "Fix the problems of its addresses, or allow more time: doctor --within 2m"
+        return Unknown(subject, f"no full answer within {self.within_s * part:g} s", todo)
 
 
 def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
@@ -57,13 +54,23 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
     topology = read_topology(folder)
     lock_cluster(topology)  # there is none to look at where none is declared
     deadline = Deadline(within_s, time.monotonic())
-    facts = {name: _begun(partial(cluster_facts, wish, Principal.PLAN)) for name, wish in topology.clusters.items()}
+    facts = {
+        name: _begun(partial(cluster_facts, request, Principal.PLAN)) for name, request in topology.clusters.items()
+    }
     live = _live(topology, deadline)
     routing = find_routes(topology, live)
-    told = _rights(topology, live, routing.routes, deadline)
+    all_rights = _rights(topology, live, routing.routes, deadline)
     seen = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
-    found = _findings(folder, topology, live, routing, seen, told)
-    return Checkup(topology.environment, tuple(found))
+    targets = {flow.target for flow in topology.flows.values()}
+    findings: list[Finding] = []
+    for name, request in topology.clusters.items():
+        findings += cluster_findings(request, seen[name], name in targets, int(time.time()))
+        mine = [found for (cluster, _), found in all_rights.items() if cluster == name]
+        findings += permission_findings(topology, name, mine, routing.routes)
+    findings += flow_findings(topology, live, routing.routes, seen, routing.prospects)
+    if topology.mirrors:
+        findings += machine_findings(machine(state_folder(folder)))
+    return Checkup(topology.environment, tuple(findings))
 
 
 def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
@@ -87,14 +94,14 @@ def _by(future: Future[Answer], deadline: Deadline, part: float = 1.0) -> Answer
 
 
 def _live(topology: Topology, deadline: Deadline) -> LiveState:
-    asked = {name: _begun(partial(_read, wish)) for name, wish in topology.clusters.items()}
-    found = {name: _by(future, deadline, 0.5) for name, future in asked.items()}
-    return LiveState({n: one or deadline.missed(f"cluster {n}", 0.5) for n, one in found.items()}, {})
+    asked = {name: _begun(partial(_read, request)) for name, request in topology.clusters.items()}
+    clusters = {name: _by(future, deadline, 0.5) for name, future in asked.items()}
+    return LiveState({n: cluster or deadline.missed(f"cluster {n}", 0.5) for n, cluster in clusters.items()}, {})
 
 
-def _read(wish: Cluster) -> LiveCluster | Unknown:
-    with KafkaCluster(wish, Principal.PLAN) as cluster:
-        return observe({wish.name: cluster}).clusters[wish.name]
+def _read(request: Cluster) -> LiveCluster | Unknown:
+    with KafkaCluster(request, Principal.PLAN) as cluster:
+        return observe({request.name: cluster}).clusters[request.name]
 
 
 def _rights(topology: Topology, live: LiveState, routes: Sequence[Route], deadline: Deadline) -> Told:
@@ -102,34 +109,16 @@ def _rights(topology: Topology, live: LiveState, routes: Sequence[Route], deadli
         (name, principal): _begun(partial(rights, topology.clusters[name], principal, ask))
         for (name, principal), ask in asks(topology, live, routes).items()
     }
-    found = {key: _by(future, deadline) for key, future in asked.items()}
-    return {key: one or _not_told(topology.clusters[key[0]], key[1], deadline) for key, one in found.items()}
+    all_rights = {key: _by(future, deadline) for key, future in asked.items()}
+    return {key: one or _not_told(topology.clusters[key[0]], key[1], deadline) for key, one in all_rights.items()}
 
 
-def _not_told(wish: Cluster, principal: Principal, deadline: Deadline) -> Rights:
-    late = deadline.missed(f"cluster {wish.name}")
+def _not_told(request: Cluster, principal: Principal, deadline: Deadline) -> Rights:
+    late = deadline.missed(f"cluster {request.name}")
     failed = replace(late, error=f"{late.error}; the permissions of {principal} were not looked at")
-    return Rights(principal, f"<principal {principal}>", wish.bootstrap_servers[0], failed)
+    return Rights(principal, f"<principal {principal}>", request.bootstrap_servers[0], failed)
 
 
 def _cut_off(name: str, deadline: Deadline) -> ClusterFacts:
     late = deadline.missed(f"cluster {name}")
     return ClusterFacts(name, (), None, late, late, late, {}, late, 0, late, late)
-
-
-def _findings(
-    folder: Path,
-    topology: Topology,
-    live: LiveState,
-    routing: Routing,
-    facts: Mapping[str, ClusterFacts],
-    told: Told,
-) -> Iterator[Finding]:
-    targets = {flow.target for flow in topology.flows.values()}
-    for name, wish in topology.clusters.items():
-        yield from cluster_findings(wish, facts[name], name in targets, int(time.time()))
-        mine = [found for (cluster, _), found in told.items() if cluster == name]
-        yield from permission_findings(topology, name, mine, routing.routes)
-    yield from flow_findings(topology, live, routing.routes, facts, routing.prospects)
-    if topology.mirrors:
-        yield from machine_findings(machine(state_folder(folder)))

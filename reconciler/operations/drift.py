@@ -1,23 +1,21 @@
-"""``drift --accept`` and ``drift --parity``: reads an environment and its clusters, lets the doings decide.
-
-Border: no arguments and no exit codes; those are ``cli``.
-"""
+"""``drift --accept`` and ``drift --parity``: reads an environment and its clusters, and reports or accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reconciler.accepting import accept
-from reconciler.causes import History, history
-from reconciler.edges.audit_copy import read_copy, together
-from reconciler.edges.audit_file import read_lines
-from reconciler.edges.files import read_environment, write_texts
+from reconciler.backends.files import read_environment, write_texts
+from reconciler.backends.state.audit.file import read_lines
+from reconciler.backends.state.audit.topic import read_copy, together
+from reconciler.engine.drift.causes import history
+from reconciler.engine.drift.parity import Parity, parity
+from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ReconcilerError
-from reconciler.parity import Parity, parity
-from reconciler.routing import find_routes
-from reconciler.topology import Principal
-from reconciler.wiring import Session, open_session
+from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.drift import History
+from reconciler.operations.session.session import Session, open_session
+from reconciler.resources.flows.routes import find_routes
 
 
 def past(session: Session, say: Callable[[str], None]) -> History:
@@ -27,11 +25,10 @@ def past(session: Session, say: Callable[[str], None]) -> History:
     if place is None or known is None or place.name not in known.topics:
         return history(here)
     try:
-        copied = read_copy(
-            session.topology.clusters[place.cluster], Principal.PLAN, place.name, session.topology.environment
-        )
+        cluster = session.topology.clusters[place.cluster]
+        copied = read_copy(cluster, Principal.PLAN, place.name, session.topology.environment)
     except ReconcilerError as error:
-        say(f"causes are told by the audit record of this machine alone: {error.what}. {error.todo}")
+        say(f"causes come from this machine's audit record alone: {error.what}. {error.todo}")
         return history(here)
     return history(together(here, copied))
 
@@ -42,7 +39,8 @@ def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
         live = session.observe()
         made = accept(read_environment(folder), session.topology, live, subjects)
     write_texts({Path(file): text for file, text in made.texts.items()})
-    lines = [f"  {one} ({_place(folder, session.topology.topics[one.topic].where.file)})" for one in made.accepted]
+    topics = session.topology.topics
+    lines = [f"  {accepted} ({_place(folder, topics[accepted.topic].where.file)})" for accepted in made.accepted]
     return "\n".join(["Accepted into the files; review and commit them:", *lines])
 
 

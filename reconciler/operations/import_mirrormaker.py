@@ -1,7 +1,4 @@
-"""``import``: MirrorMaker 2's files read, an environment written that ``validate`` takes, and the words to end with.
-
-Border: no arguments and no exit codes; those are ``cli``. What a setting becomes is decided by ``mirrormaker``.
-"""
+"""``import``: writes MirrorMaker 2's configuration as an environment that ``validate`` accepts."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reconciler.counts import counted
-from reconciler.edges.files import environment_name, write_folder
+from reconciler.backends.files import environment_name, write_folder
+from reconciler.environment.importers.mirrormaker.environment import ImportedEnvironment, environment
+from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property, decoded
+from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
-from reconciler.loading import load
-from reconciler.mirrormaker.environment import Environment, environment
-from reconciler.mirrormaker.properties import Mistake, Property, decoded
+from reconciler.text import counted
 
 
 def run(paths: Sequence[Path], out: Path) -> str:
@@ -36,11 +33,9 @@ def _require_new(out: Path) -> None:
     if out.is_dir() and not any(out.iterdir()):
         return
     if out.exists() or out.is_symlink():
-        raise ReconcilerError(
-            f"{out} is there already",
-            "Files that exist are never changed, and a second declaration of a flow would contradict them.",
-            "Choose another --out, and move the files together when you have read them.",
-        )
+        why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
+        todo = "Choose another --out, and move the files together when you have read them."
+        raise ReconcilerError(f"{out} is there already", why, todo)
 
 
 def _read(paths: Sequence[Path]) -> Mapping[str, str]:
@@ -51,21 +46,19 @@ def _read(paths: Sequence[Path]) -> Mapping[str, str]:
         try:
             texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(path.read_bytes())
         except OSError as error:
-            raise ReconcilerError(
-                f"{path} cannot be read: {error.strerror or error}",
-                "It is to be imported.",
-                "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource.",
-            ) from None
+            why = "It is to be imported."
+            todo = "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource."
+            raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
     return texts
 
 
 def _refused(mistakes: Sequence[Mistake]) -> ReconcilerError:
-    found = sorted(mistakes, key=lambda one: (one.where.file, one.where.line))
-    lines = "\n".join(dict.fromkeys(map(str, found)))
-    return ReconcilerError(lines, f"{counted(len(set(found)), 'problem')}; nothing was written.")
+    all_mistakes = sorted(mistakes, key=lambda mistake: (mistake.where.file, mistake.where.line))
+    lines = "\n".join(dict.fromkeys(map(str, all_mistakes)))
+    return ReconcilerError(lines, f"{counted(len(set(all_mistakes)), 'problem')}; nothing was written.")
 
 
-def _at_its_origin(problem: Problem, made: Environment) -> Mistake:
+def _at_its_origin(problem: Problem, made: ImportedEnvironment) -> Mistake:
     """What ``validate`` says of a line, told of the line of MirrorMaker 2's file that it comes from."""
     lines = made.lines.get(problem.where.file, ())
     index = problem.where.line - 1
@@ -76,12 +69,12 @@ def _at_its_origin(problem: Problem, made: Environment) -> Mistake:
     return Mistake(problem.where, f"{origin}: {words}" if origin else words)
 
 
-def report(made: Environment, out: Path) -> str:
+def report(made: ImportedEnvironment, out: Path) -> str:
     """What was written, what is different, which secrets to set, and where to go from here."""
     return "\n".join(_report(made, shlex.quote(str(out))))
 
 
-def _report(made: Environment, out: str) -> Iterator[str]:
+def _report(made: ImportedEnvironment, out: str) -> Iterator[str]:
     notes = made.notes
     yield f"wrote {', '.join(made.lines)} in {out}: {counted(len(made.flows), 'flow')} ({', '.join(made.flows)})"
     yield "validate takes it as it is"
@@ -97,7 +90,7 @@ def _report(made: Environment, out: str) -> Iterator[str]:
     if notes.secrets:
         yield "secrets to set in the environment of each command and job:"
         yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
-    yield "next (docs/from-mirrormaker.md has all steps):"
+    yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
     for flow in made.flows:
         yield f"  reconciler mirror import-positions {out} {flow}{_on_connect(made.connectors.get(flow))}"
@@ -111,6 +104,6 @@ def _on_connect(connector: tuple[str, str] | None) -> str:
     return f" --connector {shlex.quote(name)} --offsets-topic {shlex.quote(topic)}"
 
 
-def _of(flows: Sequence[str], made: Environment) -> str:
+def _of(flows: Sequence[str], made: ImportedEnvironment) -> str:
     """Which flows are meant, where not all are."""
     return f"{', '.join(flows)}: " if flows and len(flows) < len(made.flows) else ""

@@ -1,7 +1,6 @@
-"""Pause and resume carried out: records written, the job's confirmation awaited, the audit record kept.
+"""``mirror pause`` and ``mirror resume``: pauses a flow, waits for the job's confirmation, keeps the audit record.
 
-Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes. Nothing is locked: a pause is a lever
-for bad moments, and each record is of one scope.
+Takes no lock: a pause is for emergencies, and each record is of one scope.
 """
 
 from __future__ import annotations
@@ -12,32 +11,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.auditing import Actor, begun, changed, ended
-from reconciler.edges.audit_file import AuditFile
-from reconciler.edges.git import revision
-from reconciler.edges.kafka_lock import this_process
-from reconciler.edges.pause_records import write_records
-from reconciler.errors import ClusterError, ReconcilerError, Unknown
-from reconciler.live import LiveCluster, LiveMirror
-from reconciler.pausing import Wish, progress, require_exists, scopes, to_lift, words
-from reconciler.plans import Outcome, Result
-from reconciler.topology import Principal
-from reconciler.wiring import Session, now_ms, open_session
-from replication.pauses import Pause, Scope, dumps, pause_key
+from reconciler.backends.git import revision
+from reconciler.backends.mirror_jobs.pause_records import write_records
+from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.lock.kafka_lock import this_process
+from reconciler.engine.apply.audit_lines import Actor, begun, changed, ended
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveMirror
+from reconciler.model.plan import Outcome, Result
+from reconciler.operations.session.session import Session, now_ms, open_session
+from reconciler.replication.pauses import Pause, Scope, dumps, pause_key
+from reconciler.resources.mirrors.pause import PauseRequest, progress, require_exists, scopes, to_lift, words
 
 LOOK_S = 0.3
 
 Say = Callable[[str], None]
 
 
-def pause(folder: Path, wish: Wish, reason: str, wait_s: float, say: Say) -> str:
+def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: Say) -> str:
     """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
     with open_session(folder, Principal.APPLY) as session:
-        wanted = scopes(session.topology, wish)
+        wanted = scopes(session.topology, request)
         _require_there(session, wanted, say)
-        who = this_process("mirror pause")
-        held = {one.scope: one for scope in wanted for one in _held(session, scope.flow)}
-        fresh = {s: Pause(s, now_ms(), f"{who.who}@{who.host}", reason) for s in wanted if s not in held}
+        held = {pause.scope: pause for scope in wanted for pause in _held(session, scope.flow)}
+        fresh = {scope: _fresh(scope, reason) for scope in wanted if scope not in held}
         for scope in wanted:
             if scope in held:
                 say(f"{scope} is paused already {words(held[scope])}")
@@ -48,18 +46,18 @@ def pause(folder: Path, wish: Wish, reason: str, wait_s: float, say: Say) -> str
         return "\n".join((*lines, *later))
 
 
-def resume(folder: Path, wish: Wish, wait_s: float, say: Say) -> str:
+def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
     """The words to end with. Raises ReconcilerError, also when the job has not confirmed in time."""
     with open_session(folder, Principal.APPLY) as session:
-        wanted = scopes(session.topology, wish)
+        wanted = scopes(session.topology, request)
         _require_there(session, wanted, say)
         lifted = {scope: to_lift(scope, _held(session, scope.flow)) for scope in wanted}
         before = _seen(session, wanted)
-        _write(session, "mirror resume", {one.scope: None for each in lifted.values() for one in each})
+        _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
         later = _await(session, wanted, before, wait_s, paused=False)
     lines: list[str] = []
     for scope, each in lifted.items():
-        lines += [f"{one.scope} is resumed; it was paused {words(one)}" for one in each]
+        lines += [f"{each_pause.scope} is resumed; it was paused {words(each_pause)}" for each_pause in each]
         if not each:
             lines.append(f"{scope} was not paused")
     return "\n".join((*lines, *later))
@@ -70,10 +68,9 @@ def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str
 
     Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
     """
-    who, before = this_process(""), _seen(session, [scope])
-    pause = Pause(scope, now_ms(), f"{who.who}@{who.host}", reason)
+    before, pause = _seen(session, [scope]), _fresh(scope, reason)
     key = pause_key(session.topology.environment, scope)
-    _written(session, _place(session, scope.flow), {key: dumps(pause)})
+    write_records(_place(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
     return _await(session, [scope], before, wait_s, paused=True)
 
 
@@ -81,14 +78,19 @@ def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
     """Resumes everything of a scope, as ``hold`` pauses."""
     before = _seen(session, [scope])
     lifted = to_lift(scope, _held(session, scope.flow))
-    keys = [pause_key(session.topology.environment, one.scope) for one in lifted]
-    _written(session, _place(session, scope.flow), dict.fromkeys(keys))
+    keys = [pause_key(session.topology.environment, each_pause.scope) for each_pause in lifted]
+    write_records(_place(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
     return _await(session, [scope], before, wait_s, paused=False)
+
+
+def _fresh(scope: Scope, reason: str) -> Pause:
+    who = this_process("mirror pause")
+    return Pause(scope, now_ms(), f"{who.who}@{who.host}", reason)
 
 
 def pause_of(session: Session, flow: str) -> Pause | None:
     """The pause of a flow as a whole."""
-    return next((one for one in _held(session, flow) if one.scope == Scope(flow)), None)
+    return next((each_pause for each_pause in _held(session, flow) if each_pause.scope == Scope(flow)), None)
 
 
 def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
@@ -100,37 +102,33 @@ def _require_there(session: Session, wanted: Sequence[Scope], say: Say) -> None:
     for scope in wanted:
         if scope.topic:
             flow = session.topology.flows[scope.flow]
-            if unchecked := require_exists(flow, scope, _topics(session, flow.source)):
+            read = or_unknown(f"cluster {flow.source}", session.clusters[flow.source].read, ClusterError)
+            if unchecked := require_exists(flow, scope, read):
                 say(unchecked)
 
 
-def _topics(session: Session, cluster: str) -> LiveCluster | Unknown:
-    try:
-        return session.clusters[cluster].read()
-    except ClusterError as error:
-        return Unknown(f"cluster {cluster}", error.what, error.todo)
-
-
 def mirror_of(session: Session, flow: str) -> str:
-    found = next((m.name for m in session.topology.mirrors.values() if flow in m.flows), None)
-    if found is None:
+    mirror = next((m.name for m in session.topology.mirrors.values() if flow in m.flows), None)
+    if mirror is None:
         raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
-    return found
+    return mirror
 
 
-def _place(session: Session, flow: str) -> str:
-    return session.topology.status_cluster(session.topology.mirrors[mirror_of(session, flow)])
+def _place(session: Session, flow: str) -> Cluster:
+    """Where pauses of the flow are kept."""
+    mirror = session.topology.mirrors[mirror_of(session, flow)]
+    return session.topology.clusters[session.topology.status_cluster(mirror)]
 
 
 def _held(session: Session, flow: str) -> list[Pause]:
-    pauses = session.records[_place(session, flow)].pauses()
+    pauses = session.records[_place(session, flow).name].pauses()
     return [pause for scope, pause in sorted(pauses.items()) if scope.flow == flow]
 
 
 def _seen(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
     """Mirror -> the time of its newest status record, by the job's own clock."""
-    found = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
-    return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in found.items()}
+    mirrors = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
+    return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in mirrors.items()}
 
 
 def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None]) -> None:
@@ -140,10 +138,10 @@ def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None])
     by_cluster: dict[str, dict[str, bytes | None]] = {}
     for scope, pause in wished.items():
         key = pause_key(session.topology.environment, scope)
-        by_cluster.setdefault(_place(session, scope.flow), {})[key] = None if pause is None else dumps(pause)
+        by_cluster.setdefault(_place(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
     with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
         for cluster, values in by_cluster.items():
-            _written(session, cluster, values)
+            write_records(session.topology.clusters[cluster], Principal.APPLY, values)
             outcomes += [Outcome(step, Result.DONE) for step in _steps(values)]
 
 
@@ -164,8 +162,8 @@ def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[li
             raise
         finally:
             if audit.holds(run):
-                told = {outcome.id for outcome in outcomes}
-                outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in told]
+                names = {outcome.id for outcome in outcomes}
+                outcomes += [Outcome(step, Result.FAILED, why) for step in steps if step not in names]
                 _recorded(audit, run, outcomes)
 
 
@@ -176,20 +174,14 @@ def _recorded(audit: AuditFile, run: str, outcomes: Sequence[Outcome]) -> None:
             audit.write(changed(run, time.time(), outcome, None))
         audit.write(ended(run, time.time(), outcomes, ""))
     except ReconcilerError as error:
-        told = [f"{one.id} is {one.result}{f' ({one.error})' if one.error else ''}" for one in outcomes]
-        raise ReconcilerError(
-            f"{'; '.join(told)}. The audit record does not say so: {error.what}",
-            "It has the beginning of this run and no end, as though it had been killed.",
-            f"{error.todo} What is done holds, and need not be repeated.",
-        ) from None
+        lines = [f"{it.id} is {it.result}{f' ({it.error})' if it.error else ''}" for it in outcomes]
+        problem = f"{'; '.join(lines)}. The audit record does not say so: {error.what}"
+        why = "It has the beginning of this run and no end, as though it had been killed."
+        raise ReconcilerError(problem, why, f"{error.todo} What is done holds, and need not be repeated.") from None
 
 
 def _steps(values: Mapping[str, bytes | None]) -> list[str]:
     return [f"{'resume' if value is None else 'pause'}:{key}" for key, value in values.items()]
-
-
-def _written(session: Session, cluster: str, values: Mapping[str, bytes | None]) -> None:
-    write_records(session.topology.clusters[cluster], Principal.APPLY, values)
 
 
 def _await(
@@ -204,24 +196,19 @@ def _await(
     for name in sorted({mirror_of(session, scope.flow) for scope in wanted}):
         mine = [scope for scope in wanted if mirror_of(session, scope.flow) == name]
         while True:
-            told = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
-            if told.done:
+            pause_progress = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
+            if pause_progress.done:
                 break
-            if not told.runs:
+            if not pause_progress.runs:
                 later.append(f"mirror {name} does not run now; this is recorded and holds from its next start")
                 break
             if time.monotonic() > give_up:
-                raise ReconcilerError(
-                    f"mirror {name} has not confirmed within {wait_s:g} s: {told.words}",
-                    f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}.",
-                    "Look again with reconciler status.",
-                )
+                problem = f"mirror {name} has not confirmed within {wait_s:g} s: {pause_progress.words}"
+                why = f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}."
+                raise ReconcilerError(problem, why, "Look again with reconciler status.")
             time.sleep(LOOK_S)
     return later
 
 
 def _live(session: Session, mirror: str) -> LiveMirror | Unknown | None:
-    try:
-        return session.status(mirror)
-    except ClusterError as error:
-        return Unknown(f"mirror {mirror}", error.what, error.todo)
+    return or_unknown(f"mirror {mirror}", lambda: session.status(mirror), ClusterError)

@@ -1,7 +1,4 @@
-"""What an edit means and what it would do: git's store, the folder and the live clusters brought together.
-
-Border: no arguments, no printing; those are ``cli``. Offline parts never open a connection.
-"""
+"""``plan``: what an edit means and what it would change on the live clusters."""
 
 from __future__ import annotations
 
@@ -12,29 +9,28 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from reconciler.applied import Consent
-from reconciler.beginning import Begun, begin
-from reconciler.collecting import collect
-from reconciler.comparing import compare
-from reconciler.comparison import Against, Comparison
-from reconciler.edges.files import read_environment
-from reconciler.edges.git import Revision, Snapshot, revision, snapshot, touched
-from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.exit_codes import ExitCode
-from reconciler.explaining import explain
-from reconciler.explanation import Explanation
-from reconciler.loading import load
-from reconciler.places import Places
-from reconciler.plans import Plan
-from reconciler.rendering.fitting import Handoff
-from reconciler.rendering.review import Review
-from reconciler.topology import Principal, Topology
-from reconciler.wiring import Session, open_session, read_topology
-from reconciler.yaml_text import read
+from reconciler.backends.files import read_environment
+from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touched
+from reconciler.engine.edits.compare import compare
+from reconciler.engine.explain import explain
+from reconciler.environment.load import load
+from reconciler.environment.yaml.locations import Places
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.sections import collect
+from reconciler.errors import ExitCode, ReconcilerError, TopologyError
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.plan import Plan
+from reconciler.model.reports.edit import Against, EditComparison
+from reconciler.model.reports.explain import Explanation
+from reconciler.model.state.last_apply import Consent
+from reconciler.operations.session.early_reads import Begun, begin
+from reconciler.operations.session.session import Session, open_session, read_topology
+from reconciler.render.comment_limit import Handoff
+from reconciler.render.plan.formats import Review
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlanRequest:
     """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster. ``prune``: with
     left-over topics deleted."""
 
@@ -56,32 +52,30 @@ def untouched(env: Path, ref: str) -> str | None:
     return f"{env} is untouched since {ref} (commit {at.commit[:12]}): nothing to plan"
 
 
-def review(env: Path, wish: Wish, begun: Begun | None = None) -> Review:
-    """``begun``: of ``env``, where ``wish`` has no base."""
-    if wish.base is None:
-        _needs_base(wish)
+def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Review:
+    """``begun``: of ``env``, where ``request`` has no base."""
+    if request.base is None:
+        _needs_base(request)
         with open_session(env, Principal.PLAN, begun or begin(env, Principal.PLAN)) as session:
-            return Review(session.plan(consent=wish.consent))
-    now, at = read_topology(env), snapshot(env, wish.base)
-    against = Against(wish.base, at.commit, revision(env).dirty, wish.revert)
+            return Review(session.plan(consent=request.consent))
+    now, at = read_topology(env), snapshot(env, request.base)
+    against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
         # A tombstone that has expired since was agreed then; going back to it is another matter.
-        before = load(at.named, now.environment, None if wish.revert else date.min) if at.texts else None
+        before = load(at.named, now.environment, None if request.revert else date.min) if at.texts else None
     except TopologyError as error:
-        if wish.offline or wish.revert:
+        if request.offline or request.revert:
             raise
-        return Review(_planned(env, now, None, wish), None, against, untold=error.problems)
-    if not wish.revert:
-        found = replace(compare(before, now), same_text=not touched(env, at))
-        return Review(None if wish.offline else _planned(env, now, None, wish), found, against)
+        return Review(_planned(env, now, None, request), None, against, untold=error.problems)
+    if not request.revert:
+        comparison = replace(compare(before, now), same_text=not touched(env, at))
+        return Review(None if request.offline else _planned(env, now, None, request), comparison, against)
     if before is None:
-        raise ReconcilerError(
-            f"{env} was not there at {wish.base}, so there is no going back to it",
-            "Going back would mean an environment that wishes nothing, and an empty wish is never carried out.",
-            "To remove topics, declare tombstones for them.",
-        )
-    back: Comparison = replace(compare(now, before), same_text=not touched(env, at))
-    return Review(None if wish.offline else _planned(env, before, at, wish), back, against, compare(before, now))
+        why = "Going back would mean an empty environment, and that is never applied."
+        todo = "To remove topics, declare tombstones for them."
+        raise ReconcilerError(f"{env} was not there at {request.base}, so there is no going back to it", why, todo)
+    back: EditComparison = replace(compare(now, before), same_text=not touched(env, at))
+    return Review(None if request.offline else _planned(env, before, at, request), back, against, compare(before, now))
 
 
 def explained(env: Path, subject: str, offline: bool) -> Explanation:
@@ -92,18 +86,18 @@ def explained(env: Path, subject: str, offline: bool) -> Explanation:
 
 
 def _places(env: Path) -> Places:
-    found, _ = collect(read(file, text) for file, text in sorted(read_environment(env).items()))
-    return found
+    places, _ = collect(read(file, text) for file, text in sorted(read_environment(env).items()))
+    return places
 
 
-def handoff(env: Path, out: Path | None, wish: Wish, artifact: str) -> Handoff:
+def handoff(env: Path, out: Path | None, request: PlanRequest, artifact: str) -> Handoff:
     """No command for a way back: the folder has to be as it was first, and then it is a plan like any other."""
     command = f"reconciler apply {shlex.quote(str(env))}"
     if out is not None:
         command += f" --plan {shlex.quote(str(out))}"
-    if wish.prune:
+    if request.prune:
         command += " --prune"
-    return Handoff("" if wish.revert else command, artifact)
+    return Handoff("" if request.revert else command, artifact)
 
 
 def goes_on(plan: Plan, handoff: Handoff) -> str:
@@ -121,14 +115,13 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-def _planned(env: Path, topology: Topology, at: Snapshot | None, wish: Wish) -> Plan:
+def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Plan:
     with closing(Session(env, topology, Principal.PLAN)) as session:
-        return session.plan(Revision(at.commit) if at else None, wish.consent)
+        return session.plan(Revision(at.commit) if at else None, request.consent)
 
 
-def _needs_base(wish: Wish) -> None:
-    if wish.revert or wish.offline:
-        word = "--revert" if wish.revert else "--offline"
-        raise ReconcilerError(
-            f"{word} is given without --base", "It says what to compare with.", f"Write --base main {word}."
-        )
+def _needs_base(request: PlanRequest) -> None:
+    if request.revert or request.offline:
+        word = "--revert" if request.revert else "--offline"
+        why, todo = "It says what to compare with.", f"Write --base main {word}."
+        raise ReconcilerError(f"{word} is given without --base", why, todo)

@@ -1,7 +1,4 @@
-"""``run``: the loop of ``running`` put on one environment folder, with its lock, signals, log and metrics.
-
-Border: no arguments and no exit codes; those are ``cli``.
-"""
+"""``run``: the reconcile loop of one environment folder, with its lock, signals, log and metrics."""
 
 from __future__ import annotations
 
@@ -13,27 +10,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import structlog
 
-from reconciler import applying, running
-from reconciler.choices import Autonomy
-from reconciler.edges.files import environment_name
-from reconciler.edges.metrics import Metrics, MetricsServer
+from reconciler.backends.files import environment_name
+from reconciler.backends.run_metrics import Metrics, MetricsServer
+from reconciler.engine import loop as running
+from reconciler.engine.apply import limits
+from reconciler.engine.loop import LoopPace, Round
+from reconciler.engine.plan.select import unexpired
+from reconciler.engine.rollout.run import RolloutOptions
 from reconciler.errors import ReconcilerError
-from reconciler.executing import Execution, execution, hangup
-from reconciler.narrowing import unexpired
-from reconciler.plans import Outcome, Plan
-from reconciler.rendering.rounds import round_figures, round_lines
-from reconciler.rollout.conducting import Manner
-from reconciler.running import Pace, Round
-from reconciler.terminal import say, seconds
-from reconciler.topology import Principal, Topology
-from reconciler.wiring import Session, read_topology
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Outcome, Plan
+from reconciler.operations.session.execution import Execution, ended_by_signals, execution
+from reconciler.operations.session.session import Session, read_topology
+from reconciler.render.console import say, seconds
+from reconciler.render.reports.run import round_figures, round_lines
 
-STOPPING = "a stop was wished"
+STOPPING = "asked to stop"
 LEAST_INTERVAL_S = 1.0
 
 
@@ -43,16 +40,16 @@ class MetricsAddress:
     port: int
 
 
-def pace(interval: str, autonomy: Autonomy) -> Pace:
+def pace(interval: str, autonomy: Autonomy) -> LoopPace:
     """Raises ReconcilerError for an interval that is none, or shorter than a second."""
     pause = seconds("--interval", interval)
     if pause < LEAST_INTERVAL_S:
         why = "Each round reads every cluster"
         raise ReconcilerError(f"--interval is {interval}, at least 1s is needed", why, "Write 1s or more.")
-    return Pace(pause, autonomy)
+    return LoopPace(pause, autonomy)
 
 
-def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, steal: str = "") -> int:
+def run(folder: Path, pace: LoopPace, metrics_at: MetricsAddress | None = None, steal: str = "") -> int:
     """Turns until SIGTERM or SIGINT; the number of rounds. ``steal``: why the lock is taken whoever holds it.
 
     Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
@@ -63,14 +60,14 @@ def run(folder: Path, pace: Pace, metrics_at: MetricsAddress | None = None, stea
         stop = stack.enter_context(stopped_by_signals())
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         environment.stop = stop
-        environment.execution.manner = Manner(patient=False, gap_ms=int(pace.interval * 2_500))
+        environment.execution.manner = RolloutOptions(patient=False, gap_ms=int(pace.interval * 2_500))
         if metrics_at is not None:
             server = stack.enter_context(MetricsServer(metrics, metrics_at.host, metrics_at.port))
             log.info("metrics", host=metrics_at.host, port=server.port)
 
-        def tell(found: Round) -> None:
-            metrics.take(round_figures(found, environment.session.seen))
-            for level, event, fields in round_lines(found):
+        def tell(given_round: Round) -> None:
+            metrics.take(round_figures(given_round, environment.session.seen))
+            for level, event, fields in round_lines(given_round):
                 getattr(log, level)(event, **fields)
 
         log.info("started", interval_seconds=pace.interval, autonomy=pace.autonomy.value)
@@ -91,7 +88,7 @@ class SystemClock:
 
 
 class LiveEnvironment:
-    """``running.Environment`` over a ``Session``, which is opened anew when the folder wishes something else."""
+    """``running.Environment`` over a ``Session``, which is opened anew when the folder declares something else."""
 
     def __init__(self, session: Session, execution: Execution) -> None:
         self.session = session
@@ -117,12 +114,12 @@ class LiveEnvironment:
         return self._read != self.session.topology
 
     def take_over(self) -> bool:
-        found = read_topology(self.session.folder)
-        if found != self._read:
+        topology = read_topology(self.session.folder)
+        if topology != self._read:
             return False
-        self.execution.require_same_place(found)
+        self.execution.require_same_place(topology)
         self.session.close()
-        self.session = self.execution.session = Session(self.session.folder, found, Principal.APPLY)
+        self.session = self.execution.session = Session(self.session.folder, topology, Principal.APPLY)
         return True
 
     def plan(self) -> Plan:
@@ -133,7 +130,7 @@ class LiveEnvironment:
         return unexpired(made, datetime.now(UTC).date())
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
-        return self.execution.carry_out(plan, applying.Silent(), self._closed)
+        return self.execution.carry_out(plan, limits.Silent(), self._closed)
 
     def _closed(self) -> str:
         return STOPPING if self.stop.is_set() else ""
@@ -144,15 +141,8 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     """Set by SIGTERM, SIGINT, and a terminal that is closed. Only the main thread can hear signals."""
     stop = threading.Event()
 
-    def wish(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, wish) for number in (signal.SIGTERM, signal.SIGINT, *hangup())}
-    try:
+    with ended_by_signals(lambda _number, _frame: stop.set(), signal.SIGINT):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Lines:
@@ -171,5 +161,4 @@ def logger(environment: str) -> Any:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.JSONRenderer(ensure_ascii=False),
     ]
-    logger = structlog.wrap_logger(_Lines(), processors=processors)
-    return logger.bind(environment=environment)
+    return structlog.wrap_logger(_Lines(), processors=processors).bind(environment=environment)

@@ -1,7 +1,6 @@
-"""``mirror seek`` carried out: positions of a flow shown, or moved while nothing copies there.
+"""``mirror seek``: shows the positions of a flow, or moves them while nothing copies there.
 
-Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes. As with a pause nothing is locked, and
-the audit record tells it.
+Takes no lock, as with a pause; the audit record says what was done.
 """
 
 from __future__ import annotations
@@ -10,18 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.edges.moving import Committed, Side
+from reconciler.backends.clusters.groups import GroupPosition, Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
-from reconciler.live import LiveMirror
-from reconciler.pausing import Wish, require_exists, scopes
-from reconciler.plans import Outcome, Result
-from reconciler.repositioning import Seen, Standing, costs, destinations, require_still, table, taken_over
-from reconciler.routing import selector_of
-from reconciler.steering import audited, job_of
-from reconciler.topology import Flow, Isolation, Principal
-from reconciler.wiring import Session, open_session
-from replication.names import position_group
-from replication.position_text import moved
+from reconciler.model.environment.topology import Flow, Isolation, Principal
+from reconciler.model.live import LiveMirror
+from reconciler.model.plan import Outcome, Result
+from reconciler.operations.pause import audited, job_of
+from reconciler.operations.session.session import Session, open_session
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.position_metadata import moved
+from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.mirrors.pause import PauseRequest, require_exists, scopes
+from reconciler.resources.mirrors.seek import (
+    SeekPartition,
+    TopicPositions,
+    costs,
+    destinations,
+    require_still,
+    table,
+    taken_over,
+)
 
 Agreed = Callable[[Sequence[str]], bool]
 
@@ -34,22 +41,23 @@ class Destination:
     flow: str = ""
 
 
-def look(folder: Path, wish: Wish) -> Seen:
+def look(folder: Path, request: PauseRequest) -> TopicPositions:
     """Where the partitions stand. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
-        place = _Place(session, wish)
+        place = _Place(session, request)
         return place.seen(place.standings())
 
 
-def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> Seen:
+def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> TopicPositions:
     """Where they stood, and go on. ``agreed`` is asked with what it costs. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
-        place = _Place(session, wish)
+        place = _Place(session, request)
         before = place.standings()
         chosen, left = place.chosen(before, to)
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
-        if not agreed([*table(before), *costs([one for one in before if one.partition in chosen], chosen)]):
-            raise ReconcilerError("no position was moved, as you wished")
+        moving = [partition for partition in before if partition.partition in chosen]
+        if not agreed([*table(before), *costs(moving, chosen)]):
+            raise ReconcilerError("cancelled; no position was moved")
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
         return replace(place.seen(before), moved=chosen, left=left, taken_from=to.flow)
@@ -58,55 +66,49 @@ def seek(folder: Path, wish: Wish, to: Destination, agreed: Agreed) -> Seen:
 class _Place:
     """The partitions that are meant, on both sides."""
 
-    def __init__(self, session: Session, wish: Wish) -> None:
-        (self.scope,) = scopes(session.topology, wish)
+    def __init__(self, session: Session, request: PauseRequest) -> None:
+        (self.scope,) = scopes(session.topology, request)
         self.session = session
         self.flow: Flow = session.topology.flows[self.scope.flow]
-        self.source, self.target = (
-            Side(session.topology.clusters[name]) for name in (self.flow.source, self.flow.target)
-        )
-        found = session.clusters[self.flow.source].read()
-        require_exists(self.flow, self.scope, found)
-        topic = found.topics[self.scope.topic]
+        clusters = session.topology.clusters
+        self.source, self.target = Side(clusters[self.flow.source]), Side(clusters[self.flow.target])
+        cluster = session.clusters[self.flow.source].read()
+        require_exists(self.flow, self.scope, cluster)
+        topic = cluster.topics[self.scope.topic]
         self.topic_id = topic.topic_id
-        everything = range(len(topic.partitions))
-        self.partitions = tuple(everything) if self.scope.partition < 0 else (self.scope.partition,)
+        self.partitions = (self.scope.partition,) if self.scope.partition >= 0 else tuple(range(len(topic.partitions)))
         self.remote = selector_of(self.flow).remote_name(self.scope.topic)
         self.group = position_group(self.flow.name)
 
-    def seen(self, standings: tuple[Standing, ...]) -> Seen:
-        return Seen(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
+    def seen(self, standings: tuple[SeekPartition, ...]) -> TopicPositions:
+        return TopicPositions(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
 
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[SeekPartition, ...]:
         """Raises ClusterError, also when a partition of the source has no leader."""
         bounds = self.source.bounds((self.scope.topic, number) for number in self.partitions)
         if left := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
-            what = f"{self.flow.source} does not tell the offsets of {self.scope.topic}-{left[0]}"
-            raise ClusterError(self.source.name, "other", what, "Perhaps its leader is away.", "Try again later.")
+            raise unreported(self.source, self.scope.topic, left[0])
         committed = self._committed()
         stable = self.flow.isolation is Isolation.READ_COMMITTED
-        found = []
+        seek_partitions = []
         for number in self.partitions:
             its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
             end = its.stable if stable else its.end
-            found.append(Standing(number, at.offset if at is not None else None, its.begin, end))
-        return tuple(found)
+            seek_partitions.append(SeekPartition(number, at.offset if at is not None else None, its.begin, end))
+        return tuple(seek_partitions)
 
-    def chosen(self, standings: Sequence[Standing], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
+    def chosen(self, standings: Sequence[SeekPartition], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
         """Partition -> offset, and the partitions that stay where they are. Raises ReconcilerError."""
         if not to.flow:
             return destinations(standings, to.place), ()
         if to.flow == self.flow.name:
-            what = f"--from-flow names {to.flow} itself"
-            raise ReconcilerError(what, "A flow has no other positions than its own.", "Name the other flow.")
+            description = f"--from-flow names {to.flow} itself"
+            raise ReconcilerError(description, "A flow has no other positions than its own.", "Name the other flow.")
         declared = self.session.topology.flows.get(to.flow)
         if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
             require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
-        group = position_group(to.flow)
-        found = self.target.offsets([group]).get(group, {})
-        here = {
-            number: found[self.remote, number].offset for number in self.partitions if (self.remote, number) in found
-        }
+        there = self.target.positions(to.flow)
+        here = {number: there[self.remote, number] for number in self.partitions if (self.remote, number) in there}
         return taken_over(standings, here, to.flow)
 
     def commit(self, chosen: Mapping[int, int]) -> None:
@@ -115,7 +117,8 @@ class _Place:
         wanted = {}
         for number, offset in chosen.items():
             at = before.get((self.remote, number))
-            wanted[self.remote, number] = Committed(offset, moved(at.metadata if at is not None else "", self.topic_id))
+            metadata = moved(offset, at.metadata if at is not None else "", self.topic_id)
+            wanted[self.remote, number] = GroupPosition(offset, metadata)
         step = f"seek:{self.scope}"
         with audited(self.session, "mirror seek", [step]) as outcomes:
             refused = self.target.commit({self.group: wanted}).get(self.group, {})
@@ -129,8 +132,14 @@ class _Place:
                 f"Check that the mirror's principal may read group {self.group} and topic {topic} there.",
             )
 
-    def _committed(self) -> Mapping[tuple[str, int], Committed]:
+    def _committed(self) -> Mapping[tuple[str, int], GroupPosition]:
         return self.target.offsets([self.group]).get(self.group, {})
+
+
+def unreported(side: Side, topic: str, partition: int) -> ClusterError:
+    """Bounds of the partition that ``side`` did not give."""
+    description = f"{side.name} does not report the offsets of {topic}-{partition}"
+    return ClusterError(side.name, "other", description, "Perhaps its leader is away.", "Try again later.")
 
 
 def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
@@ -138,7 +147,7 @@ def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
     if flow in session.topology.flows:
         return job_of(session, flow)
     for mirror in session.topology.mirrors:
-        found = session.status(mirror)
-        if found is not None and flow in found.flows:
-            return found
+        live_mirror = session.status(mirror)
+        if live_mirror is not None and flow in live_mirror.flows:
+            return live_mirror
     return None

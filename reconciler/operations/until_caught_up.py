@@ -1,7 +1,4 @@
-"""``mirror start --until-caught-up``: mirror jobs that end by themselves, followed to their end with a progress bar.
-
-Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes.
-"""
+"""``mirror start --until-caught-up``: mirror jobs that end by themselves, with a progress bar."""
 
 from __future__ import annotations
 
@@ -13,28 +10,28 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from reconciler.counts import counted
-from reconciler.edges.catching_up import Ended, begin, follow
+from reconciler.backends.mirror_jobs.runner.until_caught_up import EndedJob, begin, follow
 from reconciler.errors import ReconcilerError
-from reconciler.executing import Execution
-from reconciler.handover import handovers
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.terminal import say
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.operations.session.execution import Execution
+from reconciler.render.console import say
+from reconciler.resources.mirrors.handover import handovers
+from reconciler.text import counted
 
 TELL_S = 5.0
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:
     """The words to end with. Raises ReconcilerError when a job could not reach its goal."""
-    runner, told = execute.session.runner, handovers(execute.session.topology)
+    runner, texts = execute.session.runner, handovers(execute.session.topology)
     goal = {"flows": [flow] if flow else [], "calm_s": calm_s}
-    ended: list[Ended] = []
+    ended: list[EndedJob] = []
 
     def run() -> None:
-        runs = [begin(runner, name, told[name], goal, say) for name in mirrors]
+        runs = [begin(runner, name, texts[name], goal, say) for name in mirrors]
         with _shown(flow) as shown:
             ended.extend(follow(runner, runs, shown.take))
-        if failed := [one for one in ended if not one.reached]:
+        if failed := [job for job in ended if not job.reached]:
             raise _not_reached(failed)
 
     try:
@@ -42,30 +39,30 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
     except KeyboardInterrupt:
         say("the job goes on and ends by itself: see reconciler status; reconciler mirror stop ends it now")
         raise
-    return "\n".join(line for one in ended for line in _copied(one, flow))
+    return "\n".join(line for job in ended for line in _copied(job, flow))
 
 
-def _copied(one: Ended, flow: str | None) -> Iterator[str]:
-    yield f"mirror {one.mirror} has caught up and has stopped by itself"
-    for name, found in one.last.flows.items() if one.last is not None else ():
+def _copied(job: EndedJob, flow: str | None) -> Iterator[str]:
+    yield f"mirror {job.mirror} has caught up and has stopped by itself"
+    for name, flow_status in job.last.flows.items() if job.last is not None else ():
         more = "" if flow in (None, name) else ", copied along; it may be behind"
-        lost = sum(int(str(loss["offsets"])) for loss in found.lost)
-        where = f"{counted(found.partitions, 'partition')} of {counted(found.topics, 'topic')}"
-        words = f"{counted(found.records_total, 'record')} in {where}"
+        lost = sum(int(str(loss["offsets"])) for loss in flow_status.lost)
+        where = f"{counted(flow_status.partitions, 'partition')} of {counted(flow_status.topics, 'topic')}"
+        words = f"{counted(flow_status.records_total, 'record')} in {where}"
         yield f"  flow {name}: {words}{', ' + counted(lost, 'offset') + ' lost' if lost else ''}{more}"
-        undecided = (found.catch_up or {}).get("offsets_undecided")
+        undecided = (flow_status.catch_up or {}).get("offsets_undecided")
         if isinstance(undecided, int):
             yield f"    not copied: {counted(undecided, 'offset')} behind transactions still open at the source"
 
 
-def _not_reached(failed: Sequence[Ended]) -> ReconcilerError:
-    what, why = [], []
-    for one in failed:
-        what.append(f"mirror {one.mirror} did not catch up")
-        said = one.last.detail if one.last is not None and one.last.state in (JobState.FAILED, JobState.STOPPED) else ""
-        why.append(said or f"Its log ends with:\n{one.log}")
-    todo = "What was copied is committed. Mend the cause and start again: it goes on from there."
-    return ReconcilerError("; ".join(what), "\n".join(why), todo)
+def _not_reached(failed: Sequence[EndedJob]) -> ReconcilerError:
+    names, why = [], []
+    for job in failed:
+        names.append(f"mirror {job.mirror} did not catch up")
+        said = job.last.detail if job.last is not None and job.last.state in (JobState.FAILED, JobState.STOPPED) else ""
+        why.append(said or f"Its log ends with:\n{job.log}")
+    todo = "What was copied is committed. Fix the cause and start again: it continues from there."
+    return ReconcilerError("; ".join(names), "\n".join(why), todo)
 
 
 class _Shown:
@@ -79,44 +76,43 @@ class _Shown:
         self.said = 0.0
 
     def take(self, mirror: LiveMirror) -> None:
-        flows = [one for name, one in mirror.flows.items() if self.flow in (None, name) and one.catch_up is not None]
+        flows = [flow for name, flow in mirror.flows.items() if self.flow in (None, name) and flow.catch_up is not None]
         if self.bars is not None:
-            for one in flows:
-                self._bar(self.bars, one)
+            for flow in flows:
+                self._bar(self.bars, flow)
         elif flows and time.monotonic() - self.said >= TELL_S:
             self.said = time.monotonic()
-            for one in flows:
-                say(f"flow {one.name}: {_words(one)}")
+            for flow in flows:
+                say(f"flow {flow.name}: {_words(flow)}")
 
-    def _bar(self, bars: Progress, one: FlowStatus) -> None:
-        left = _left(one)
+    def _bar(self, bars: Progress, flow: FlowStatus) -> None:
+        left = _left(flow)
         if left is None:
             return
-        self.most[one.name] = most = max(self.most.get(one.name, 0), left)
-        if one.name not in self.tasks:
-            self.tasks[one.name] = bars.add_task(one.name, total=max(1, most))
-        task = self.tasks[one.name]
-        bars.update(task, total=max(1, most), completed=max(1, most) - left, description=f"{one.name}: {_words(one)}")
+        self.most[flow.name] = most = max(self.most.get(flow.name, 0), left)
+        if flow.name not in self.tasks:
+            self.tasks[flow.name] = bars.add_task(flow.name, total=max(1, most))
+        task = self.tasks[flow.name]
+        bars.update(task, total=max(1, most), completed=max(1, most) - left, description=f"{flow.name}: {_words(flow)}")
 
 
-def _left(one: FlowStatus) -> int | None:
-    left = (one.catch_up or {}).get("offsets_left")
+def _left(flow: FlowStatus) -> int | None:
+    left = (flow.catch_up or {}).get("offsets_left")
     return left if isinstance(left, int) else None
 
 
-def _words(one: FlowStatus) -> str:
-    goal, left = one.catch_up or {}, _left(one)
+def _words(flow: FlowStatus) -> str:
+    goal, left = flow.catch_up or {}, _left(flow)
     offsets = "not all positions known yet" if left is None else f"{counted(left, 'offset')} left"
-    return (
-        f"{goal.get('done')} of {goal.get('partitions')} partitions, {offsets}, {one.records_per_second:,.0f} records/s"
-    )
+    done = f"{goal.get('done')} of {goal.get('partitions')} partitions"
+    return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"
 
 
 @contextmanager
 def _shown(flow: str | None) -> Iterator[_Shown]:
-    if not sys.stderr.isatty():
-        yield _Shown(flow, None)
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Shown(flow, bars)
+    if sys.stderr.isatty():
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            yield _Shown(flow, bars)
+    else:
+        yield _Shown(flow, None)

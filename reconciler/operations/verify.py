@@ -1,7 +1,4 @@
-"""``verify``: both sides of flows compared by Spark, one application a mirror.
-
-Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes.
-"""
+"""``verify``: compares both sides of flows by Spark, one application a mirror."""
 
 from __future__ import annotations
 
@@ -9,21 +6,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.edges.verify_job import VerifyRun, run_verify_job
-from reconciler.handover import handovers
-from reconciler.verification import Verification, VerifyWish
-from reconciler.verifying import answered, request
-from reconciler.wiring import Session
+from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, run_verify_job
+from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.operations.session.session import Session
+from reconciler.resources.mirrors.handover import handovers
+from reconciler.resources.mirrors.verify_request import answered, request_fields
 
 
-def prove(session: Session, wish: VerifyWish, mirrors: Sequence[str], progress: Callable[[str], None]) -> Verification:
-    """``mirrors``: those that carry the wished flows. ``progress``: for people who wait. Raises ReconcilerError."""
+def prove(
+    session: Session, request: VerificationRequest, mirrors: Sequence[str], progress: Callable[[str], None]
+) -> Verification:
+    """``mirrors``: those that carry the desired flows. ``progress``: for people who wait. Raises ReconcilerError."""
     began = time.monotonic()
-    told = handovers(session.topology)
-    answers = [_answer(session, wish, name, told[name], progress) for name in mirrors]
+    texts = handovers(session.topology)
+    answers = [_answer(session, request, name, texts[name], progress) for name in mirrors]
     return Verification(
         session.topology.environment,
-        wish,
+        request,
         tuple(partition for answer in answers for partition in answered(answer)),
         tuple(str(answer["application_id"]) for answer in answers),
         time.monotonic() - began,
@@ -31,11 +30,11 @@ def prove(session: Session, wish: VerifyWish, mirrors: Sequence[str], progress: 
 
 
 def _answer(
-    session: Session, wish: VerifyWish, name: str, handover: str, progress: Callable[[str], None]
+    session: Session, request: VerificationRequest, name: str, handover: str, progress: Callable[[str], None]
 ) -> Mapping[str, Any]:
     mirror = session.topology.mirrors[name]
-    flows = [flow for flow in session.topology.flows_of(mirror) if wish.flow in (None, flow.name)]
+    flows = [flow for flow in session.topology.flows_of(mirror) if request.flow in (None, flow.name)]
     sides = {side for flow in flows for side in (flow.source, flow.target)}
     live = {side: session.clusters[side].read() for side in sorted(sides)}
-    asked = request(wish, (flow.name for flow in flows), live)
-    return run_verify_job(VerifyRun(mirror, session.state, handover, asked, wish.master), progress)
+    asked = request_fields(request, (flow.name for flow in flows), live)
+    return run_verify_job(VerifyRun(mirror, session.state, handover, asked, request.master), progress)

@@ -1,4 +1,4 @@
-"""A comment that fits: sections told with as much detail as its limit allows, and the hidden line it is found by.
+"""Fits a pull-request comment into its size limit by leaving out detail; its hidden marker line.
 
 A comment of GitHub may hold 65,536 characters. What is longer is told with less detail, in the steps of ``Detail``, and
 says so.
@@ -7,18 +7,13 @@ says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from reconciler.rendering.escaping import code, markdown
-from reconciler.rendering.sections import Section
-from reconciler.rendering.style import SHOWN
+from reconciler.render.escape import markdown
 
 GITHUB_LIMIT = 65_536
-_LONGEST = 400
-_ITEMS = 60
-"""Of each list, at the first step down: a report that shows 8 of 50 lines is no report."""
 _CUT = "- and more than fits here\n"
 _MARKER = "<!-- reconciler-"
 
@@ -34,8 +29,8 @@ class Detail(IntEnum):
 
 _LESS = {
     Detail.NO_VALUES: "This comment would be too long: values before and after are left out, long lists are cut.",
-    Detail.NAMES: "This comment would be too long: changes are told by name only, long lists are cut.",
-    Detail.COUNTS: "This comment would be too long: only counts are told.",
+    Detail.NAMES: "This comment would be too long: changes are listed by name only, long lists are cut.",
+    Detail.COUNTS: "This comment would be too long: only counts are shown.",
 }
 
 
@@ -47,18 +42,21 @@ class Handoff:
     artifact: str = ""
 
 
+NO_HANDOFF = Handoff()
+
+
 def marker(kind: str, environment: str) -> str:
     """The beginning of the hidden first line, by which a workflow finds the one comment it keeps up to date."""
     return f"{_MARKER}{kind} {_json({'environment': environment})[:-1]}"
 
 
-def fitting(told: Callable[[Detail], Iterator[str]], limit: int) -> str:
+def fitting(render: Callable[[Detail], Iterator[str]], limit: int) -> str:
     """With the most detail that fits ``limit``; counts that are still too long end where the limit is."""
     for detail in Detail:
-        kept, whole = _within(told(detail), limit)
+        kept, whole = _within(render(detail), limit)
         if whole:
             return kept
-    kept, _ = _within(told(Detail.COUNTS), limit - _units(_CUT))
+    kept, _ = _within(render(Detail.COUNTS), limit - _units(_CUT))
     return kept + _CUT
 
 
@@ -80,7 +78,7 @@ def _units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def hidden(kind: str, environment: str, facts: dict[str, str]) -> str:
+def hidden(kind: str, environment: str, facts: Mapping[str, str]) -> str:
     return f"{_MARKER}{kind} {_json({'environment': environment, **facts})} -->"
 
 
@@ -89,51 +87,8 @@ def _json(value: dict[str, str]) -> str:
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def less(detail: Detail, handoff: Handoff) -> Iterator[str]:
+def less(detail: Detail, whole: str) -> Iterator[str]:
+    """``whole``: where all of it can be read; empty for the saved plan."""
     if detail in _LESS:
-        where = f" All of it: {markdown(handoff.artifact)}." if handoff.artifact else " The saved plan has all of it."
+        where = f" All of it: {markdown(whole)}." if whole else " The saved plan has all of it."
         yield from (f"> {_LESS[detail]}{where}", "")
-
-
-def told_sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
-    for section in sections:
-        heading = markdown(section.heading)
-        if detail is Detail.COUNTS:
-            yield from (f"- <b>{heading}</b>",)
-        elif section.urgent:
-            yield from (f"**{heading}**", "", *told_items(section, detail), "")
-        else:
-            yield from (
-                "<details>",
-                f"<summary>{heading}</summary>",
-                "",
-                *told_items(section, detail),
-                "",
-                "</details>",
-                "",
-            )
-
-
-def told_items(section: Section, detail: Detail) -> Iterator[str]:
-    shown = {Detail.ALL: len(section.items), Detail.NO_VALUES: _ITEMS}.get(detail, SHOWN)
-    inner = 2 if detail is Detail.NO_VALUES else 3
-    for item in section.items[:shown]:
-        sign = f"{code(item.sign)} " if item.sign else ""
-        yield f"- {sign}{markdown(item.text if detail is Detail.ALL else cut(item.text))}"
-        if item.names:
-            yield f"  - {listed(item.names, len(item.names) if detail is Detail.ALL else SHOWN)}"
-        more = item.more if detail is Detail.ALL else item.more[:inner]
-        yield from (f"  - {markdown(line if detail is Detail.ALL else cut(line))}" for line in more)
-        if len(more) < len(item.more):
-            yield f"  - and {len(item.more) - len(more)} more"
-    if shown < len(section.items):
-        yield f"- and {len(section.items) - shown} more"
-
-
-def listed(names: Sequence[str], shown: int) -> str:
-    text = ", ".join(code(name) for name in names[:shown])
-    return text if len(names) <= shown else f"{text} and {len(names) - shown} more"
-
-
-def cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,4 +1,4 @@
-"""What all commands share: how they speak on both outputs, and the arguments that mean the same everywhere."""
+"""Console output of all commands, and the arguments they share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.exit_codes import ExitCode
-from reconciler.rendering.style import Format as Page
-from reconciler.rendering.style import Style
-from reconciler.sizes import duration_ms
+from reconciler.errors import ExitCode, ReconcilerError, TopologyError
+from reconciler.render.style import Format as Page
+from reconciler.render.style import Style
+from reconciler.text import duration_ms
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
 
@@ -45,12 +44,12 @@ class _Group(TyperGroup):
             super().format_help(ctx, formatter)
 
 
-def without_types_of_flags(found: list[Any]) -> list[Any]:
+def without_types_of_flags(entries: list[Any]) -> list[Any]:
     """Typer 0.29 tells the type of a flag, ``<bool>``, as if it took a value."""
-    for one in found:
+    for one in entries:
         if isinstance(one, TyperOption) and one.is_flag and one.metavar is None:
             one.metavar = ""
-    return found
+    return entries
 
 
 class App(typer.Typer):
@@ -66,14 +65,15 @@ class App(typer.Typer):
 PROGRAM = "reconciler"
 INTERRUPTED = 130
 Env = Annotated[Path, typer.Argument(metavar="ENV", help="environment folder, such as environments/sandbox")]
-FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for machines")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="text for people, json for machines")]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
 PruneOption = Annotated[
-    bool, typer.Option("--prune", help="also delete topics that nothing asks for and a cluster's prune list owns")
+    bool, typer.Option("--prune", help="also delete unmanaged topics that match the cluster's prune list")
 ]
 StealOption = Annotated[
-    str, typer.Option("--steal-lock", metavar="REASON", help="take the lock from a living holder; kept in the audit")
+    str,
+    typer.Option("--steal-lock", metavar="REASON", help="take the lock from a running holder; recorded in the audit"),
 ]
 
 
@@ -121,7 +121,7 @@ def _told() -> Iterator[None]:
         _discard(sys.stdout)
         raise ReconcilerError(
             f"the output cannot be written: {error.strerror or error}",
-            "What this run found, and did, is told nowhere.",
+            "What this run found and did is not shown anywhere.",
             "Make space, or send it somewhere else, and run the command again.",
         ) from None
 
@@ -147,15 +147,12 @@ def _speak_any_name() -> None:
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
-def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: object = None) -> None:
-    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes.
-
-    ``begun``: for the command, as its context's ``obj``.
-    """
+def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+    """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
     _speak_any_name()
     try:
         words = list(arguments) if arguments is not None else None
-        code = app(args=words, prog_name=PROGRAM, standalone_mode=False, obj=begun)
+        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
         context = getattr(error, "ctx", None)
         say(error.format_message())
@@ -169,14 +166,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, begun: obj
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
-    if code == INTERRUPTED:  # also what typer makes of Ctrl-C, without a word
+    if code == INTERRUPTED:  # also what typer makes of Ctrl-C, silently
         say("interrupted")
     sys.exit(int(code or 0))
 
 
 def _visible(error: ReconcilerError) -> str:
     """Its words: no file name and no value in them steers a terminal, or begins a line that a log obeys."""
-    from reconciler.rendering.escaping import visible  # who meets no error never waits for it
+    from reconciler.render.escape import visible  # who meets no error never waits for it
 
     lines = [*map(str, error.problems), error.what] if isinstance(error, TopologyError) else str(error).split("\n")
     return "\n".join(map(visible, lines))
@@ -188,11 +185,11 @@ def agrees(question: str, undone: str, why: str, todo: str) -> bool:
     Raises ReconcilerError when nobody can be asked.
     """
     if not sys.stdin.isatty():
-        raise ReconcilerError(f"{undone}: nobody can be asked, standard input is not a terminal", why, todo)
+        raise ReconcilerError(f"{undone}: cannot ask for confirmation: standard input is not a terminal", why, todo)
     return typer.confirm(question, err=True)
 
 
 def require_agreement(question: str, undone: str, why: str, todo: str) -> None:
     """As ``agrees``. Raises ReconcilerError also when the answer is no."""
     if not agrees(question, undone, why, todo):
-        raise ReconcilerError(f"{undone}, as you wished")
+        raise ReconcilerError(f"cancelled; {undone}")

@@ -1,4 +1,4 @@
-"""Text from clusters and files made safe for the page it is put on: it can be read there, and do nothing else.
+"""Escapes text from clusters and files for HTML, Markdown and terminals.
 
 Names of topics obey Kafka's rules, but errors, reasons and labels hold whatever somebody wrote.
 """
@@ -29,8 +29,8 @@ def visible(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Plain text within a line of GitHub's Markdown, a table cell or a summary: no markup, mention or link."""
-    apart = _LINKED.sub(lambda found: _parted(found.group()), visible(text))
-    return _MARKDOWN.sub(lambda found: f"&#{ord(found.group())};", apart)
+    apart = _LINKED.sub(lambda match: _parted(match.group()), visible(text))
+    return _MARKDOWN.sub(lambda match: f"&#{ord(match.group())};", apart)
 
 
 def code(text: str) -> str:
@@ -54,5 +54,5 @@ def _escape(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
-def _parted(found: str) -> str:
-    return found + _ZERO_WIDTH if found != "://" else f":{_ZERO_WIDTH}//"
+def _parted(text: str) -> str:
+    return text + _ZERO_WIDTH if text != "://" else f":{_ZERO_WIDTH}//"

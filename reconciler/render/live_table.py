@@ -1,4 +1,4 @@
-"""Shows something again and again until Ctrl-C: in place on a terminal, one after the other elsewhere."""
+"""Shows a table again and again until Ctrl-C: in place on a terminal, else one after the other."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""How text is dressed: colour only repeats what a sign or word already says."""
+"""Styles of terminal text: colour only repeats what a sign or word already says."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from reconciler.text import first_of
 
 SHOWN = 8
 _COLOURS = {"+": "32", "~": "33", "!": "35", "-": "31", "bold": "1", "alarm": "1;31", "faint": "2"}
@@ -28,6 +30,14 @@ class Style:
         return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour else text
 
     def listed(self, names: Sequence[str]) -> str:
-        if self.full or len(names) <= SHOWN:
-            return ", ".join(names)
-        return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+        return first_of(names, len(names) if self.full else SHOWN)
+
+    def cut(self, lines: Sequence[str], shown: int = SHOWN) -> Sequence[str]:
+        """The first ones and how many more, indented as the first."""
+        if self.full or len(lines) <= shown:
+            return lines
+        indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
+        return [*lines[:shown], f"{indent}and {len(lines) - shown} more"]
+
+
+PLAIN = Style()

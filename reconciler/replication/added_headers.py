@@ -34,8 +34,8 @@ def varies(value: str) -> bool:
 def filled(value: str, **known: object) -> str:
     """``known`` holds every placeholder. Raises KeyError for one it lacks."""
 
-    def part(found: re.Match[str]) -> str:
-        whole = found.group()
-        return whole[0] if whole in ("{{", "}}") else str(known[found.group(1)])
+    def part(match: re.Match[str]) -> str:
+        whole = match.group()
+        return whole[0] if whole in ("{{", "}}") else str(known[match.group(1)])
 
     return _PART.sub(part, value)

@@ -1,4 +1,4 @@
-"""Conditions of the mirror job after which a flow may be told to go on, counted in what it loses."""
+"""Conditions after which a flow may be told to go on, and what it loses by that."""
 
 from __future__ import annotations
 

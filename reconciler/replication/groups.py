@@ -1,4 +1,4 @@
-"""Which consumer groups travel with a flow, and when a translated offset may be written on the other side.
+"""Which consumer groups a flow syncs, and when a translated offset may be written on the other side.
 
 Rules of MirrorMaker 2's DefaultGroupFilter, MirrorCheckpointTask and KIP-545, and where ours are stricter. Both the
 mirror job (continuous sync) and the reconciler (failover) decide by these functions.
@@ -47,7 +47,7 @@ def idle(state: str) -> bool:
     return state.lower() in _IDLE
 
 
-class Unsupported(StrEnum):
+class UnsupportedGroup(StrEnum):
     """Groups whose state is more than committed offsets. The value is fit for a sentence about the group."""
 
     SHARE = "is a share group (KIP-932): brokers keep its state per record, there is no offset to carry over"
@@ -61,7 +61,7 @@ class Unsupported(StrEnum):
     OTHER = "is of a group type that this version does not know"
 
 
-def unsupported(kind: str, group: str, assignor: str, topics: Collection[str]) -> Unsupported | None:
+def unsupported(kind: str, group: str, assignor: str, topics: Collection[str]) -> UnsupportedGroup | None:
     """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed.
 
     STREAMS_CLASSIC is a warning, its offsets are synced. It is told by the assignor while members are there, else by
@@ -69,14 +69,14 @@ def unsupported(kind: str, group: str, assignor: str, topics: Collection[str]) -
     """
     match kind:
         case "share":
-            return Unsupported.SHARE
+            return UnsupportedGroup.SHARE
         case "streams":
-            return Unsupported.STREAMS
+            return UnsupportedGroup.STREAMS
         case "classic" | "consumer":
             mine = any(t.startswith(f"{group}-") and t.endswith(("-repartition", "-changelog")) for t in topics)
-            return Unsupported.STREAMS_CLASSIC if assignor == "stream" or mine else None
+            return UnsupportedGroup.STREAMS_CLASSIC if assignor == "stream" or mine else None
         case _:
-            return Unsupported.OTHER
+            return UnsupportedGroup.OTHER
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's internal topics: their names, the bytes of their records, and its own rule of translation.
+"""MirrorMaker 2's internal topics: names, bytes of their records, and its own rule of offset translation.
 
 Formats: OffsetSync, Checkpoint and Heartbeat of org.apache.kafka.connect.mirror, Kafka protocol types, big-endian.
 """
@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-from replication.policy import HEARTBEATS as HEARTBEATS
+from reconciler.replication.policy import HEARTBEATS as HEARTBEATS
 
 _PAIR = struct.Struct(">qq")
 _CHECKPOINT = struct.Struct(">hqq")
@@ -75,12 +75,6 @@ class Heartbeat:
         return _string(self.source) + _string(self.target), _HEARTBEAT.pack(0, self.timestamp_ms)
 
 
-def read_offset_sync(key: bytes, value: bytes) -> OffsetSync:
-    """Raises ValueError."""
-    topic, at = _read_string(key, 0)
-    return OffsetSync(topic, _read(_INT, key, at)[0], *_read(_PAIR, value, 0))
-
-
 def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     """Raises ValueError."""
     group, at = _read_string(key, 0)
@@ -89,31 +83,6 @@ def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     if version != 0:
         raise ValueError(f"a checkpoint of version {version}")
     return Checkpoint(group, topic, _read(_INT, key, at)[0], upstream, downstream, _read_string(value, 18)[0])
-
-
-def read_heartbeat(key: bytes, value: bytes) -> Heartbeat:
-    """Raises ValueError."""
-    source, at = _read_string(key, 0)
-    version, timestamp = _read(_HEARTBEAT, value, 0)
-    if version != 0:
-        raise ValueError(f"a heartbeat of version {version}")
-    return Heartbeat(source, _read_string(key, at)[0], timestamp)
-
-
-def translate(syncs: list[OffsetSync], upstream: int) -> int | None:
-    """OffsetSyncStore.translateDownstream (3.3.3 and later), over all syncs of one partition in the order they were
-    written: -1 for a position older than all of them, None without any."""
-    usable: list[OffsetSync] = []
-    for sync in syncs:
-        if usable and sync.upstream < usable[-1].upstream:
-            usable.clear()
-        usable.append(sync)
-    if not usable:
-        return None
-    for sync in reversed(usable):
-        if sync.upstream <= upstream:
-            return sync.downstream + (sync.upstream != upstream)
-    return -1
 
 
 @lru_cache(4096)  # the same groups and topics, checkpoint after checkpoint

@@ -1,4 +1,4 @@
-"""Names on the clusters that the mirror job writes and the reconciler reads."""
+"""Names on clusters that both programs use: status topic, position groups, transactional ids."""
 
 from __future__ import annotations
 

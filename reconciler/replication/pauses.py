@@ -1,4 +1,4 @@
-"""Pauses of the mirror: records in the status topic that the reconciler writes and the mirror job obeys.
+"""Pauses of a flow or mirror: records in the status topic that the reconciler writes and the job obeys.
 
 One record each, keyed by what it pauses, so that two people who pause different things never overwrite each other;
 deleting the record (a tombstone) resumes. The topic is compacted: a pause outlives the job and the CLI.
@@ -6,10 +6,10 @@ deleting the record (a tombstone) resumes. The topic is compacted: a pause outli
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-FORMAT_VERSION = 1
+from reconciler.replication.json_codec import Codec, JsonRecord
+
 _PREFIX = "control"
 
 
@@ -33,8 +33,8 @@ class Scope:
     def __str__(self) -> str:
         if not self.topic:
             return f"flow {self.flow}"
-        what = f"topic {self.topic}" if self.partition < 0 else f"partition {self.topic}-{self.partition}"
-        return f"{what} of flow {self.flow}"
+        description = f"topic {self.topic}" if self.partition < 0 else f"partition {self.topic}-{self.partition}"
+        return f"{description} of flow {self.flow}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,27 @@ def scope_of(environment: str, key: str) -> Scope | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A pause without what its key says."""
+
+    since_ms: int
+    by: str
+    reason: str
+    paused: bool = True
+
+
+_RECORD = JsonRecord(_Written, "pause", codec=Codec(lenient=True))
+
+
 def dumps(pause: Pause) -> bytes:
-    value = {"format_version": FORMAT_VERSION, "since_ms": pause.since_ms, "by": pause.by, "reason": pause.reason}
-    return json.dumps({"paused": True, **value}, separators=(",", ":")).encode()
+    return _RECORD.dumps(_Written(pause.since_ms, pause.by, pause.reason))
 
 
 def loads(scope: Scope, value: bytes) -> Pause:
     """Whatever is written under the key of a pause pauses: a record nobody understands must not let records flow."""
     try:
-        found = json.loads(value)
-        return Pause(scope, int(found["since_ms"]), str(found["by"]), str(found["reason"]))
-    except (ValueError, KeyError, TypeError):
+        written = _RECORD.loads(value)
+    except ValueError:
         return Pause(scope, 0, "somebody", "written by another version")
+    return Pause(scope, written.since_ms, written.by, written.reason)

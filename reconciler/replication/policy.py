@@ -1,6 +1,6 @@
-"""MirrorMaker 2's ReplicationPolicy: how a topic is called on the other side, and which topics may travel.
+"""The replication policy: the name of a remote topic, and which topics may be mirrored (MirrorMaker 2's rules).
 
-Rules of Kafka 4.0+ (KIP-1074) for internal topics; classes whose names end in ``To39`` follow those before. Cycle rule
+Rules of Kafka 4.0+ (KIP-1074) for internal topics; ``BEFORE_4`` has the policies of those before. Cycle rule
 of MirrorSourceConnector.isCycle, 4.4 line (PR 22079: any hop that equals the source or the target alias).
 """
 
@@ -63,8 +63,8 @@ class DefaultReplicationPolicy:
         return f"{source_alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        head, found, _ = topic.partition(self.separator)
-        return head if found else None
+        head, text, _ = topic.partition(self.separator)
+        return head if text else None
 
     def upstream_topic(self, topic: str) -> str | None:
         source = self.topic_source(topic)
@@ -102,8 +102,7 @@ class IdentityReplicationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DefaultReplicationPolicyTo39(DefaultReplicationPolicy):
-    """As in Kafka 2.4 to 3.9: every topic that ends in ``-internal`` or ``.internal`` is internal. As a naming policy:
-    ``replication.policy:DefaultReplicationPolicyTo39``."""
+    """As in Kafka 2.4 to 3.9: every topic that ends in ``-internal`` or ``.internal`` is internal."""
 
     source_alias: str = ""
 
@@ -119,8 +118,30 @@ class IdentityReplicationPolicyTo39(IdentityReplicationPolicy):
         return _internal_to_39(topic, self.separator)
 
 
+_MODULE_OF_OLD_NAMES = "replication.policy"
+"""Where this module was; environments and the hand-overs of running jobs name its classes by it."""
+
+BEFORE_4 = {
+    "default-before-4.0": f"{_MODULE_OF_OLD_NAMES}:{DefaultReplicationPolicyTo39.__name__}",
+    "identity-before-4.0": f"{_MODULE_OF_OLD_NAMES}:{IdentityReplicationPolicyTo39.__name__}",
+}
+"""Naming policies with the internal topics of Kafka before 4.0, by their words: as the hand-over spells them."""
+
+
+def canonical_policy(policy: str) -> str:
+    """As a hand-over spells ``policy``. Jobs of earlier releases know no words for ``BEFORE_4``, and a word in place of
+    the path it stands for must change no fingerprint."""
+    return BEFORE_4.get(policy, policy)
+
+
+def policy_word(policy: str) -> str:
+    """As people write ``policy``: the opposite of ``canonical_policy``."""
+    return next((word for word, canonical in BEFORE_4.items() if canonical == policy), policy)
+
+
 def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPolicy:
-    """``default``, ``identity`` or ``package.module:Class``, whose class is called with separator and source_alias.
+    """``default``, ``identity``, a word of ``BEFORE_4``, or ``package.module:Class``, whose class is called with
+    separator and source_alias.
 
     Raises ValueError with what is wrong when a class cannot be imported or breaks the contract.
     """
@@ -128,9 +149,12 @@ def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPo
         return DefaultReplicationPolicy(separator)
     if policy == "identity":
         return IdentityReplicationPolicy(source_alias, separator)
-    module, found, name = policy.partition(":")
-    if not found:
-        raise ValueError(f"naming policy {policy!r} is neither default, identity nor package.module:Class")
+    module, text, name = canonical_policy(policy).partition(":")
+    if not text:
+        known = ", ".join(("default", "identity", *BEFORE_4))
+        raise ValueError(f"naming policy {policy!r} is neither one of {known} nor package.module:Class")
+    if module == _MODULE_OF_OLD_NAMES:
+        module = __name__
     try:
         made = getattr(importlib.import_module(module), name)(separator=separator, source_alias=source_alias)
     except Exception as error:  # user code: anything may come out of it

@@ -1,4 +1,4 @@
-"""Which records of a flow travel: ``where`` as frozen tests over headers, key and timestamp, its JSON, its evaluation.
+"""The filter of a flow: which records are copied, by ``where`` tests over headers, key and timestamp.
 
 Keys and header values are bytes and stay bytes: text in a test means its UTF-8 bytes. No code, no decoding, no value.
 """
@@ -80,7 +80,7 @@ class Not:
 Where = Header | Key | Timestamp | AllOf | AnyOf | Not
 
 
-class Fields(Protocol):
+class RecordFields(Protocol):
     """A record as a test sees it. Header names are bytes, in their order."""
 
     @property
@@ -93,7 +93,7 @@ class Fields(Protocol):
     def headers(self) -> Iterable[tuple[bytes, bytes | None]]: ...
 
 
-Predicate = Callable[[Fields], bool]
+Predicate = Callable[[RecordFields], bool]
 
 
 def compiled(where: Where) -> Predicate:
@@ -101,11 +101,11 @@ def compiled(where: Where) -> Predicate:
     match where:
         case Header(name, Exists(wanted)):
             title = name.encode()
-            return lambda record: any(found == title for found, _ in record.headers) is wanted
+            return lambda record: any(data == title for data, _ in record.headers) is wanted
         case Header(name, test):
             title, passes = name.encode(), _value_test(test)
             return lambda record: any(
-                found == title and value is not None and passes(value) for found, value in record.headers
+                data == title and value is not None and passes(value) for data, value in record.headers
             )
         case Key(Exists(wanted)):
             return lambda record: (record.key is not None) is wanted
@@ -141,10 +141,8 @@ def _value_test(test: ValueTest) -> Callable[[bytes], bool]:
 def canonical(where: Where) -> Where:
     """An equal test in one form: nested ``all`` and ``any`` flattened, parts sorted, none twice, none alone."""
     match where:
-        case AllOf(parts):
-            return _joined(AllOf, parts)
-        case AnyOf(parts):
-            return _joined(AnyOf, parts)
+        case AllOf(parts) | AnyOf(parts):
+            return _joined(type(where), parts)
         case Not(part):
             inner = canonical(part)
             return inner.part if isinstance(inner, Not) else Not(inner)
@@ -156,8 +154,8 @@ def _joined(kind: type[AllOf] | type[AnyOf], parts: Iterable[Where]) -> Where:
     flat: dict[str, Where] = {}
     for part in parts:
         inner = canonical(part)
-        for one in inner.parts if isinstance(inner, kind) else (inner,):
-            flat[json.dumps(told(one), sort_keys=True)] = one
+        for each_part in inner.parts if isinstance(inner, kind) else (inner,):
+            flat[json.dumps(told(each_part), sort_keys=True)] = each_part
     ordered = tuple(flat[name] for name in sorted(flat))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 

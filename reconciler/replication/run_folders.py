@@ -1,4 +1,4 @@
-"""Two applications of one mirror on one machine: which of them copies, told by files of their run folders.
+"""Run folders of two applications of one mirror: which of them copies, by files in both folders.
 
 A mirror has a home folder and two run folders: the home itself and ``second`` in it. ``<home>/current`` names the one
 whose application copies. A new application starts in the other folder, warms up, makes its folder the current one (the
@@ -40,7 +40,7 @@ def make_current(home: Path, run_folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where an application runs. ``needs``: the flows its predecessor copies, which must be ready before it is
     replaced. Without a home (started by hand) it is always current."""
 
@@ -81,12 +81,12 @@ def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
     (run_folder / _PLACE).write_text(text, encoding="utf-8")
 
 
-def place_of(run_folder: Path) -> Place:
-    told = _read(run_folder / _PLACE)
-    home, needs = told.get("home"), told.get("needs")
+def place_of(run_folder: Path) -> RunPlace:
+    place = _read(run_folder / _PLACE)
+    home, needs = place.get("home"), place.get("needs")
     if not isinstance(home, str):
-        return Place(run_folder)
-    return Place(run_folder, Path(home), tuple(map(str, needs)) if isinstance(needs, list) else ())
+        return RunPlace(run_folder)
+    return RunPlace(run_folder, Path(home), tuple(map(str, needs)) if isinstance(needs, list) else ())
 
 
 def pointed(home: Path) -> bool:
@@ -119,7 +119,7 @@ def _alive(pid: int | None) -> bool:
 
 def _read(path: Path) -> Mapping[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -1,4 +1,4 @@
-"""Secret references: ``${env:NAME}`` and ``${file:PATH}``, resolved at the last moment, at an edge."""
+"""Secret references: ``${env:NAME}`` for environment variables, ``${file:PATH}`` for files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: 
     Raises MissingReference for an unset variable or an unreadable file.
     """
 
-    def one(match: re.Match[str]) -> str:
+    def report(match: re.Match[str]) -> str:
         kind, name = match.groups()
         if kind == "env":
             if name not in environ:
@@ -34,4 +34,4 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], read_text: 
         except OSError as error:
             raise MissingReference(f"file:{name}", error.strerror or "cannot be read") from None
 
-    return {key: REFERENCE.sub(one, value) for key, value in settings.items()}
+    return {key: REFERENCE.sub(report, value) for key, value in settings.items()}

@@ -1,4 +1,4 @@
-"""Names that nothing may delete: what Kafka and its companions live on, and what git protects."""
+"""Protected names: what nothing may delete, since Kafka and its companions need it or git protects it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from reconciler.topology import Protection
+from reconciler.model.environment.topology import Protection
 
 BUILT_IN = (
     r"__.*",
@@ -46,7 +46,7 @@ def protection_of(topic: str, own: Iterable[Protection]) -> Protected | None:
     """The rule that protects ``topic`` from every deletion."""
     if is_protected(topic):
         return Protected(next(pattern for pattern in BUILT_IN if re.fullmatch(pattern, topic)))
-    hit = next((one for one in own if re.fullmatch(one.pattern, topic)), None)
+    hit = next((protection for protection in own if re.fullmatch(protection.pattern, topic)), None)
     return Protected(hit.pattern, f"{hit.where.file}:{hit.where.line}") if hit else None
 
 

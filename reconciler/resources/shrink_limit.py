@@ -1,20 +1,18 @@
-"""A wish that is empty, or lost too much against the last apply: more often a half-read folder than a decision."""
+"""The shrink limit: blocks a plan when the YAML is empty or declares far less than at the last apply."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
-from reconciler.applied import Applied
-from reconciler.changes import Change, CreateAcl, DeleteAcl, Reason, Refused
-from reconciler.counts import counted
-from reconciler.topology import ShrinkLimit, TopicRef, Topology
+from reconciler.model.changes import About, Change, CreateAcl, DeleteAcl, Reason, Refused, Subject, Why
+from reconciler.model.environment.topology import ShrinkLimit, TopicRef, Topology
+from reconciler.model.state.last_apply import Applied
+from reconciler.text import counted, first_of
 
-SHRUNKEN = "shrunken-wish"
-ABOVE = "access-above-limit"
-LEFT = ("declared-no-longer", "source-rule-gone")
+LEFT = (Why.DECLARED_NO_LONGER, Why.SOURCE_RULE_GONE)
 """Why a rule of an earlier run goes: git has it no longer, or the source of the flow that derived it."""
 SHOWN = 5
-AGREE = "agree with apply --allow-shrink, or with a shrink_limit in the files"
+AGREE = "accept with apply --allow-shrink, or with a shrink_limit in the files"
 
 
 def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
@@ -30,26 +28,27 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
         lost = sorted(set(before) - set(now))
         if not too_many(lost, len(before), topology.rules.shrink_limit, left=len(now)):
             continue
-        what = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {_first(lost)}"
+        problem = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {first_of(lost, SHOWN)}"
         if not now:
-            what = f"no {word} are declared any more; {what}"
-        todo = f"Look whether a file is missing or empty. If it is meant, {AGREE}"
-        yield Refused(f"declared {word}", Reason(SHRUNKEN, what), todo)
+            problem = f"no {word} are declared any more; {problem}"
+        todo = f"Check whether a file is missing or empty. If it is meant, {AGREE}"
+        yield Refused(Subject(About.DECLARED, name=word), Reason(Why.SHRUNKEN_WISH, problem), todo)
 
 
 def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: ShrinkLimit) -> Iterator[Refused]:
     """Access rules of earlier runs that nothing asks for any more, as many as are not replaced. ``owned``: how many
     of them are there. The last rules of all may go, when they are few: so access ceases to be managed."""
     gone, made = [], 0
-    for one in changes:
-        if isinstance(one, DeleteAcl) and one.reason.code in LEFT:
-            gone.append(str(one.acl))
-        made += isinstance(one, CreateAcl)
+    for change in changes:
+        if isinstance(change, DeleteAcl) and change.reason.code in LEFT:
+            gone.append(str(change.acl))
+        made += isinstance(change, CreateAcl)
     lost = gone[: max(0, len(gone) - made)]
     if too_many(lost, owned, limit, left=1):
-        what = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are asked for no longer"
-        todo = f"Look whether a file or a flow is missing. If it is meant, {AGREE}"
-        yield Refused(f"declared access rules of {cluster}", Reason(ABOVE, f"{what}: {_first(lost)}"), todo)
+        problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are asked for no longer"
+        todo = f"Check whether a file or a flow is missing. If it is meant, {AGREE}"
+        subject = Subject(About.DECLARED, name=f"access rules of {cluster}")
+        yield Refused.of(subject, Why.ACCESS_ABOVE_LIMIT, f"{problem}: {first_of(lost, SHOWN)}", todo)
 
 
 def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
@@ -58,8 +57,12 @@ def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
         return
     for name in sorted(applied.clusters.keys() - topology.clusters.keys()):
         there = [topic for topic in applied.topics if topic.startswith(f"{name}/")]
-        stays = f"{counted(len(there), 'topic')} declared until now ({_first(there)})" if there else "all that is there"
-        yield f"cluster {name} is no longer declared, so nobody looks at it: what stays there is {stays}"
+        stays = (
+            f"{counted(len(there), 'topic')} declared until now ({first_of(there, SHOWN)})"
+            if there
+            else "all that is there"
+        )
+        yield f"cluster {name} is no longer declared, so it is no longer compared: what stays there is {stays}"
 
 
 def too_many(lost: Collection[str], before: int, limit: ShrinkLimit, left: int) -> bool:
@@ -73,7 +76,3 @@ def declared_topics(topology: Topology) -> tuple[str, ...]:
     return tuple(
         sorted(str(TopicRef(name, topic.name)) for topic in topology.topics.values() for name in topic.clusters)
     )
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

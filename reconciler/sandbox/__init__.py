@@ -1,4 +1,4 @@
 """Real Kafka clusters on one machine, for the first command, the tests and the benchmarks.
 
-Starts brokers from Maven's jars, hands out ``Sandbox`` handles and cleans up. Knows nothing of topologies or mirrors.
+Belongs here: profiles of clusters and their commands. Not here: anything that a production cluster needs.
 """

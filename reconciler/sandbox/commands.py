@@ -1,4 +1,4 @@
-"""The commands ``up``, ``down``, ``status`` and ``env`` as functions: what they did as values; values as text."""
+"""The sandbox commands ``up``, ``down``, ``status`` and ``env``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import brokers, guardian, ports, processes
-from sandbox.errors import SandboxError
-from sandbox.handles import Sandbox
-from sandbox.places import STATE, home_of
-from sandbox.profiles import BLOCK, PORT_VARIABLE, PROFILES, layout
+from reconciler.sandbox.brokers import cleanup as guardian
+from reconciler.sandbox.brokers import ports, processes
+from reconciler.sandbox.brokers import up_down as brokers
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.handles import Sandbox
+from reconciler.sandbox.paths import STATE, home_of
+from reconciler.sandbox.profiles import BLOCK, PORT_VARIABLE, PROFILES, layout
 
 Progress = Callable[[str], None]
 
@@ -27,7 +29,7 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StoppedProfile:
     profile: str
     brokers: int
     cleared: bool
@@ -47,21 +49,19 @@ class ClusterState:
     answering: tuple[int, ...]
 
 
-def chosen_port(port: int | None, environ: Mapping[str, str] | None = None) -> int | None:
+def chosen_port(port: int | None, environ: Mapping[str, str] = os.environ) -> int | None:
     """The base of all ports: the argument, else SANDBOX_PORT, else None for the default ports. Raises SandboxError."""
     if port is None:
-        text = (os.environ if environ is None else environ).get(PORT_VARIABLE, "")
+        text = environ.get(PORT_VARIABLE, "")
         if not text:
             return None
         if not text.isdecimal():
             raise SandboxError(f"{PORT_VARIABLE} is {text!r}, not a port number", todo="Set it to one such as 39000.")
         port = int(text)
     if not 1024 <= port <= 65536 - BLOCK:
-        raise SandboxError(
-            f"port {port} cannot be the base of the sandbox",
-            f"It takes {BLOCK} ports from there, and those below 1024 need a privileged user.",
-            f"Choose one from 1024 to {65536 - BLOCK}.",
-        )
+        why = f"It takes {BLOCK} ports from there, and those below 1024 need a privileged user."
+        todo = f"Choose one from 1024 to {65536 - BLOCK}."
+        raise SandboxError(f"port {port} cannot be the base of the sandbox", why, todo)
     return port
 
 
@@ -88,12 +88,12 @@ def up(
     return Up(brokers.bring_up(brokers.Launch(chosen, home, base, heap), progress or (lambda _: None)), already=False)
 
 
-def down(profile: str | None = None, clear: bool = False) -> tuple[Stopped, ...]:
+def down(profile: str | None = None, clear: bool = False) -> tuple[StoppedProfile, ...]:
     """Stops the lasting clusters of one profile or of all; ``clear`` also removes their data."""
     names = [brokers.profile_named(profile).name] if profile else list(PROFILES)
     present = [name for name in names if home_of(name).exists()]
     guardian.sweep()
-    return tuple(Stopped(name, brokers.take_down(home_of(name), clear), clear) for name in present)
+    return tuple(StoppedProfile(name, brokers.take_down(home_of(name), clear), clear) for name in present)
 
 
 def status(profile: str | None = None) -> tuple[ClusterState, ...]:
@@ -111,11 +111,8 @@ def _states(sandbox: Sandbox) -> list[ClusterState]:
         running = tuple(broker.node_id for broker in handle.brokers if broker.node_id not in stopped)
         # A stopped broker's port may have been taken by another program.
         answering = tuple(b.node_id for b in handle.brokers if b.node_id in running and ports.answers(b.port))
-        states.append(
-            ClusterState(
-                sandbox.profile, name, handle.bootstrap_servers, handle.cluster_id, running, stopped, answering
-            )
-        )
+        named = sandbox.profile, name, handle.bootstrap_servers, handle.cluster_id
+        states.append(ClusterState(*named, running, stopped, answering))
     return states
 
 
@@ -123,11 +120,9 @@ def environment(profile: str) -> dict[str, str]:
     """Variables for the ``${env:...}`` references of topology files: passwords and paths. Raises SandboxError."""
     sandbox = brokers.found_in(home_of(brokers.profile_named(profile).name))
     if sandbox is None:
-        raise SandboxError(
-            f"the sandbox {profile} was never started here",
-            "Its passwords are made at the first start.",
-            f"Run `reconciler sandbox up --profile {profile}`.",
-        )
+        why = "Its passwords are made at the first start."
+        todo = f"Run `reconciler sandbox up --profile {profile}`."
+        raise SandboxError(f"the sandbox {profile} was never started here", why, todo)
     return sandbox.secrets()
 
 
@@ -141,14 +136,14 @@ def render_up(result: Up) -> str:
     return "\n".join(lines)
 
 
-def render_down(stopped: tuple[Stopped, ...]) -> str:
-    told = [
+def render_down(stopped: tuple[StoppedProfile, ...]) -> str:
+    lines = [
         f"{item.profile}: {item.brokers} broker{'' if item.brokers == 1 else 's'} stopped"
         + (", data removed" if item.cleared else "")
         for item in stopped
         if item.brokers or item.cleared
     ]
-    return "\n".join(told) or "nothing was running"
+    return "\n".join(lines) or "nothing was running"
 
 
 def render_status(states: tuple[ClusterState, ...]) -> str:
@@ -161,7 +156,7 @@ def render_status(states: tuple[ClusterState, ...]) -> str:
 
 
 def json_status(states: tuple[ClusterState, ...]) -> str:
-    """As schemas/sandbox.schema.json."""
+    """As schemas/reports/sandbox.schema.json."""
     clusters = [
         {
             "profile": state.profile,

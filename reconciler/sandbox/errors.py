@@ -1,4 +1,4 @@
-"""What can go wrong on this machine before any cluster is involved."""
+"""Errors of the sandbox: what can go wrong on this machine."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""What a caller holds of running clusters: addresses, client settings, and brokers to break on purpose."""
+"""Handles of running sandbox clusters: addresses, client settings, brokers to break on purpose."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from sandbox import control
-from sandbox.errors import SandboxError
-from sandbox.profiles import HOST, Broker
+from reconciler.sandbox.brokers import start_stop as control
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import HOST, SandboxBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class ClusterHandle:
     name: str
     home: Path
     cluster_id: str
-    brokers: tuple[Broker, ...]
+    brokers: tuple[SandboxBroker, ...]
     passwords: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @property
@@ -99,13 +98,6 @@ class ClusterHandle:
     def restart(self, node_id: int = 1) -> None:
         self.stop(node_id)
         self.start(node_id)
-
-    def freeze(self, node_id: int = 1) -> None:
-        """SIGSTOP: connections stay open and nothing answers, as behind a dead link. ``thaw`` ends it."""
-        control.signal_broker(self.home, f"{self.name}/{node_id}", signal.SIGSTOP)
-
-    def thaw(self, node_id: int = 1) -> None:
-        control.signal_broker(self.home, f"{self.name}/{node_id}", signal.SIGCONT)
 
     def super_client(self) -> dict[str, str]:
         """Settings of the super user that work even before any SCRAM credential exists."""

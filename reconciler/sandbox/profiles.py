@@ -1,4 +1,4 @@
-"""What is started: profiles, brokers and their ports. Nouns and arithmetic; nothing here touches the machine."""
+"""Profiles of sandbox clusters: brokers and their ports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class SandboxBroker:
     """A combined broker and controller. ``port`` is the main listener; ``mtls_port`` is 0 outside ``secure``."""
 
     node_id: int
@@ -61,14 +61,14 @@ class Broker:
         return tuple(port for port in (self.port, self.controller_port, self.mtls_port) if port)
 
 
-def layout(profile: Profile, base: int | None = None) -> dict[str, tuple[Broker, ...]]:
+def layout(profile: Profile, base: int | None = None) -> dict[str, tuple[SandboxBroker, ...]]:
     """Brokers of each cluster. ``base`` None: the default ports; else one block of ``BLOCK`` ports from ``base``."""
     brokers = {}
     for cluster in profile.clusters:
         first = DEFAULT_BASES[cluster] if base is None else base + _FIRST_PORT[cluster]
         ports = [first + node * _BROKER_STRIDE for node in range(profile.brokers)]
         brokers[cluster] = tuple(
-            Broker(node, port, port + 1, port + 2 if profile.secure else 0, f"{cluster}-{'abc'[node - 1]}")
+            SandboxBroker(node, port, port + 1, port + 2 if profile.secure else 0, f"{cluster}-{'abc'[node - 1]}")
             for node, port in enumerate(ports, start=1)
         )
     return brokers

@@ -1,4 +1,4 @@
-"""Log lines: one JSON object a line on standard error, from the driver, its tasks and librdkafka alike.
+"""Logging: one JSON object a line on standard error, from the driver, its tasks and librdkafka.
 
 Settings are never logged: they may hold secrets.
 """
@@ -41,14 +41,14 @@ def configure(**context: str) -> None:
             foreign_pre_chain=shared, processors=[_without_record, structlog.processors.JSONRenderer()]
         )
     )
-    handler.addFilter(NowAndThen())
+    handler.addFilter(RateLimitedLog())
     kafka = logging.getLogger("librdkafka")
     kafka.handlers = [handler]
     kafka.propagate = False
     kafka.setLevel(logging.WARNING)
 
 
-class NowAndThen(logging.Filter):
+class RateLimitedLog(logging.Filter):
     """librdkafka says ten times a second, for each client, that a broker does not answer. Of lines that say the same
     one is let through in a minute, with the number of those that were not: else they push all others out of the log."""
 

@@ -1,7 +1,6 @@
-"""The seam of the copy: what a lane is given, what it tells while it copies, how it ends.
+"""Values of a lane: what it is given, what it reports while it copies, how it ends.
 
-A *lane* is a fixed hash slice of a flow's source partitions with one transactional.id. A ``CopyPath`` copies a lane;
-there is one, ``batch_path``, which goes whole batches or record level by partition.
+A *lane* is a fixed hash slice of a flow's source partitions with one transactional.id. ``lane.run`` copies it.
 Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
 """
 
@@ -13,23 +12,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from mirror.latency import NO_LATENCY, Latency
-from mirror.losses import Losses, added
-from mirror.record_work import NO_GROUND, NO_WORK, ProvenanceGround, RecordWork
+from reconciler.replication.handover import Endpoint, FlowSettings
+from reconciler.replication.names import position_group, transactional_id
+from reconciler_mirror.record_work.settings import NO_GROUND, NO_WORK, ProvenanceSettings, RecordWork, work_of
+from reconciler_mirror.report.latency import NO_LATENCY, Latency
+from reconciler_mirror.report.losses import Losses, added
 
 
 def lane_of(topic: str, partition: int, lanes: int) -> int:
     """The lane that owns a source partition: stable over processes, machines and releases."""
     return zlib.crc32(f"{topic}\0{partition}".encode()) % lanes
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One side of a flow. ``client`` holds librdkafka settings with secrets still as references."""
-
-    cluster: str
-    bootstrap_servers: tuple[str, ...]
-    client: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,7 @@ class Claim:
 
     number: int = 0
     application: str = ""
-    ground: ProvenanceGround = field(default=NO_GROUND, compare=False)
+    ground: ProvenanceSettings = field(default=NO_GROUND, compare=False)
 
 
 NO_CLAIM = Claim()
@@ -87,6 +79,29 @@ class LaneSpec:
     offset_syncs: tuple[str, str] | None = None
 
 
+def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
+    """Without partitions or claim. The start is earliest: any other but offsets was committed at the takeover."""
+    syncs = flow.mirrormaker.offset_syncs
+    return LaneSpec(
+        flow=flow.name,
+        lane=lane,
+        transactional_id=transactional_id(flow.name, lane),
+        group=position_group(flow.name),
+        source=flow.source,
+        target=flow.target,
+        delivery=flow.delivery,
+        isolation=flow.isolation,
+        start_kind="earliest",
+        start_timestamp_ms=None,
+        partitions=(),
+        claim=AWAITED,
+        start_offsets=flow.start_offsets,
+        continue_on=frozenset(flow.continue_on or ()),
+        work=work_of(flow),
+        offset_syncs=None if syncs is None else (syncs.side, syncs.topic),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Something a person must know. ``stops``: the partition is not copied until someone acts."""
@@ -98,6 +113,11 @@ class Condition:
     partition: int | None = None
     stops: bool = False
 
+    @classmethod
+    def of_partition(cls, code: str, spec: PartitionSpec, text: str, todo: str, *, stops: bool = True) -> Condition:
+        """``text`` goes on behind the name of the partition."""
+        return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
@@ -105,7 +125,7 @@ class PartitionProgress:
     (high watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the
     oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
     ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target.
-    ``paused``: a pause is wished, nothing is under way any more and what was copied is committed. ``losses``:
+    ``paused``: a pause is asked for, nothing is under way any more and what was copied is committed. ``losses``:
     what was left behind where the flow goes on."""
 
     topic: str
@@ -159,6 +179,21 @@ class LaneProgress:
     latency: Latency = NO_LATENCY
     throttled_ms: int = 0
     held_back: int = 0
+
+    def plus(self, before: LaneProgress, rows: Mapping[tuple[str, int], PartitionProgress]) -> LaneProgress:
+        """With what ``before`` counted, an earlier stretch of the lane; ``rows``: its partitions, by ``counted``."""
+        return replace(
+            self,
+            partitions=tuple(
+                p if (row := rows.get((p.topic, p.partition))) is None else p.plus(row) for p in self.partitions
+            )
+            if rows
+            else self.partitions,
+            transactions=self.transactions + before.transactions,
+            retries=self.retries + before.retries,
+            latency=self.latency.plus(before.latency),
+            throttled_ms=self.throttled_ms + before.throttled_ms,
+        )
 
 
 class LaneEnd(StrEnum):
@@ -217,12 +252,5 @@ class Control(Protocol):
         ...
 
 
-class CopyPath(Protocol):
-    """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
-
-    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one.
-
-    Never raises for what can be told in a LaneReport. Never loses or doubles a record, whenever it is killed.
-    """
-
-    def __call__(self, lane: LaneSpec, control: Control) -> LaneReport: ...
+CopyPath = Callable[[LaneSpec, Control], LaneReport]
+"""``lane.run.batch_path``; a test gives another."""

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.__main__ import turns
-from bench.cpu import MARK_VARIABLE, marked
-from bench.figures import CASES, Case, Copied, Failed
-from bench.latency import percentile
-from bench.load import SPAN_MS, records
+from bench.copy.figures import CASES, Case, Copied, Failed
+from bench.copy.latency import percentile
+from bench.processes.cpu import MARK_VARIABLE, marked
+from bench.records.load import SPAN_MS, records
 from bench.report import BASE, BASE_EXACTLY_ONCE, COPY_HEAD, copy_rows, markdown, tables
 
 COPIED = Copied(
@@ -94,7 +94,7 @@ def test_what_a_killed_benchmark_started_is_killed_too() -> None:
     mark = f"test-{secrets.token_hex(6)}"
     script = (
         "import subprocess, sys, time\n"
-        "from bench.tether import tethered\n"
+        "from bench.processes.tether import tethered\n"
         f"with tethered('{mark}') as environ:\n"
         "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], env=environ,"
         " start_new_session=True)\n"

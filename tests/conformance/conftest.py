@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.topology import Cluster, Principal
-from sandbox.handles import ClusterHandle
-from tests.conformance.subjects import BrokerStranger, FakeStranger, Subject
-from tests.fakes import FakeCluster
-
-CreateTopic = Callable[..., str]
-
-
-def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: str) -> Cluster:
-    """The noun for a running cluster; ``settings`` with ``_`` for ``.`` lie over the principal's."""
-    client = handle.client(principal) | {key.replace("_", "."): value for key, value in settings.items()}
-    servers = client.pop("bootstrap.servers")
-    return Cluster(handle.name, tuple(servers.split(",")), client=client)
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.model.environment.topology import Principal
+from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.subjects import BrokerStranger, FakeStranger, Subject
 
 
 @pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])

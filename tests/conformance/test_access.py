@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.changes import CreateTopic, Role
-from reconciler.edges.audit_copy import read_copy
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.bulk_reading import FROM_TOPICS
-from reconciler.edges.status_records import StatusRecords
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.state.audit.topic import read_copy
 from reconciler.errors import ClusterError, SecretError, Unknown
-from reconciler.plans import Planned, Result
-from reconciler.topology import Cluster, Principal, TopicRef
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import CreateTopic as MakeTopic
-from tests.conformance.conftest import real_cluster
-from tests.conformance.subjects import BECAUSE
-from tests.fakes import FakeCluster
+from reconciler.model.changes import CreateTopic, Role
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef
+from reconciler.model.plan import Planned, Result
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic as MakeTopic
+from tests.support.clusters import real_cluster
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.subjects import BECAUSE
 
 
 @pytest.fixture

@@ -10,23 +10,23 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from reconciler.acls import AclBinding, Unsupported
-from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange, cluster_of
-from reconciler.edges.kafka.admin import KafkaCluster
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.engine.observe.read_all import ReadScope, observe
+from reconciler.engine.plan.build import plan
+from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.live import Before, LiveAccess, Made
-from reconciler.loading import load
-from reconciler.observing import Wanted, observe
-from reconciler.planning import plan
-from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.ports import ClusterAdmin
-from reconciler.topology import Principal
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import CreateTopic as MakeTopic
-from tests.conformance.conftest import real_cluster
-from tests.conformance.subjects import BECAUSE, results
-from tests.fakes import FakeCluster
-from tests.unit.test_access_plans import rule
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange
+from reconciler.model.environment.topology import Principal
+from reconciler.model.live import Before, LiveAccess, Made
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.ports import ClusterAdmin
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.access.acls import rule
+from tests.support.clusters import CreateTopic as MakeTopic
+from tests.support.clusters import real_cluster
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.subjects import BECAUSE, results
 
 GRANT = Grant("User:app: consumer on orders", "declared")
 OURS = Made(GRANT.title, GRANT.maker)
@@ -217,13 +217,13 @@ def apply(secure: Sandbox, unique: str) -> Iterator[Applied]:
 
     def run(text: str) -> Plan:
         wished = load({"a.yaml": f"clusters:\n{addresses}\n{text}"}, unique)
-        made = plan(wished, observe(admins, wanted=Wanted(access=admins)))
+        made = plan(wished, observe(admins, wanted=ReadScope(access=admins)))
         for planned in made.changes:
             if not isinstance(planned.change, MirrorChange):
-                cluster = cluster_of(planned.change)
+                cluster = planned.change.cluster
                 [outcome] = admins[cluster].perform([planned], lambda _: None)
                 assert outcome.result is Result.DONE, outcome.error
-        left = plan(wished, observe(admins, wanted=Wanted(access=admins)))
+        left = plan(wished, observe(admins, wanted=ReadScope(access=admins)))
         assert not [one.id for one in left.changes if not isinstance(one.change, MirrorChange)]
         return made
 

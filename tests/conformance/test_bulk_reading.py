@@ -7,18 +7,23 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.edges.kafka import bulk_reading
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
-from reconciler.edges.kafka.connection import Connection
-from reconciler.edges.kafka.reading import read_cluster
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.topics import read_fast as bulk_reading
+from reconciler.backends.clusters.topics.read import read_cluster
+from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS, read_in_bulk
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import Unknown
-from reconciler.live import LiveCluster
-from reconciler.topology import Cluster, Principal
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import CreateTopic, real_cluster
-from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError, WireError
-from wire.topics import ConfigsOf
+from reconciler.kafka.client.errors import (
+    ConnectionLostError,
+    MalformedResponseError,
+    UnsupportedBrokerError,
+    WireError,
+)
+from reconciler.kafka.protocol.metadata_and_configs import ConfigsOf
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveCluster
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic, real_cluster
 
 pytestmark = pytest.mark.kafka
 
@@ -28,7 +33,7 @@ def bulk(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster | Non
 
 
 def slow(cluster: Cluster, topics: list[str] | None = None) -> LiveCluster:
-    connection = Connection(cluster, Principal.PLAN)
+    connection = AdminConnection(cluster, Principal.PLAN)
     try:
         return read_cluster(connection, topics)
     finally:

@@ -8,14 +8,14 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from reconciler.changes import TopicChange
-from reconciler.edges.kafka.admin import KafkaCluster
+from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.errors import Unknown
-from reconciler.live import Source
-from reconciler.plans import Result
-from sandbox.handles import Sandbox
-from tests.conformance.conftest import real_cluster
-from tests.conformance.subjects import Subject, results
+from reconciler.model.changes import TopicChange
+from reconciler.model.live import Source
+from reconciler.model.plan import Result
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import real_cluster
+from tests.support.fakes.subjects import Subject, results
 
 DONE, FAILED = Result.DONE.value, Result.FAILED.value
 
@@ -209,8 +209,8 @@ def test_validation_finds_what_the_broker_would_refuse_and_changes_nothing(subje
         subject.alter(topic, retention_ms="soon", segment_ms="later"),
     ]
     refused = subject.admin.validate([*bad, *good])
-    assert set(refused) == {str(change.ref) for change in bad}
-    assert {word for word in ("soon", "later") if word in refused[str(bad[-1].ref)]} == {"soon", "later"}
+    assert set(refused) == {change.subject for change in bad}
+    assert {word for word in ("soon", "later") if word in refused[bad[-1].subject]} == {"soon", "later"}
     assert subject.known("orders") == topic
     assert subject.topic("new") is None
 

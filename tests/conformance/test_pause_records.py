@@ -10,18 +10,17 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import KafkaException
-from mirror.lanes import Endpoint
-from mirror.pause_reader import PauseReader
-from mirror.settings import StatusPlace
+from reconciler_mirror.driver.pause_reader import PauseReader
 
-from reconciler.edges.pause_records import write_records
-from reconciler.edges.status_records import StatusRecords
+from reconciler.backends.mirror_jobs.pause_records import write_records
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.errors import ClusterError
-from reconciler.topology import Principal
-from replication.names import STATUS_TOPIC
-from replication.pauses import Pause, Scope, dumps, pause_key
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import real_cluster
+from reconciler.model.environment.topology import Principal
+from reconciler.replication.handover import Endpoint, StatusPlace
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.replication.pauses import Pause, Scope, dumps, pause_key
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import real_cluster
 
 CreateTopic = Callable[..., str]
 
@@ -54,6 +53,7 @@ def _until(heard: list[object], wanted: object) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("profile", ["plain", "secure"])
 def test_a_pause_reaches_the_job_and_is_lifted_by_a_tombstone(
     profile: str, request: pytest.FixtureRequest, create_topic: CreateTopic, unique: str

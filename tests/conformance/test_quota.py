@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.plans import Result
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import JARS
-from tests.conformance.conftest import CreateTopic, real_cluster
-from tests.conformance.subjects import BrokerStranger, Subject
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.model.plan import Result
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.paths import JARS
+from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.fakes.subjects import BrokerStranger, Subject
 
 
 def limit(cluster: ClusterHandle, client_id: str, partitions_per_second: int) -> None:

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.edges.kafka.admin import KafkaCluster
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.engine.plan.build import plan
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import LiveState, LiveTopic
-from reconciler.placing.looking import look_closer
-from reconciler.planning import plan
-from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.ports import ClusterAdmin, ReplicaAdmin
-from reconciler.reassigning import cancel, reassign
-from reconciler.reassigning.window import Watch
-from reconciler.replicas import THROTTLED_REPLICAS, Pace, ReplicaFacts
-from reconciler.topology import Topology
-from sandbox.handles import ClusterHandle
-from tests.builders import cluster, codes, topic, topology
-from tests.conformance.conftest import real_cluster
-from tests.fakes import FakeCluster
+from reconciler.model.changes import FinishReassignment, ReassignReplicas
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveState, LiveTopic
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.ports import ClusterAdmin, ReplicaAdmin
+from reconciler.model.replicas import THROTTLED_REPLICAS, ReassignmentPace, ReplicaFacts
+from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
+from reconciler.resources.replicas.reassign.run import cancel, reassign
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.builders import cluster, codes, topic, topology
+from tests.support.clusters import real_cluster
+from tests.support.fakes.cluster import FakeCluster
 
-QUICK = Pace(throttle=50 << 20)
-SLOW = Pace(throttle=150_000, partitions_in_flight=2)
+QUICK = ReassignmentPace(throttle=50 << 20)
+SLOW = ReassignmentPace(throttle=150_000, partitions_in_flight=2)
 BYTES = 1_500_000
 PARTITIONS = 3
 
@@ -67,7 +67,7 @@ class Site:
     begin_elsewhere: Callable[[Mapping[tuple[str, int], tuple[int, ...] | None]], object]
     notes: list[str] = field(default_factory=list)
 
-    def wish(self, factor: int, pace: Pace = QUICK) -> Topology:
+    def desired(self, factor: int, pace: ReassignmentPace = QUICK) -> Topology:
         return topology(
             cluster("east", reassignment=pace),
             topic(self.topic, replication_factor=factor),
@@ -84,7 +84,7 @@ class Site:
         ]
         with self.replicas() as admin:
             used: Any = Mortal(admin, waits) if waits else admin
-            return reassign(some, self.environment, used, Watch(self.notes.append, str))
+            return reassign(some, self.environment, used, ReassignmentWatch(self.notes.append, str))
 
     def replicas(self) -> AbstractContextManager[ReplicaAdmin]:
         return self.admin.replicas(self.environment)
@@ -119,7 +119,7 @@ def site(request: pytest.FixtureRequest, unique: str, create_topic: Callable[...
         yield Site(admin, name, unique, lambda targets: theirs.reassign(targets, True))
         theirs.reassign({(name, index): None for index in range(PARTITIONS)}, True)
         with admin.replicas(unique) as ours:
-            cancel(unique, ours, Watch(_silent, str))
+            cancel(unique, ours, ReassignmentWatch(_silent, str))
 
 
 def _silent(_: str) -> None:
@@ -138,27 +138,27 @@ def _fill(east: ClusterHandle, name: str) -> None:
 def test_up_and_down_and_nothing_is_left_behind(site: Site) -> None:
     before = [part.leader for part in site.live().partitions]
     for factor in (3, 2):
-        (outcome,) = site.apply(site.plan(site.wish(factor)))
+        (outcome,) = site.apply(site.plan(site.desired(factor)))
         assert (outcome.result, outcome.error) == (Result.DONE, "")
         topic = site.live()
         assert topic.replication_factor == factor
         assert all(set(part.isr) == set(part.replicas) for part in topic.partitions)
         assert [part.replicas[0] for part in topic.partitions] == before
         site.clean()
-        assert site.plan(site.wish(factor)).changes == ()
+        assert site.plan(site.desired(factor)).changes == ()
 
 
 def test_killed_on_the_way_it_is_gone_on_with_at_another_pace(site: Site) -> None:
     with pytest.raises(KilledError):
-        site.apply(site.plan(site.wish(3, SLOW)), waits=3)
+        site.apply(site.plan(site.desired(3, SLOW)), waits=3)
     found = site.facts()
     assert len(found.moves) == SLOW.partitions_in_flight
     assert found.others() == ()
     assert {value for rates in found.rates.values() for value in rates.values()} == {str(SLOW.throttle)}
-    (planned,) = site.plan(site.wish(3)).changes
+    (planned,) = site.plan(site.desired(3)).changes
     assert isinstance(planned.change, ReassignReplicas)
     assert planned.change.in_flight == len(found.moves)
-    (outcome,) = site.apply(site.plan(site.wish(3)))
+    (outcome,) = site.apply(site.plan(site.desired(3)))
     assert (outcome.result, outcome.error) == (Result.DONE, "")
     assert site.live().replication_factor == 3
     site.clean()
@@ -166,9 +166,9 @@ def test_killed_on_the_way_it_is_gone_on_with_at_another_pace(site: Site) -> Non
 
 def test_taken_back_on_the_way(site: Site) -> None:
     with pytest.raises(KilledError):
-        site.apply(site.plan(site.wish(3, SLOW)), waits=3)
+        site.apply(site.plan(site.desired(3, SLOW)), waits=3)
     with site.replicas() as admin:
-        assert cancel(site.environment, admin, Watch(site.notes.append, str)) == SLOW.partitions_in_flight
+        assert cancel(site.environment, admin, ReassignmentWatch(site.notes.append, str)) == SLOW.partitions_in_flight
     assert site.live().replication_factor == 1
     site.clean()
 
@@ -176,13 +176,13 @@ def test_taken_back_on_the_way(site: Site) -> None:
 def test_somebody_elses_blocks_and_stays(site: Site) -> None:
     one = site.live().partitions[0]
     other = next(broker for broker in (1, 2, 3) if broker not in one.replicas)
-    plan = site.plan(site.wish(3, SLOW))
+    plan = site.plan(site.desired(3, SLOW))
     with pytest.raises(KilledError):
         site.apply(plan, waits=3)  # slows the cluster down, so that what begins elsewhere is seen on its way
     site.begin_elsewhere({(site.topic, 0): (*one.replicas, other)})
-    assert codes(site.plan(site.wish(3))) == {"reassignment-by-others"}
+    assert codes(site.plan(site.desired(3))) == {"reassignment-by-others"}
     site.begin_elsewhere({(site.topic, 0): None})
-    site.apply(site.plan(site.wish(3)))
+    site.apply(site.plan(site.desired(3)))
     assert site.live().replication_factor == 3
     site.clean()
 
@@ -203,7 +203,7 @@ def test_a_look_that_fails_is_unknown(site: Site) -> None:
         def replica_facts(self, environment: str) -> ReplicaFacts:
             raise ReconcilerError("may not", "", "Let it.")
 
-    wished = site.wish(3)
+    wished = site.desired(3)
     live = look_closer(wished, LiveState({"east": site.admin.read()}, {}), {"east": Denied()})  # type: ignore[dict-item]
     (found,) = plan(wished, live).unknown
     assert isinstance(found, Unknown)

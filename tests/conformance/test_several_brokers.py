@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.live import LiveState
-from reconciler.placing.looking import look_closer
-from reconciler.planning import plan
-from reconciler.plans import Result
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.builders import cluster, topic, topology
-from tests.conformance.conftest import real_cluster
-from tests.conformance.subjects import BrokerStranger, Subject
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.engine.plan.build import plan
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Result
+from reconciler.resources.replicas.observe import look_closer
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.builders import cluster, topic, topology
+from tests.support.clusters import real_cluster
+from tests.support.fakes.subjects import BrokerStranger, Subject
 
 
 @pytest.fixture

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from reconciler.edges.kafka.facts import cluster_facts
-from reconciler.edges.kafka.stakes import read_nature, read_stakes
-from reconciler.stakes import Question
-from reconciler.topology import Cluster, Principal
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import real_cluster
-from tests.conftest import CreateTopic
-
-DAY = 86_400_000
+from reconciler.backends.clusters.facts import cluster_facts
+from reconciler.backends.clusters.impact import read_nature, read_stakes
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.reports.impact import ImpactQuery
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import DAY, CreateTopic, produce, real_cluster
 
 
-def produce(cluster: ClusterHandle, topic: str, ages_days: dict[int, int]) -> None:
-    """``ages_days``: how old -> how many records of partition 0."""
-    producer = Producer({**cluster.super_client(), "linger.ms": 5})
-    now = int(time.time() * 1000)
-    for age, count in ages_days.items():
-        for _ in range(count):
-            producer.produce(topic, b"x" * 200, partition=0, timestamp=now - age * DAY)
-        producer.flush(20)
-
-
-def wish(cluster: ClusterHandle) -> Cluster:
+def desired(cluster: ClusterHandle) -> Cluster:
     return Cluster("east", (cluster.bootstrap_servers,))
 
 
@@ -37,7 +24,7 @@ def test_bytes_records_and_what_a_shorter_retention_takes(
     east = plain["east"]
     create_topic(east, unique, 2, retention_ms="-1")
     produce(east, unique, {40: 30, 20: 20, 0: 10})
-    told = read_stakes(wish(east), Principal.PLAN, [Question(unique, 2, 30 * DAY), Question(f"{unique}x", 1)])
+    told = read_stakes(desired(east), Principal.PLAN, [ImpactQuery(unique, 2, 30 * DAY), ImpactQuery(f"{unique}x", 1)])
     found = told[unique]
     assert (found.records, found.expiring, found.unknown) == (60, 30, ())
     assert found.bytes is not None
@@ -66,7 +53,7 @@ def test_groups_with_members_and_those_that_only_committed(
         while not busy.assignment() and time.monotonic() < until:
             busy.poll(0.2)
         assert busy.assignment(), "the broker gave the consumer nothing to read"
-        readers = read_stakes(wish(east), Principal.PLAN, [Question(unique, 2)])[unique].readers
+        readers = read_stakes(desired(east), Principal.PLAN, [ImpactQuery(unique, 2)])[unique].readers
     finally:
         busy.close()
     assert readers is not None
@@ -83,7 +70,7 @@ def test_a_principal_without_the_rights_is_told_what_it_may_not_ask(
     name = f"user.{unique}"
     create_topic(east, name)
     limited = real_cluster(east, "user")
-    found = read_stakes(limited, Principal.PLAN, [Question(name, 1)])[name]
+    found = read_stakes(limited, Principal.PLAN, [ImpactQuery(name, 1)])[name]
     assert found.bytes is None
     assert any("may not ask" in one for one in found.unknown)
     assert found.records == 0
@@ -91,9 +78,9 @@ def test_a_principal_without_the_rights_is_told_what_it_may_not_ask(
 
 
 def test_what_kind_of_cluster_it_is(plain: Sandbox) -> None:
-    found = read_nature(wish(plain["east"]), Principal.PLAN)
+    found = read_nature(desired(plain["east"]), Principal.PLAN)
     assert found.authorizer is False
-    assert cluster_facts(wish(plain["east"]), Principal.PLAN).authorizer is False, "doctor says the same"
+    assert cluster_facts(desired(plain["east"]), Principal.PLAN).authorizer is False, "doctor says the same"
     assert found.metadata_version is not None
     assert found.metadata_version >= 22
 
@@ -101,5 +88,5 @@ def test_what_kind_of_cluster_it_is(plain: Sandbox) -> None:
 def test_a_cluster_that_does_not_answer_costs_no_traceback() -> None:
     silent = Cluster("east", ("127.0.0.1:1",))
     assert read_nature(silent, Principal.PLAN).metadata_version is None
-    [found] = read_stakes(silent, Principal.PLAN, [Question("a", 1)]).values()
+    [found] = read_stakes(silent, Principal.PLAN, [ImpactQuery("a", 1)]).values()
     assert found.unknown

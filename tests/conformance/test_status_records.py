@@ -11,16 +11,17 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from reconciler.edges import status_tail
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.status_records import StatusRecords
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.mirror_jobs.status import tail as status_tail
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import JobState, LiveMirror
-from replication.names import status_key
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import CreateTopic, real_cluster
-from tests.conformance.subjects import BrokerStranger
-from tests.unit.test_status_record import NOW, record
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.names import status_key
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.fakes.subjects import BrokerStranger
+from tests.support.jobs.frozen_broker import freeze, thaw
+from tests.support.jobs.status_records import NOW, record
 
 
 class Job:
@@ -71,11 +72,12 @@ def west(plain: Sandbox) -> ClusterHandle:
 @pytest.fixture
 def topic(west: ClusterHandle, unique: str, create_topic: CreateTopic) -> Iterator[StatusTopic]:
     """A status topic of this test alone, new and empty, with three partitions."""
-    stranger = BrokerStranger(west, create_topic, KafkaCluster(real_cluster(west)))
-    found = StatusTopic(f"__status-{unique}", west, stranger)
+    cluster = KafkaCluster(real_cluster(west))
+    found = StatusTopic(f"__status-{unique}", west, BrokerStranger(west, create_topic, cluster))
     found.make()
     yield found
     found.delete()
+    cluster.close()
 
 
 @pytest.fixture
@@ -236,7 +238,7 @@ def test_a_silent_cluster_is_told_in_time_and_the_reader_recovers(topic: StatusT
     job.tell("west")
     job.flush()
     assert known(records.read("west", NOW)).name == "west"
-    topic.cluster.freeze()
+    freeze(topic.cluster)
     time.sleep(0.3)  # a broker of many threads does not stop in one moment
     try:
         began = time.monotonic()
@@ -250,5 +252,5 @@ def test_a_silent_cluster_is_told_in_time_and_the_reader_recovers(topic: StatusT
         assert time.monotonic() - began < 30
         assert caught.value.kind == "unreachable"
     finally:
-        topic.cluster.thaw()
+        thaw(topic.cluster)
     assert recovered(records).name == "west"

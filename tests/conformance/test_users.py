@@ -5,28 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterUserScramCredentialsRequest
 
-from reconciler.acls import Unsupported
-from reconciler.changes import AlterUser, CredentialChange, DeleteUser, UserChange
-from reconciler.edges.kafka import users as edge
-from reconciler.edges.kafka.admin import KafkaCluster
+from reconciler.backends.clusters import users as edge
+from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.errors import Unknown
-from reconciler.plans import Outcome, Planned
-from reconciler.ports import ClusterAdmin
-from reconciler.topology import Principal
-from reconciler.users import Credentials, Mechanism, UserRecord
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import real_cluster
-from tests.conformance.subjects import BECAUSE, results
-from tests.fakes import FakeCluster
+from reconciler.model.acls import Unsupported
+from reconciler.model.changes import AlterUser, CredentialChange, DeleteUser, UserChange
+from reconciler.model.environment.topology import Principal
+from reconciler.model.plan import Outcome, Planned
+from reconciler.model.ports import ClusterAdmin
+from reconciler.model.users import Credentials, Mechanism, UserRecord
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import may_log_in, real_cluster
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.subjects import BECAUSE, results
 
 SHA_256, SHA_512 = Mechanism.SHA_256, Mechanism.SHA_512
 FIRST, SECOND = "first \u00fc secret", "second secret"
@@ -120,20 +118,6 @@ def test_the_salted_password_is_that_of_the_standard() -> None:
     assert base64.b64encode(proof) == b"dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 
 
-def may_log_in(east: ClusterHandle, user: str, password: str) -> bool:
-    """Whether a connection as ``user`` is accepted; what else it may do is another question."""
-    client = east.client("user") | {"sasl.username": user, "sasl.password": password, "log_level": "0"}
-    heard: list[str] = []
-    admin = AdminClient({**client, "error_cb": lambda error: heard.append(error.name())})
-    asked, until = admin.describe_cluster(request_timeout=15), time.monotonic() + 15
-    while time.monotonic() < until and "_AUTHENTICATION" not in heard and not asked.done():
-        admin.poll(0.1)
-    if "_AUTHENTICATION" in heard:
-        return False
-    asked.result(1)
-    return True
-
-
 @pytest.mark.kafka
 def test_a_user_logs_in_with_its_password_and_with_no_older_one(
     secure: Sandbox, unique: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -216,7 +200,7 @@ def test_a_kill_between_the_password_and_its_record_claims_no_version(
     with KafkaCluster(real_cluster(plain.clusters["east"]), Principal.APPLY, unique) as admin:
         perform(admin, alter(unique, password, 1))
         with monkeypatch.context() as patched:
-            patched.setattr(edge, "_disagreeing", _killed)
+            patched.setattr(edge, "not_shown", _killed)
             with pytest.raises(KeyboardInterrupt):
                 perform(admin, alter(unique, password, 2, SHA_512=8192))
         found = shown(admin)
@@ -227,7 +211,7 @@ def test_a_kill_between_the_password_and_its_record_claims_no_version(
         perform(admin, DeleteUser("east", unique, (SHA_512,), (), BECAUSE))
 
 
-def _killed(*_: object) -> dict[str, str]:
+def _killed(*_: object) -> dict[str, int]:
     raise KeyboardInterrupt
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from reconciler.edges.files import read_environment
-from reconciler.loading import load
-from reconciler.settings import is_secret
-from reconciler.topology import Carry, Delivery, Principal, Topology
+from reconciler.backends.files import read_environment
+from reconciler.environment.load import load
+from reconciler.environment.parse.values import is_secret
+from reconciler.model.environment.topology import Carry, Delivery, Principal, Topology
+from tests.support.paths import ENVIRONMENTS
 
-ROOT = Path(__file__).parents[2] / "environments"
-NAMES = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+NAMES = sorted(path.name for path in ENVIRONMENTS.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _load(name: str) -> Topology:
-    return load(read_environment(ROOT / name), name)
+    return load(read_environment(ENVIRONMENTS / name), name)
 
 
 def test_all_are_here() -> None:

@@ -12,12 +12,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.main import get_command
 
-from reconciler.cli import app, main
-from tests.program import commands_of
+from reconciler.cli.main import app, main
+from tests.support.commands import commands_of
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/formats.md").read_text("utf-8")
-SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in (ROOT / "schemas").glob("*.json")}
+SCHEMAS = {path.name: json.loads(path.read_text("utf-8")) for path in (ROOT / "schemas").rglob("*.json")}
 
 
 def _prints_json(command: Any) -> bool:
@@ -32,7 +32,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
     for row in PAGE.partition("| exit code")[0].splitlines():
         if row.startswith("| `"):
             commands, kinds, schema = row.strip("| ").split(" | ")
-            yield commands, kinds, re.findall(r"\(\.\./schemas/([a-z.-]+)\)", schema)[0]
+            yield commands, kinds, re.findall(r"\(\.\./schemas/(?:reports/)?([a-z.-]+)\)", schema)[0]
 
 
 def test_every_command_that_prints_json_is_on_the_page() -> None:
@@ -51,7 +51,7 @@ def test_the_page_names_the_kinds_of_the_schemas() -> None:
 
 
 def test_every_schema_is_on_the_page() -> None:
-    assert set(re.findall(r"schemas/([a-z-]+\.schema\.json)\)", PAGE)) == set(SCHEMAS)
+    assert set(re.findall(r"schemas/(?:reports/)?([a-z-]+\.schema\.json)\)", PAGE)) == set(SCHEMAS)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 
 import jsonschema
 import pytest
-from mirror import settings
 
-from reconciler.edges.files import read_environment
-from reconciler.handover import handovers
-from reconciler.loading import load
-from reconciler.topology import Topology
-from replication.names import STATUS_TOPIC, status_key
+from reconciler.backends.files import read_environment
+from reconciler.environment.load import load
+from reconciler.model.environment.topology import Topology
+from reconciler.model.schemas import schema as schema_of
+from reconciler.replication.handover import document
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.resources.mirrors.handover import handovers
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = sorted(path for path in (ROOT / "environments").iterdir() if path.is_dir() and path.name[0] != ".")
 
 
@@ -31,19 +32,24 @@ def test_every_example_environment_is_here() -> None:
 @pytest.mark.parametrize("folder", ENVIRONMENTS, ids=lambda folder: folder.name)
 def test_what_is_handed_over_fits_the_schema_and_is_read_back_whole(folder: Path) -> None:
     topology = topology_of(folder)
-    schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text())
+    schema = schema_of("mirror")
     told = handovers(topology)
     assert set(told) == set(topology.mirrors)
     for name, text in told.items():
         jsonschema.Draft202012Validator(schema).validate(json.loads(text))
-        read = settings.parse(text)
+        read = parse(text)
+        assert document(read) == json.loads(text)
         mirror = topology.mirrors[name]
         assert (read.environment, read.mirror, read.parallelism) == (folder.name, name, mirror.parallelism)
         assert (read.status.topic, read.status.key) == (STATUS_TOPIC, status_key(folder.name, name))
         assert {flow.name for flow in read.flows} == set(mirror.flows)
         for flow in read.flows:
-            wish = topology.flows[flow.name]
-            assert (flow.source.cluster, flow.target.cluster, flow.lanes) == (wish.source, wish.target, wish.lanes)
+            desired = topology.flows[flow.name]
+            assert (flow.source.cluster, flow.target.cluster, flow.lanes) == (
+                desired.source,
+                desired.target,
+                desired.lanes,
+            )
 
 
 def test_no_secret_is_ever_handed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,18 +1,17 @@
-"""docs/messages.md lists every problem code of the source, and each example there gives just the message shown."""
+"""docs/change/messages.md lists every problem code of the source; each example there gives just the message shown."""
 
 from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.loading import load
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### ([a-z0-9-]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE))
 # test_files.py makes these
 OF_FOLDERS = {"no-folder", "no-files", "unreadable", "linked-folder", "not-fetched", "not-utf8", "wrong-extension"}
@@ -21,7 +20,10 @@ OF_FOLDERS = {"no-folder", "no-files", "unreadable", "linked-folder", "not-fetch
 def _codes_in_source() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "reconciler").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"\b(Problem|Wrong|problem|code)\b", text):  # none of the patterns below is in it
+            continue
+        for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(func=ast.Name(id="Problem" | "Wrong") | ast.Attribute(attr="problem"), args=[first, *_]):
                     found |= set(_words(first))
@@ -46,7 +48,16 @@ def test_the_page_lists_every_code_and_no_other() -> None:
     assert set(SECTIONS) == _codes_in_source()
 
 
-@pytest.mark.parametrize("code", sorted(set(SECTIONS) - OF_FOLDERS))
+SLOW = "mirror-loop-unproved"  # the proof is given up after millions of steps
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, marks=pytest.mark.slow) if code == SLOW else code
+        for code in sorted(set(SECTIONS) - OF_FOLDERS)
+    ],
+)
 def test_each_example_gives_the_message_shown(code: str) -> None:
     texts = re.findall(r"```yaml\n(.*?)```", SECTIONS[code], re.DOTALL)
     shown = re.findall(r"```text\n(.*?)```", SECTIONS[code], re.DOTALL)

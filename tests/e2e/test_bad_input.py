@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, Write, two_clusters
+from reconciler.sandbox.handles import Sandbox
+from tests.support.commands import Ended, Write, two_clusters
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]

@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, Write
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.commands import Ended, Write
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]

@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_plan_whose_reader_has_gone_ends_without_a_word(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -34,6 +35,7 @@ def test_a_plan_whose_reader_has_gone_ends_without_a_word(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [PLAN, VALIDATE])
 def test_an_output_without_space_is_told_and_is_no_success(words: tuple[str, ...], folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
@@ -42,6 +44,7 @@ def test_an_output_without_space_is_told_and_is_no_success(words: tuple[str, ...
     assert done.stderr.startswith("the output cannot be written: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_who_closes_the_output_gets_the_exit_code_alone(folder: Path) -> None:
     closed = ["sh", "-c", 'exec "$@" >&-', "sh"]
     for words, code in ((VALIDATE, 0), (PLAN, 1)):

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.engine.drift.parity import Disparity, Parity
 from reconciler.errors import Unknown
-from reconciler.parity import Disparity, Parity
-from reconciler.rendering.fitting import GITHUB_LIMIT, marker
-from reconciler.rendering.parity import parity_in
-from reconciler.rendering.style import Format
-from tests.golden.test_pages import FOREIGN, NASTY, elements, undressed, unescaped, words
-from tests.golden.test_plans import agrees
+from reconciler.render.comment_limit import GITHUB_LIMIT, marker
+from reconciler.render.reports.parity import parity_in
+from reconciler.render.style import Format
+from tests.support.documents.pages import FOREIGN, NASTY, elements, undressed, unescaped, words
+from tests.support.documents.plans import agrees
 
 DRIFTED = "config sync keeps it equal, so this is drift"
 OWN = "not synced: sync_topic_configs.exclude has segment\\.ms"

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.files import read_environment
-from reconciler.loading import load
-from reconciler.rendering.style import Style
-from reconciler.rendering.text import plan_text
-from tests.builders import world
-
-ROOT = Path(__file__).parents[2]
+from reconciler.backends.files import read_environment
+from reconciler.environment.load import load
+from reconciler.render.plan.text import plan_text
+from reconciler.render.style import Style
+from tests.support.builders import world
+from tests.support.paths import ROOT
 
 
 def test_the_plan_in_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:

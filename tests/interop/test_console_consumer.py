@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneProgress
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneProgress
 
-from sandbox import prerequisites
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import JARS
-from tests.wire.lane_runs import Content, Flow, caught_up, content, fill
-from tests.wire.raw import produce_raw
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import JARS
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, content, fill
+from tests.support.lanes.raw import produce_raw
 
 CreateTopic = Callable[..., str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -27,7 +27,7 @@ BIG = bytes(byte for byte in range(256) if byte != 1) * 3614  # 900 KiB
 
 def test_it_prints_the_same_on_both_sides(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     """All codecs, tombstones, empty keys and values, 200 headers, 900 KiB records, transactions with aborts, compacted
-    and LogAppendTime topics, timestamps of 0 and below. Of order: ``tests/wire/test_byte_equality.py``."""
+    and LogAppendTime topics, timestamps of 0 and below. Of order: ``tests/mirror/lane/test_byte_equality.py``."""
     east, west = plain["east"], plain["west"]
     compacted = [_compacting(east, f"{unique}compacted{codec}", codec, create_topic) for codec in ("none", "zstd")]
     topics = [

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from mirror.batch_path import batch_path
-from mirror.settings import parse
+from reconciler_mirror.lane.run import batch_path
 
-from reconciler import inheritance
-from reconciler.cli import main
-from reconciler.handover import handovers
-from reconciler.wiring import read_topology
-from sandbox import prerequisites
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import JARS
-from tests.conftest import CreateTopic
-from tests.wire.lane_runs import Flow
+from reconciler.cli.main import main
+from reconciler.operations import import_positions as inheritance
+from reconciler.operations.session.session import read_topology
+from reconciler.replication.handover_reader import parse
+from reconciler.resources.mirrors.handover import handovers
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import JARS
+from tests.support.clusters import CreateTopic
+from tests.support.lanes.lane_runs import Flow
 
 RECORDS = 20
 PATIENCE_S = 240.0

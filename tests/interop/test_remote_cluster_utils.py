@@ -11,28 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mirror.batch_path import batch_path
-from mirror.heartbeats import Heartbeats
-from mirror.settings import FlowSettings, MirrorMakerTopics, parse
+from reconciler_mirror.driver.heartbeats import Heartbeats
+from reconciler_mirror.lane.run import batch_path
 
-from replication.mirrormaker import (
+from reconciler.replication.handover import FlowSettings, InternalTopics
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.mirrormaker_records import (
     HEARTBEATS,
     Checkpoint,
     OffsetSync,
     checkpoints_topic,
     offset_syncs_topic,
-    read_offset_sync,
-    translate,
 )
-from sandbox import prerequisites
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import JARS
-from tests.spark.jobs import flow as told
-from tests.spark.jobs import handover
-from tests.translation.truth import map_topic, offset_map, placed, raw_records
-from tests.wire.lane_runs import Flow, producer
-from tests.wire.raw import cluster_of
-from translation.checkpoints import CheckpointLog
+from reconciler.replication.offsets.checkpoints import CheckpointLog
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import JARS
+from tests.support.jobs.mirror_job import flow as told
+from tests.support.jobs.mirror_job import handover
+from tests.support.lanes.lane_runs import Flow, producer
+from tests.support.lanes.mirrormaker_records import read_offset_sync, translate
+from tests.support.lanes.raw import cluster_of
+from tests.support.lanes.truth import map_topic, offset_map, placed, raw_records
 
 CreateTopic = Callable[..., str]
 
@@ -55,7 +55,9 @@ def _beat(*flows: tuple[ClusterHandle, ClusterHandle]) -> None:
     """As the driver does: a few heartbeats of each flow on both of its clusters."""
     end = threading.Event()
     for source, target in flows:
-        Heartbeats(replace(_settings(source, target), mirrormaker=MirrorMakerTopics(heartbeats_ms=100)), end).start()
+        Heartbeats(
+            replace(_settings(source, target), mirrormaker_topics=InternalTopics(heartbeats_ms=100)), end
+        ).start()
     time.sleep(1.5)
     end.set()
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.authorizing import Request, Rulebook
-from sandbox import jars, prerequisites
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
+from reconciler.sandbox.install import jars, prerequisites
+
+pytestmark = pytest.mark.slow
 
 SETS = 250
 REQUESTS = 40  # 10,000 pairs
@@ -52,10 +54,10 @@ def _rule(chance: random.Random) -> AclBinding:
     )
 
 
-def _request(chance: random.Random) -> Request:
+def _request(chance: random.Random) -> AccessRequest:
     resource = chance.choice(list(NAMES))
     names = [name for name in NAMES[resource] if name != "*"]
-    return Request(
+    return AccessRequest(
         chance.choice(("User:a", "User:b", "User:c", "Group:a")),
         chance.choice(ASKED),
         resource,
@@ -129,7 +131,7 @@ class Real:
             value(rule.permission),
         )
 
-    def allows(self, requests: Sequence[Request]) -> list[bool]:
+    def allows(self, requests: Sequence[AccessRequest]) -> list[bool]:
         """One question for each context, as a broker asks for all topics of a request at once."""
         found: dict[int, bool] = {}
         for context in {(one.principal, one.host) for one in requests}:
@@ -157,5 +159,5 @@ def test_agrees_with_the_real_one(java: Java) -> None:
                 wrong.append((request, ours.decide(request), theirs, rules))
     assert wrong == []
     assert 0.05 < allowed / (SETS * REQUESTS) < 0.95, "the requests must be worth asking"
-    root = Request("User:root", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+    root = AccessRequest("User:root", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
     assert Real(java, [], False).allows([root]) == [True]

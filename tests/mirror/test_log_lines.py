@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from mirror.logs import REPEAT_S, NowAndThen
+from reconciler_mirror.log_lines import REPEAT_S, RateLimitedLog
 
 LINE = (
     "FAIL [rdkafka#consumer-%d] [thrd:127.0.0.1:1/bootstrap]: 127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 "
@@ -18,7 +18,7 @@ def line(text: str, *args: object, level: int = logging.ERROR) -> logging.LogRec
 
 def test_what_is_said_again_and_again_is_one_line_a_minute_with_the_number_of_the_others() -> None:
     now = [0.0]
-    sieve = NowAndThen(lambda: now[0])
+    sieve = RateLimitedLog(lambda: now[0])
     assert [sieve.filter(line(LINE, client, client)) for client in range(50)] == [True] + [False] * 49
     assert sieve.filter(line(LINE, 1, 2, level=logging.WARNING))
     assert sieve.filter(line(LINE.replace("127.0.0.1:1", "127.0.0.1:2"), 1, 2))
@@ -30,6 +30,6 @@ def test_what_is_said_again_and_again_is_one_line_a_minute_with_the_number_of_th
 
 
 def test_what_never_ends_takes_no_more_memory() -> None:
-    sieve = NowAndThen(lambda: 0.0)
+    sieve = RateLimitedLog(lambda: 0.0)
     assert all(sieve.filter(line("%d", number)) for number in range(5000))
     assert len(sieve._told) <= 1000

@@ -6,22 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.access import access_clusters
-from reconciler.access_rules import AccessRule
-from reconciler.applying import Caution, Silent, apply
-from reconciler.changes import AlterConfigs, ConfigChange
-from reconciler.enrolling import user_clusters
-from reconciler.handover import handovers
-from reconciler.limiting import quota_clusters
-from reconciler.live import LiveState
-from reconciler.observing import Wanted, observe, with_hidden
-from reconciler.placing.looking import look_closer
-from reconciler.planning import plan
-from reconciler.plans import Outcome, Plan
-from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
-from tests.fake_prober import FakeProber
-from tests.fake_runner import FakeRunner
-from tests.fakes import FakeCluster
+from reconciler.engine.apply.limits import ApplyLimits, Silent
+from reconciler.engine.apply.run import apply
+from reconciler.engine.observe.read_all import ReadScope, observe, with_hidden
+from reconciler.engine.plan.build import plan
+from reconciler.model.acls import AccessRule
+from reconciler.model.changes import AlterConfigs, ConfigChange
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Outcome, Plan
+from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.mirrors.handover import handovers
+from reconciler.resources.quotas import quota_clusters
+from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.users import user_clusters
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.prober import FakeProber
+from tests.support.fakes.runner import FakeRunner
 
 
 def cluster(name: str, *, defaults: TopicDefaults | None = None, **fields: Any) -> Cluster:
@@ -64,7 +65,7 @@ class World:
 
     def look(self, wished: Topology) -> LiveState:
         quotas = quota_clusters(wished)
-        wanted = Wanted(access_clusters(wished), quotas, quotas, user_clusters(wished))
+        wanted = ReadScope(access_clusters(wished), quotas, quotas, user_clusters(wished))
         live = LiveState(
             observe({name: self.clusters[name] for name in wished.clusters}, wanted=wanted).clusters,
             {name: self.runner.observe(name) for name in wished.mirrors},
@@ -79,7 +80,7 @@ class World:
 
     def apply(self, wished: Topology, planned: Plan | None = None) -> tuple[Outcome, ...]:
         """Waits for nobody, and asks the logins of ``wished`` after each wave of access changes."""
-        caution = Caution(prober=FakeProber(wished, self.clusters), patience=0.0)
+        caution = ApplyLimits(prober=FakeProber(wished, self.clusters), patience=0.0)
         return apply(planned or self.plan(wished), self.clusters, self.runner, handovers(wished), Silent(), caution)
 
     def state(self) -> dict[str, Any]:

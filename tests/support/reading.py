@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from sandbox.handles import ClusterHandle
+from reconciler.sandbox.handles import ClusterHandle
 
 PATIENCE_S = 60.0
 

@@ -22,8 +22,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from ruamel.yaml import YAML
 
-PROJECT = Path(__file__).parents[2]
-WORKFLOWS = PROJECT / ".github" / "workflows"
+from tests.support.paths import ROOT
+
+WORKFLOWS = ROOT / ".github" / "workflows"
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
@@ -149,7 +150,7 @@ class Job:
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "GITHUB_REPOSITORY": "o/r",
             "GITHUB_ACTIONS": "true",
-            "RECONCILER_VENV": str(PROJECT / ".venv"),
+            "RECONCILER_VENV": str(ROOT / ".venv"),
         }
         self.steps: list[Step] = []
 

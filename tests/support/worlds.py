@@ -7,11 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.flow_syncs import ConfigSync
-from reconciler.live import Source
-from reconciler.topology import Naming, TopicDefaults, Topology
-from tests.builders import World, cluster, flow, topic, topology
-from tests.fakes import FakeCluster
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.environment.topology import TopicDefaults, Topology
+from reconciler.model.live import Source
+from reconciler.replication.handover import Naming
+from tests.support.builders import World, cluster, flow, topic, topology
+from tests.support.fakes.cluster import FakeCluster
 
 CLUSTERS = ("a", "b", "c")
 NAMES = ("orders", "pay", "log")

@@ -21,10 +21,12 @@ import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
 
-from reconciler.cli import app
-from tests.workflows.runner import PROJECT
+from reconciler.cli.main import app
+from tests.support.paths import ROOT
 
-RECIPE = PROJECT / "docs" / "gitlab"
+pytestmark = pytest.mark.slow
+
+RECIPE = ROOT / "docs" / "gitlab"
 OURS, THEIRS = 1, 2
 COMMENT = '<!-- reconciler-plan {"environment": "prod", "digest": "1"} -->\nplanned\n'
 
@@ -131,7 +133,7 @@ def ran(lab: GitLab, folder: Path, job: str, reconciler: str, **more: str) -> su
         (tool / ".venv/bin" / name).chmod(0o755)
     for name in ("docs", ".github"):
         if not (tool / name).exists():
-            (tool / name).symlink_to(PROJECT / name)
+            (tool / name).symlink_to(ROOT / name)
     recipe = read_recipe()
     lines = [*recipe[".reconciler"]["before_script"], *recipe[job]["script"]]
     return subprocess.run(

@@ -15,8 +15,11 @@ from typing import Any
 import git
 import pytest
 
-from reconciler.rendering.fitting import marker
-from tests.workflows.runner import PROJECT, GitHub, Job, github
+from reconciler.render.comment_limit import marker
+from tests.support.paths import ROOT
+from tests.support.workflow_runner import GitHub, Job, github
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 65_536  # characters that GitHub takes
 CLUSTERS = "clusters: {east: {bootstrap_servers: ['127.0.0.1:9']}}\n"
@@ -52,7 +55,7 @@ class Team:
         workspace = self.root / f"workspace-{len(list(self.root.iterdir()))}"
         git.Repo.clone_from(str(self.repo.working_dir), str(workspace / "edit"))
         git.Repo(workspace / "edit").git.checkout(str(self.repo.head.commit.hexsha))
-        (workspace / "tool").symlink_to(PROJECT)
+        (workspace / "tool").symlink_to(ROOT)
         values = {
             "github.event.pull_request.number": "7",
             "github.token": "read-and-comment",
@@ -174,7 +177,7 @@ def _call(team: Team, *words: str, **more: str) -> str:
     variables = {"GITHUB_API_URL": team.hub.address, "GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t"}
     variables |= {"PULL_REQUEST": "7", "COMMIT": "merge", "GITHUB_REF_NAME": "main"}
     done = subprocess.run(
-        [sys.executable, str(PROJECT / ".github/scripts/github.py"), *words],
+        [sys.executable, str(ROOT / ".github/scripts/github.py"), *words],
         env={**os.environ, **variables, **more},
         capture_output=True,
         text=True,
@@ -196,7 +199,7 @@ def test_the_name_of_a_file_hides_no_edit(team: Team, name: str) -> None:
 
 
 def _touched(team: Team, before: str) -> list[str]:
-    command = [sys.executable, str(PROJECT / ".github/scripts/environments.py"), "listed", before, "HEAD"]
+    command = [sys.executable, str(ROOT / ".github/scripts/environments.py"), "listed", before, "HEAD"]
     variables = {**os.environ, "RECONCILER_ENVIRONMENTS": '["prod"]'}
     done = subprocess.run(command, cwd=team.repo.working_dir, env=variables, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
@@ -214,10 +217,10 @@ def test_the_code_of_a_pull_request_is_not_run_to_install_the_tool(tmp_path: Pat
     (tmp_path / "python").write_text("#!/bin/sh\npwd\nexit 1\n")
     (tmp_path / "python").chmod(0o755)
     done = subprocess.run(
-        [PROJECT / ".github/scripts/install"],
+        [ROOT / ".github/scripts/install"],
         cwd=tmp_path,
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)},
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == str(PROJECT)
+    assert done.stdout.strip() == str(ROOT)

@@ -1,9 +1,9 @@
-"""Access rules as nouns and as the protocol's numbers. Pure."""
+"""ACLs translated between our values and the protocol's numbers. Pure."""
 
 from __future__ import annotations
 
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from wire.acls import Acl
+from reconciler.kafka.protocol.acls import Acl
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 
 RESOURCES = {
     2: ResourceType.TOPIC,

@@ -1,4 +1,4 @@
-"""KafkaCluster: the ports ClusterReader and ClusterAdmin over one cluster and one principal."""
+"""KafkaCluster: implements the ports ClusterReader and ClusterAdmin for one cluster and one principal."""
 
 from __future__ import annotations
 
@@ -6,27 +6,38 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
+from typing import assert_never
 
-from reconciler.acls import AclBinding
-from reconciler.changes import AclChange, AlterQuota, DeleteTopic, TopicChange, UserChange
-from reconciler.edges.kafka.access import AccessControl
-from reconciler.edges.kafka.batches import Item
-from reconciler.edges.kafka.bulk_reading import FROM_TOPICS, read_in_bulk
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection
-from reconciler.edges.kafka.health import read_health
-from reconciler.edges.kafka.quotas import QuotaControl
-from reconciler.edges.kafka.reading import read_cluster
-from reconciler.edges.kafka.replicas import KafkaReplicas
-from reconciler.edges.kafka.users import UserControl
-from reconciler.edges.kafka.writing import perform, validate
+from confluent_kafka import KafkaException
+
+from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.quotas import QuotaControl
+from reconciler.backends.clusters.replicas import KafkaReplicas
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.clusters.topics.read import read_cluster
+from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS, read_in_bulk
+from reconciler.backends.clusters.topics.write import perform, validate
+from reconciler.backends.clusters.users import UserControl
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.healths import ClusterHealth, lacks_replicas
-from reconciler.live import Before, LiveAccess, LiveCluster, LiveUsers
-from reconciler.plans import Outcome, Planned
-from reconciler.quotas import Limits, QuotaEntity
-from reconciler.replicas import Move, Partition, ReplicaFacts
-from reconciler.topology import Cluster, Principal
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes import (
+    AddPartitions,
+    AlterConfigs,
+    AlterQuota,
+    CreateTopic,
+    DeleteTopic,
+    KindName,
+    Subject,
+    TopicChange,
+)
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers
+from reconciler.model.plan import Outcome, Planned
+from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.replicas import Partition, ReassignmentInFlight, ReplicaFacts
+from reconciler.model.reports.health import ClusterHealth, Short, lacks_replicas
 
 
 class KafkaCluster:
@@ -48,34 +59,34 @@ class KafkaCluster:
         self.quotas = QuotaControl(cluster, principal, environment)
         self.users = UserControl(cluster, principal, environment)
         self._ahead = ahead
-        self._connection: Connection | None = None
+        self._connection: AdminConnection | None = None
 
     @property
     def name(self) -> str:
         return self.cluster.name
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        found, began = None, time.monotonic()
+        cluster, began = None, time.monotonic()
         if topics is None and self._ahead is not None:
             begun, self._ahead = self._ahead, None
-            found = begun()
+            cluster = begun()
         elif topics is None or len(topics) > FROM_TOPICS:
-            found = read_in_bulk(self.cluster, self.principal, topics)
+            cluster = read_in_bulk(self.cluster, self.principal, topics)
         # Who kept silent until now is not given the whole time once more.
         left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
-        return found or read_cluster(self._connected(), topics, within=left)
+        return cluster or read_cluster(self._connected(), topics, within=left)
 
     def health(self) -> ClusterHealth:
         """What gates of a rollout ask: cheap, whatever the number of topics. Without what is being reassigned: a new
         replica that is not in sync yet is none that is missing (KIP-455)."""
-        found = read_health(self._connected())
-        if not found.short:
-            return found
-        moves: dict[Partition, Move] = {}
+        health = _health(self._connected())
+        if not health.short:
+            return health
+        moves: dict[Partition, ReassignmentInFlight] = {}
         with contextlib.suppress(ClusterError), self.replicas("") as replicas:
             moves = {move.key: move for move in replicas.moves()}
-        left = [one for one in found.short if lacks_replicas(one, moves.get((one.topic, one.index)))]
-        return replace(found, short=tuple(left))
+        left = [short for short in health.short if lacks_replicas(short, moves.get((short.topic, short.index)))]
+        return replace(health, short=tuple(left))
 
     def read_access(self) -> LiveAccess:
         return self.access.read()
@@ -89,27 +100,44 @@ class KafkaCluster:
     def read_users(self) -> LiveUsers:
         return self.users.read()
 
-    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
-        topics = [one for one in changes if not isinstance(one, AlterQuota | DeleteTopic)]
-        items = [Item(f"{number}", change) for number, change in enumerate(topics)]
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[Subject, str]:
+        items: list[PlannedTopicChange] = []
+        quotas: list[AlterQuota] = []
+        for change in changes:
+            match change:
+                case AlterQuota():
+                    quotas.append(change)
+                case DeleteTopic():
+                    """Kafka has no validate-only deletion."""
+                case CreateTopic() | AddPartitions() | AlterConfigs():
+                    items.append(PlannedTopicChange(f"{len(items)}", change))
+                case _:
+                    assert_never(change)
         refusals = dict(validate(self._connected(), items)) if items else {}
-        quotas = [one for one in changes if isinstance(one, AlterQuota)]
         return refusals | dict(self.quotas.validate(quotas)) if quotas else refusals
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
-        if any(isinstance(planned.change, AclChange) for planned in changes):
-            return self.access.perform(changes, progress)
-        if any(isinstance(planned.change, AlterQuota) for planned in changes):
-            return self.quotas.perform(changes, progress)
-        if any(isinstance(planned.change, UserChange) for planned in changes):
-            return self.users.perform(changes, progress)
-        return perform(self._connected(), changes, progress) if changes else ()
+        if not changes:
+            return ()
+        match changes[0].change.kind:
+            case KindName.TOPICS:
+                return perform(self._connected(), changes, progress)
+            case KindName.ACLS:
+                return self.access.perform(changes, progress)
+            case KindName.QUOTAS:
+                return self.quotas.perform(changes, progress)
+            case KindName.USERS:
+                return self.users.perform(changes, progress)
+            case KindName.REPLICAS | KindName.MIRRORS as other:
+                raise ValueError(f"changes of {other} are not made here: {changes[0].id}")
+            case unknown:
+                assert_never(unknown)
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
         return self.access.by_broker()
 
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
-        self.access.record.write_pending(before)
+        self.access.pending.write(before)
 
     def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
         return self.access.put_back(before)
@@ -129,12 +157,28 @@ class KafkaCluster:
     def __enter__(self) -> KafkaCluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> AdminConnection:
         if self._connection is None or self._connection.closed:
-            self._connection = Connection(self.cluster, self.principal)
+            self._connection = AdminConnection(self.cluster, self.principal)
         return self._connection
+
+
+def _health(connection: AdminConnection) -> ClusterHealth:
+    """Of the topics that the principal may see. Raises ClusterError."""
+    described = connection.cluster()
+    try:
+        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS).topics
+    except KafkaException as error:
+        raise connection.error(error.args[0], errors.DESCRIBE_CLUSTER) from None
+    offline: list[str] = []
+    short: list[Short] = []
+    for name in sorted(topics):
+        for index, part in sorted(topics[name].partitions.items()):
+            if part.leader < 0:
+                offline.append(f"{name}-{index}")
+            if not set(part.replicas) <= set(part.isrs):
+                short.append(Short(name, index, tuple(part.replicas), tuple(part.isrs)))
+    return ClusterHealth(connection.speaker.cluster, len(described.nodes), tuple(offline), tuple(short))

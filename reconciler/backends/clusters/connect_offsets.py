@@ -1,21 +1,18 @@
-"""Kafka Connect's side of a MirrorMaker 2: the topic that keeps its positions, and whether its workers are there.
-
-Border: gives records and names; what they mean is ``inheriting``.
-"""
+"""Reads Kafka Connect's offsets topic of a MirrorMaker 2, and whether its workers still run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.edges.kafka.errors import read_topic
-from reconciler.edges.moving import Side
+from reconciler.backends.clusters.groups import Side
+from reconciler.backends.connections.errors import read_topic
 from reconciler.errors import ClusterError
-from wire import logs
-from wire.batches import CommittedFilter, CorruptBatchError, scan
-from wire.cluster import Cluster
-from wire.errors import DENIED, BrokerError, MalformedResponseError
-from wire.groups import Groups
-from wire.records import key_and_value, records_of
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import DENIED, BrokerError, MalformedResponseError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
+from reconciler.kafka.records.records import key_and_value, records_of
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -26,22 +23,22 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
     """Committed keys and values of all partitions, each in its order, up to the end as it is now. Raises ClusterError,
     also when the topic is not there."""
 
-    async def read(cluster: Cluster) -> list[Pair]:
+    async def read(cluster: ClusterClient) -> list[Pair]:
         await logs.leaders(cluster, [topic])
         keys = [(topic, partition) for partition in cluster.topics[topic].leaders]
         begins, ends = await logs.begins(cluster, keys), await logs.ends(cluster, keys, committed=True)
-        at, found = dict(begins), list[Pair]()
+        at, entries = dict(begins), list[Pair]()
         async for answer in logs.read(cluster, begins, ends, committed=True):
             view, key = answer.records, (answer.topic, answer.partition)
             committed = CommittedFilter(view, answer.aborted)
             for batch in scan(view):
                 if committed.delivers(batch):
                     records = records_of(view, batch)
-                    found += [key_and_value(one) for one in records if at[key] <= one.offset < ends[key]]
+                    entries += [key_and_value(record) for record in records if at[key] <= record.offset < ends[key]]
             at[key] = logs.next_offset(answer, at[key])
-        return found
+        return entries
 
-    async def sound(cluster: Cluster) -> list[Pair]:
+    async def sound(cluster: ClusterClient) -> list[Pair]:
         try:
             return await read(cluster)
         except CorruptBatchError as error:
@@ -68,8 +65,8 @@ def _denied(side: Side, topic: str) -> ClusterError:
 def workers(side: Side, group: str) -> str | None:
     """The state of a group of Connect workers, such as Stable; None when nobody is in it. Raises ClusterError."""
 
-    async def read(cluster: Cluster) -> str | None:
-        found = (await Groups(cluster).listed()).get(group)
-        return None if found is None or found.state in _GONE else found.state
+    async def read(cluster: ClusterClient) -> str | None:
+        listed_group = (await GroupClient(cluster).listed()).get(group)
+        return None if listed_group is None or listed_group.state in _GONE else listed_group.state
 
     return side.ask(read)

@@ -1,12 +1,14 @@
-"""Facts about one cluster for ``doctor``: addresses and certificates, broker configs, features, clock, quotas.
+"""Reads what ``doctor`` checks on a cluster: addresses, certificates, broker configs, features, clock, quotas.
 
-Each part that cannot be read is Unknown by itself; the others are still told.
+Each part that cannot be read is Unknown by itself; the others are still reported.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,17 +22,21 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from reconciler.checkups import Address, ClusterFacts
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
-from reconciler.edges.kafka.dialing import dial
-from reconciler.edges.kafka.identity import client_settings
-from reconciler.edges.kafka.protocol import Wire
-from reconciler.edges.kafka.stakes import read_nature
+from reconciler.backends.clusters.impact import read_nature
+from reconciler.backends.clusters.quotas import QuotaRequests
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.dial import dial
+from reconciler.backends.connections.librdkafka import REQUEST_SECONDS, AdminConnection, kafka_error_of
+from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.topology import Cluster, Principal
+from reconciler.kafka.client.connection import Connection as WireConnection
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.reports.doctor import Address, ClusterFacts
 
-SECURITY_DISABLED = 54
+_NO_CLOCK = "the controllers do not report their time (before Kafka 3.3)"
+_QUORUM = errors.Asked("ask for the controllers' clock", "Describe", "--cluster")
 _ANY_ACL = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
@@ -44,43 +50,82 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
         addresses = tuple(pool.map(partial(_address, cluster, principal), cluster.bootstrap_servers))
     silent = Unknown(f"cluster {cluster.name}", "the cluster did not answer")
     try:
-        connection = Connection(cluster, principal)
-        asked = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-        described = connection.first(asked, errors.DESCRIBE_CLUSTER)
+        connection = AdminConnection(cluster, principal)
+        described = connection.cluster()
     except ReconcilerError:
         return ClusterFacts(cluster.name, addresses, None, silent, silent, silent, {}, silent, 0, silent)
     brokers = _brokers(connection, [node.id for node in described.nodes])
     authorizer = _authorizer(connection, cluster, principal)
     connection.close()
-    skew = _asked(cluster, principal, Wire.skew_ms)
-    return ClusterFacts(
-        name=cluster.name,
-        addresses=addresses,
-        cluster_id=described.cluster_id,
-        brokers=brokers,
-        authorizer=authorizer,
-        features=_asked(cluster, principal, Wire.features),
-        apis=_or_empty(_asked(cluster, principal, Wire.apis)),
-        skew_ms=skew if isinstance(skew, Unknown) else skew[0],
-        skew_error_ms=0 if isinstance(skew, Unknown) else skew[1],
-        quotas=_asked(cluster, principal, Wire.mutation_quotas),
+    return replace(
+        ClusterFacts(cluster.name, addresses, described.cluster_id, brokers, authorizer),
+        **_over_our_connection(cluster, principal),
     )
 
 
-def _or_empty(found: Mapping[str, int] | Unknown) -> Mapping[str, int]:
-    return {} if isinstance(found, Unknown) else found
-
-
-def _asked(cluster: Cluster, principal: Principal, ask: Callable[[Wire], Answer]) -> Answer | Unknown:
+def _over_our_connection(cluster: Cluster, principal: Principal) -> Mapping[str, Any]:
+    """Fields of ClusterFacts."""
     try:
-        with Wire(cluster, principal) as wire:
-            return ask(wire)
+        with QuotaRequests(cluster, principal) as requests:
+            skew = _told(requests, skew_ms)
+            return {
+                "features": requests.ask(errors.DESCRIBE_CLUSTER, _features),
+                "apis": {protocol.api_name(key): high for key, (_, high) in requests.versions().items()},
+                "skew_ms": skew if isinstance(skew, Unknown) else skew[0],
+                "skew_error_ms": 0 if isinstance(skew, Unknown) else skew[1],
+                "quotas": _told(requests, mutation_quotas),
+            }
     except ReconcilerError as error:
-        return Unknown(f"cluster {cluster.name}", error.what, error.todo)
+        unknown = Unknown.of(f"cluster {cluster.name}", error)
+        return {"features": unknown, "skew_ms": unknown, "quotas": unknown}
 
 
-def _brokers(connection: Connection, ids: list[int]) -> Mapping[int, Mapping[str, str | None]] | Unknown:
-    found: dict[int, Mapping[str, str | None]] = {}
+async def _features(connection: WireConnection) -> Mapping[str, int]:
+    """Finalized features (KIP-584) with their level."""
+    return dict(sorted(connection.features.items()))
+
+
+def skew_ms(requests: Requests) -> tuple[int, int]:
+    """The active controller's clock minus ours, and how far off that may be, from half the round trip.
+
+    DescribeQuorum (KIP-836): for itself, the leader answers with its present time as last caught up. Raises
+    ReconcilerError.
+    """
+    kind = protocol.DescribeQuorumRequest
+    if kind.API_KEY not in requests.versions():
+        raise ReconcilerError(_NO_CLOCK)
+    place = kind.TopicData(
+        topic_name="__cluster_metadata", partitions=[kind.TopicData.PartitionData(partition_index=0)]
+    )
+    before = time.time()
+    answer = requests.send(_QUORUM, kind, topics=[place])
+    after = time.time()
+    requests.check(answer.error_code, _QUORUM)
+    [topic] = answer.topics
+    [partition] = topic.partitions
+    requests.check(partition.error_code, _QUORUM)
+    voters = {voter.replica_id: voter.last_caught_up_timestamp for voter in partition.current_voters}
+    there = int(voters.get(partition.leader_id) or 0)
+    if there <= 0:
+        raise ReconcilerError(_NO_CLOCK)
+    return round(there - (before + after) / 2 * 1000), round((after - before) / 2 * 1000) + 1
+
+
+def mutation_quotas(requests: QuotaRequests) -> Mapping[str, float]:
+    """controller_mutation_rate (KIP-599) by whom it is for; empty when there is none."""
+    key = "controller_mutation_rate"
+    return {str(whom): limits[key] for whom, limits in requests.described().items() if key in limits}
+
+
+def _told(requests: QuotaRequests, ask: Callable[[QuotaRequests], Answer]) -> Answer | Unknown:
+    try:
+        return ask(requests)
+    except ReconcilerError as error:
+        return Unknown.of(f"cluster {requests.speaker.cluster}", error)
+
+
+def _brokers(connection: AdminConnection, ids: list[int]) -> Mapping[int, Mapping[str, str | None]] | Unknown:
+    brokers: dict[int, Mapping[str, str | None]] = {}
     for number in ids:
         asked = connection.admin.describe_configs(
             [ConfigResource(ResourceType.BROKER, str(number))], request_timeout=REQUEST_SECONDS
@@ -95,15 +140,15 @@ def _brokers(connection: Connection, ids: list[int]) -> Mapping[int, Mapping[str
             )
             if failed is not None:
                 return Unknown(f"configs of broker {number}", failed.what, failed.todo)
-            found[number] = {key: entry.value for key, entry in future.result().items()}
-    return found
+            brokers[number] = {key: entry.value for key, entry in future.result().items()}
+    return brokers
 
 
-def _authorizer(connection: Connection, cluster: Cluster, principal: Principal) -> bool | Unknown:
+def _authorizer(connection: AdminConnection, cluster: Cluster, principal: Principal) -> bool | Unknown:
     """Asked over our own connection: librdkafka 2.16 tells SECURITY_DISABLED as an empty list of rules."""
-    told = read_nature(cluster, principal).authorizer
-    if told is not None:
-        return told
+    authorizer = read_nature(cluster, principal).authorizer
+    if authorizer is not None:
+        return authorizer
     future: Any = connection.admin.describe_acls(_ANY_ACL, request_timeout=REQUEST_SECONDS)
     try:
         connection.settle((future,))
@@ -111,11 +156,11 @@ def _authorizer(connection: Connection, cluster: Cluster, principal: Principal) 
         return Unknown("authorizer", error.what, error.todo)
     refusal = kafka_error_of(future)
     if refusal is None and not future.result():
-        what = "no access rules were told, with an authorizer or without one"
-        return Unknown("authorizer", what, "Look for authorizer.class.name on the brokers.")
+        description = "the brokers reported no access rules, with or without an authorizer"
+        return Unknown("authorizer", description, "Look for authorizer.class.name on the brokers.")
     if refusal is None or refusal.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
         return True
-    if refusal.code() == SECURITY_DISABLED:
+    if refusal.code() == errors.SECURITY_DISABLED:
         return False
     failed = connection.error(refusal, errors.DESCRIBE_CLUSTER)
     return Unknown("authorizer", failed.what, failed.todo)

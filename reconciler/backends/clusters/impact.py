@@ -1,6 +1,6 @@
-"""Reads what dangerous changes put at stake, in one short visit to a cluster; and what kind of cluster it is.
+"""Reads the impact of dangerous changes from a cluster: bytes, records, readers; and the cluster's features.
 
-Never raises: a part that cannot be read is named as not known, and the rest is told.
+Never raises: a part that cannot be read is named as not known, and the rest is reported.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from reconciler.edges.kafka.identity import client_settings
+from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError
-from reconciler.stakes import Nature, Question, Reader, Stakes
-from reconciler.topology import Cluster as ClusterWish
-from reconciler.topology import Principal, TopicRef
-from wire import acls, log_dirs
-from wire.cluster import EARLIEST, LATEST, Cluster, Key
-from wire.errors import BrokerError, WireError, name_of
-from wire.group_members import Kind
-from wire.groups import Groups
-from wire.settings import connection_settings
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key
+from reconciler.kafka.client.errors import BrokerError, WireError, name_of
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol import acls, log_dirs
+from reconciler.kafka.protocol.describe_groups import GroupKind
+from reconciler.model.environment.topology import Cluster as DeclaredCluster
+from reconciler.model.environment.topology import Principal, TopicRef
+from reconciler.model.reports.impact import ClusterFeatures, ImpactQuery, ReadingGroup, Stakes
 
 WITHIN_SECONDS = 10.0
 MOST_GROUPS = 2_000
@@ -32,36 +31,41 @@ NOBODYS = (5, "reconciler-probe")
 POSITIONS = "mirror."
 """Groups of this prefix hold positions of a mirror and read nothing."""
 
-Questions = Sequence[Question]
+Questions = Sequence[ImpactQuery]
 Answer = TypeVar("Answer")
 Told = tuple[Answer | None, str]
 
 
-def read_stakes(wish: ClusterWish, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
+def read_stakes(declared: DeclaredCluster, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
     """By topic; each question has an answer."""
     try:
-        return asyncio.run(_read(wish, principal, questions))
+        return asyncio.run(_read(declared, principal, questions))
     except (ReconcilerError, WireError, OSError, TimeoutError, ValueError) as error:
-        return {one.topic: Stakes(unknown=(_words("what is at stake", error),)) for one in questions}
+        return {query.topic: Stakes(unknown=(_words("what is at stake", error),)) for query in questions}
 
 
 def ask_stakes(
-    pool: ThreadPoolExecutor, wishes: Mapping[str, ClusterWish], principal: Principal, asked: Mapping[str, Questions]
+    pool: ThreadPoolExecutor,
+    declared_clusters: Mapping[str, DeclaredCluster],
+    principal: Principal,
+    asked: Mapping[str, Questions],
 ) -> Callable[[], dict[TopicRef, Stakes]]:
     """Begins to ask all clusters at once; what it returns waits for the answers."""
-    answers = {name: pool.submit(read_stakes, wishes[name], principal, some) for name, some in asked.items()}
-    return lambda: {TopicRef(name, topic): one for name, a in answers.items() for topic, one in a.result().items()}
+    answers = {name: pool.submit(read_stakes, declared_clusters[name], principal, some) for name, some in asked.items()}
+    return lambda: {
+        TopicRef(name, topic): impact for name, a in answers.items() for topic, impact in a.result().items()
+    }
 
 
-def read_nature(wish: ClusterWish, principal: Principal) -> Nature:
+def read_nature(declared: DeclaredCluster, principal: Principal) -> ClusterFeatures:
     try:
-        return asyncio.run(_nature(wish, principal))
+        return asyncio.run(_nature(declared, principal))
     except (ReconcilerError, WireError, OSError, TimeoutError, ValueError):
-        return Nature()
+        return ClusterFeatures()
 
 
-async def _nature(wish: ClusterWish, principal: Principal) -> Nature:
-    cluster = Cluster(wish.name, wish.bootstrap_servers, connection_settings(client_settings(wish, principal)))
+async def _nature(declared: DeclaredCluster, principal: Principal) -> ClusterFeatures:
+    cluster = cluster_of(declared, principal)
     try:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
         level = connection.features.get("metadata.version")
@@ -70,16 +74,16 @@ async def _nature(wish: ClusterWish, principal: Principal) -> Nature:
             authorizer: bool | None = True
         except BrokerError as error:
             authorizer = {SECURITY_DISABLED: False, 31: True}.get(error.code)
-        return Nature(level, authorizer)
+        return ClusterFeatures(level, authorizer)
     finally:
         cluster.close()
 
 
-async def _read(wish: ClusterWish, principal: Principal, questions: Questions) -> dict[str, Stakes]:
-    cluster = Cluster(wish.name, wish.bootstrap_servers, connection_settings(client_settings(wish, principal)))
+async def _read(declared: DeclaredCluster, principal: Principal, questions: Questions) -> dict[str, Stakes]:
+    cluster = cluster_of(declared, principal)
     try:
-        await asyncio.wait_for(cluster.refresh([one.topic for one in questions]), WITHIN_SECONDS)
-        counts = {one.topic: one.partitions for one in questions}
+        await asyncio.wait_for(cluster.refresh([query.topic for query in questions]), WITHIN_SECONDS)
+        counts = {query.topic: query.partitions for query in questions}
         sizes, ends, begins, cuts, readers = await asyncio.gather(
             _told("its bytes", log_dirs.sizes(cluster, counts)),
             _told("its records", _offsets(cluster, counts, LATEST)),
@@ -87,70 +91,70 @@ async def _read(wish: ClusterWish, principal: Principal, questions: Questions) -
             _told("how much expires", _cuts(cluster, questions)),
             _told("who reads it", _readers(cluster, frozenset(counts))),
         )
-        return {one.topic: _stakes(one, sizes, (begins, ends, cuts), readers) for one in questions}
+        return {query.topic: _stakes(query, sizes, (begins, ends, cuts), readers) for query in questions}
     finally:
         cluster.close()
 
 
 def _stakes(
-    one: Question,
+    query: ImpactQuery,
     sizes: Told[dict[Key, int]],
     offsets: tuple[Told[dict[Key, int]], Told[dict[Key, int]], Told[dict[Key, int]]],
     readers: Told[dict[str, dict[str, _Group]]],
 ) -> Stakes:
-    keys = [(one.topic, number) for number in range(one.partitions)]
+    keys = [(query.topic, number) for number in range(query.partitions)]
     (begins, _), (ends, _), (cuts, _) = offsets
     records = expiring = None
     if begins is not None and ends is not None and all(key in begins and key in ends for key in keys):
         records = sum(ends[key] - begins[key] for key in keys)
-        if cuts is not None and one.keep_ms is not None and all(key in cuts for key in keys):
+        if cuts is not None and query.keep_ms is not None and all(key in cuts for key in keys):
             expiring = sum(max(0, (ends[key] if cuts[key] < 0 else cuts[key]) - begins[key]) for key in keys)
     mine = None
     if readers[0] is not None:
         mine = tuple(
-            Reader(name, group.state, group.members, group.lag(one.topic, ends or {}))
-            for name, group in sorted(readers[0].get(one.topic, {}).items())
+            ReadingGroup(name, group.state, group.members, group.lag(query.topic, ends or {}))
+            for name, group in sorted(readers[0].get(query.topic, {}).items())
         )
-    asked = [sizes, offsets[0], offsets[1], readers, *([offsets[2]] if one.keep_ms is not None else [])]
+    asked = [sizes, offsets[0], offsets[1], readers, *([offsets[2]] if query.keep_ms is not None else [])]
     size = None if sizes[0] is None else sum(sizes[0].get(key, 0) for key in keys)
     return Stakes(size, records, expiring, mine, (), tuple(dict.fromkeys(why for _, why in asked if why)))
 
 
-async def _told(what: str, asked: Awaitable[Answer]) -> Told[Answer]:
+async def _told(subject: str, asked: Awaitable[Answer]) -> Told[Answer]:
     try:
         return await asyncio.wait_for(asked, WITHIN_SECONDS), ""
     except (WireError, OSError, TimeoutError, ValueError) as error:
-        return None, _words(what, error)
+        return None, _words(subject, error)
 
 
-def _words(what: str, error: BaseException) -> str:
+def _words(subject: str, error: BaseException) -> str:
     match error:
         case BrokerError(code=code) if code in DENIED:
-            return f"{what}: this principal may not ask ({name_of(code)})"
+            return f"{subject}: this principal may not ask ({name_of(code)})"
         case TimeoutError():
-            return f"{what}: no answer within {WITHIN_SECONDS:.0f} s"
+            return f"{subject}: no answer within {WITHIN_SECONDS:.0f} s"
         case ReconcilerError():
-            return f"{what}: {error.what}"
-    return f"{what}: {error}"
+            return f"{subject}: {error.what}"
+    return f"{subject}: {error}"
 
 
-async def _offsets(cluster: Cluster, counts: Mapping[str, int], at: int) -> dict[Key, int]:
+async def _offsets(cluster: ClusterClient, counts: Mapping[str, int], at: int) -> dict[Key, int]:
     wanted = {(topic, number): at for topic, count in counts.items() for number in range(count)}
-    found = await cluster.list_offsets(wanted, committed=False)
-    return {key: one for key, one in found.items() if not isinstance(one, BrokerError)}
+    offsets = await cluster.list_offsets(wanted, committed=False)
+    return {key: entry for key, entry in offsets.items() if not isinstance(entry, BrokerError)}
 
 
-async def _cuts(cluster: Cluster, questions: Sequence[Question]) -> dict[Key, int]:
+async def _cuts(cluster: ClusterClient, questions: Sequence[ImpactQuery]) -> dict[Key, int]:
     """The first offset that stays, by partition; -1 where none does."""
     now = int(time.time() * 1000)
     wanted = {
-        (one.topic, number): now - one.keep_ms
-        for one in questions
-        if one.keep_ms is not None
-        for number in range(one.partitions)
+        (query.topic, number): now - query.keep_ms
+        for query in questions
+        if query.keep_ms is not None
+        for number in range(query.partitions)
     }
-    found = await cluster.list_offsets(wanted, committed=False) if wanted else {}
-    return {key: one for key, one in found.items() if not isinstance(one, BrokerError)}
+    cuts = await cluster.list_offsets(wanted, committed=False) if wanted else {}
+    return {key: entry for key, entry in cuts.items() if not isinstance(entry, BrokerError)}
 
 
 class _Group:
@@ -168,27 +172,31 @@ class _Group:
         return sum(max(0, ends[key] - offset) for key, offset in mine.items())
 
 
-async def _readers(cluster: Cluster, topics: frozenset[str]) -> dict[str, dict[str, _Group]]:
+async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, dict[str, _Group]]:
     """Topic -> group; those that committed an offset of it, or have a member that is assigned a partition of it."""
-    groups = Groups(cluster)
+    groups = GroupClient(cluster)
     listed = {
-        name: one
-        for name, one in (await groups.listed()).items()
-        if one.kind in (Kind.CLASSIC, Kind.CONSUMER) and not name.startswith(POSITIONS)
+        name: group
+        for name, group in (await groups.listed()).items()
+        if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER) and not name.startswith(POSITIONS)
     }
     if len(listed) > MOST_GROUPS:
         raise ValueError(f"{len(listed)} groups are too many to look at, {MOST_GROUPS} are the most")
-    found = {name: _Group(one.state) for name, one in listed.items()}
+    readers = {name: _Group(group.state) for name, group in listed.items()}
     for name, offsets in (await groups.offsets(listed)).items():
         if not offsets.error:
-            found[name].committed = {key: one.offset for key, one in offsets.offsets.items() if key[0] in topics}
+            readers[name].committed = {
+                key: committed.offset for key, committed in offsets.offsets.items() if key[0] in topics
+            }
     read: dict[str, dict[str, _Group]] = {}
-    for name, told in (await groups.described(one for one in listed.values() if one.state != "Empty")).items():
-        assigned = {key[0] for member in told.members for key in member.assigned}
-        found[name].members = len(told.members)
+    for name, described_group in (
+        await groups.described(group for group in listed.values() if group.state != "Empty")
+    ).items():
+        assigned = {key[0] for member in described_group.members for key in member.assigned}
+        readers[name].members = len(described_group.members)
         for topic in assigned & topics:
-            read.setdefault(topic, {})[name] = found[name]
-    for name, group in found.items():
+            read.setdefault(topic, {})[name] = readers[name]
+    for name, group in readers.items():
         for topic, _ in group.committed:
             read.setdefault(topic, {})[name] = group
     return read

@@ -1,4 +1,4 @@
-"""Client quotas of one cluster (KIP-546): read in one request, changed in batches, each change with its own answer.
+"""Reads and alters the client quotas of one cluster (KIP-546), in batches.
 
 A change counts as done when every broker shows it: each enforces its own copy. What is set is written to the ownership
 record before, and struck from it after it is gone.
@@ -6,124 +6,112 @@ record before, and struck from it after it is gone.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
-
-from reconciler.changes import AlterQuota, touched
-from reconciler.edges.kafka.asking import AskingWire
-from reconciler.edges.kafka.errors import Asked
-from reconciler.edges.kafka.performing import perform_in_batches
-from reconciler.edges.kafka.subject_records import QUOTAS, SubjectRecord
+from reconciler.backends.clusters.in_batches import KindControl, not_shown
+from reconciler.backends.clusters.topics.name_batches import batched
+from reconciler.backends.connections.errors import Asked
+from reconciler.backends.connections.requests import Requests
+from reconciler.backends.state.ownership import QUOTAS, SubjectRecord
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.plans import Outcome, Planned
-from reconciler.quotas import Limits, QuotaEntity, entity
-from reconciler.topology import Cluster, Principal
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.model.changes import AlterQuota, Subject
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.quotas import Limits, QuotaEntity, entity
 
 DESCRIBE = Asked("read the quotas", "DescribeConfigs", "--cluster")
 ALTER = Asked("change quotas", "AlterConfigs", "--cluster")
-BATCH = 1_000
-AGREE_SECONDS = 30.0
 NO_KEYS: frozenset[str] = frozenset()
 
 
-class QuotaWire(AskingWire):
+class QuotaRequests(Requests):
     """Raises ClusterError."""
-
-    def __enter__(self) -> QuotaWire:
-        super().__enter__()
-        return self
-
-    def brokers(self) -> tuple[int, ...]:
-        return tuple(sorted(broker.node_id for broker in self._admin._manager.cluster.brokers()))
 
     def described(self, broker: int | None = None) -> dict[QuotaEntity, Limits]:
         """All of them, as ``broker`` knows them now."""
-        answer = self._told("quotas", DescribeClientQuotasRequest(components=[], strict=False), broker)
-        if answer.error_code:
-            raise self._refused(answer.error_code, DESCRIBE, answer.error_message)
+        answer = self.send(DESCRIBE, protocol.DescribeClientQuotasRequest, broker, components=[], strict=False)
+        self.check(answer.error_code, DESCRIBE, answer.error_message)
         return {
             entity({part.entity_type: part.entity_name for part in entry.entity}): {
-                one.key: float(one.value) for one in entry.values
+                item.key: float(item.value) for item in entry.values
             }
             for entry in answer.entries or ()
         }
 
     def altered(self, changes: Sequence[AlterQuota], validate_only: bool = False) -> dict[QuotaEntity, ClusterError]:
         """What was refused, with the broker's words. The answers name their entities."""
-        data = AlterClientQuotasRequest.EntryData
+        data = protocol.AlterClientQuotasRequest.EntryData
         entries = [
             data(
                 entity=[data.EntityData(entity_type=part.kind, entity_name=part.name) for part in change.entity.parts],
                 ops=[
-                    data.OpData(key=one.key, value=one.after or 0.0, remove=one.after is None) for one in change.limits
+                    data.OpData(key=limit.key, value=limit.after or 0.0, remove=limit.after is None)
+                    for limit in change.limits
                 ],
             )
             for change in changes
         ]
-        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        answer = self._told("a change of quotas", request)
+        answer = self.send(ALTER, protocol.AlterClientQuotasRequest, entries=entries, validate_only=validate_only)
         return {
-            entity({part.entity_type: part.entity_name for part in one.entity}): self._refused(
-                one.error_code, ALTER, one.error_message
+            entity({part.entity_type: part.entity_name for part in entry.entity}): self.refused(
+                entry.error_code, ALTER, entry.error_message
             )
-            for one in answer.entries
-            if one.error_code
+            for entry in answer.entries
+            if entry.error_code
         }
 
 
-class QuotaControl:
-    """The quotas of one cluster as one principal. Opens a connection for each call and keeps none."""
+class QuotaControl(KindControl[AlterQuota]):
+    """Client quotas."""
+
+    classes = (AlterQuota,)
 
     def __init__(self, cluster: Cluster, principal: Principal, environment: str) -> None:
-        self.cluster = cluster
-        self.principal = principal
+        super().__init__(cluster, principal)
         self.record = SubjectRecord(QUOTAS, cluster, principal, environment)
 
     def read(self) -> Mapping[QuotaEntity, Limits]:
         """Raises ClusterError."""
-        with self._wire() as wire:
-            return wire.described()
+        with QuotaRequests(self.cluster, self.principal) as requests:
+            return requests.described()
 
     def keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
         """Which keys of whose quotas runs of this environment set. Raises ClusterError."""
         return self.record.read()
 
-    def validate(self, changes: Sequence[AlterQuota]) -> Mapping[str, str]:
-        """``touched`` -> the broker's refusal, by validate-only requests. Raises ClusterError where nobody may ask."""
-        refusals: dict[str, str] = {}
-        with self._wire() as wire:
-            for start in range(0, len(changes), BATCH):
-                batch = changes[start : start + BATCH]
-                refused = wire.altered(batch, validate_only=True)
+    def validate(self, changes: Sequence[AlterQuota]) -> Mapping[Subject, str]:
+        """Subject -> the broker's refusal, by validate-only requests. Raises ClusterError where nobody may ask."""
+        refusals: dict[Subject, str] = {}
+        with QuotaRequests(self.cluster, self.principal) as requests:
+            for batch in batched(changes, self.most):
+                refused = requests.altered(batch, validate_only=True)
                 for change in batch:
                     error = refused.get(change.entity)
                     if error is not None and error.kind in ("invalid", "other"):
-                        refusals[touched(change)] = f"{error.what}. {error.todo}"
+                        refusals[change.subject] = f"{error.what}. {error.todo}"
                     elif error is not None:
                         raise error
         return refusals
 
-    def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
-        """One outcome a change, in order; never raises for one. ``changes`` are all of quotas."""
-        return perform_in_batches(changes, BATCH, lambda batch: self._failures([*map(_narrowed, batch)]), progress)
-
-    def _failures(self, changes: Sequence[AlterQuota]) -> list[str]:
-        """Why each is not done, or empty."""
+    def failures(self, changes: Sequence[AlterQuota]) -> list[str]:
         try:
             known = self.record.read()
-            self._write(known, {one.entity: known.get(one.entity, NO_KEYS) | _set_by(one) for one in changes})
-            with self._wire() as wire:
-                refused = {whom: str(error) for whom, error in wire.altered(changes).items()}
-                sent = [one for one in changes if one.entity not in refused]
-                late = _disagreeing(wire, sent)
+            self._write(
+                known,
+                {change.entity: known.get(change.entity, NO_KEYS) | _keys(change, gone=False) for change in changes},
+            )
+            with QuotaRequests(self.cluster, self.principal) as requests:
+                refused = {whom: str(error) for whom, error in requests.altered(changes).items()}
+                sent = [change for change in changes if change.entity not in refused]
+                late = not_shown(requests, {change.entity: change for change in sent}, _holds)
             known = self.record.read()
-            self._write(known, {one.entity: known.get(one.entity, NO_KEYS) - _unset_by(one) for one in sent})
+            self._write(
+                known, {change.entity: known.get(change.entity, NO_KEYS) - _keys(change, gone=True) for change in sent}
+            )
         except ReconcilerError as error:
             return self._cut_off(changes, f"{self.cluster.name}: {error}")
-        words = {whom: f"{self.cluster.name}: {whom}: {text}" for whom, text in (refused | late).items()}
-        return [words.get(one.entity, "") for one in changes]
+        words = {whom: f"{self.cluster.name}: {whom}: {text}" for whom, text in {**refused, **late}.items()}
+        return [words.get(change.entity, "") for change in changes]
 
     def _write(
         self, known: Mapping[QuotaEntity, frozenset[str]], entries: Mapping[QuotaEntity, frozenset[str]]
@@ -140,44 +128,15 @@ class QuotaControl:
         except ReconcilerError:
             shown = {}
         return [
-            "" if any(one.after for one in change.limits) and _holds(change, shown) else error for change in changes
+            "" if any(limit.after for limit in change.limits) and _holds(change, shown) else error for change in changes
         ]
 
-    def _wire(self) -> QuotaWire:
-        return QuotaWire(self.cluster, self.principal)
 
-
-def _disagreeing(wire: QuotaWire, changes: Collection[AlterQuota]) -> dict[QuotaEntity, str]:
-    """Asks every broker until it shows what was done."""
-    until = time.monotonic() + AGREE_SECONDS
-    for broker in wire.brokers() if changes else ():
-        pause = 0.01
-        while differing := list(_differing(changes, wire.described(broker))):
-            if time.monotonic() > until:
-                return {one.entity: f"broker {broker} does not show it yet\nRun plan again." for one in differing}
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
-    return {}
-
-
-def _set_by(change: AlterQuota) -> frozenset[str]:
-    return frozenset(one.key for one in change.limits if one.after is not None)
-
-
-def _unset_by(change: AlterQuota) -> frozenset[str]:
-    return frozenset(one.key for one in change.limits if one.after is None)
-
-
-def _differing(changes: Iterable[AlterQuota], shown: Mapping[QuotaEntity, Limits]) -> Iterable[AlterQuota]:
-    return (change for change in changes if not _holds(change, shown))
+def _keys(change: AlterQuota, *, gone: bool) -> frozenset[str]:
+    """Those that it takes away, or those that it sets."""
+    return frozenset(limit.key for limit in change.limits if (limit.after is None) is gone)
 
 
 def _holds(change: AlterQuota, shown: Mapping[QuotaEntity, Limits]) -> bool:
     there = shown.get(change.entity, {})
-    return all(there.get(one.key) == one.after for one in change.limits)
-
-
-def _narrowed(planned: Planned) -> AlterQuota:
-    if not isinstance(planned.change, AlterQuota):
-        raise ValueError(f"{planned.id} is no change of a quota")
-    return planned.change
+    return all(there.get(limit.key) == limit.after for limit in change.limits)

@@ -1,24 +1,23 @@
-"""KafkaReplicas: the port ReplicaAdmin over one cluster. Throttles go through librdkafka, which sends the configs of a
-broker to that broker."""
+"""KafkaReplicas: implements the port ReplicaAdmin for one cluster: reassignments, throttles, elections."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
-from reconciler.edges.kafka.journal import JournalLog
-from reconciler.edges.kafka.reading import read_cluster
-from reconciler.edges.kafka.replica_requests import ReplicaWire
+from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.topics.read import read_cluster
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
+from reconciler.backends.state.reassignment_journal import JournalLog
 from reconciler.errors import ClusterError
-from reconciler.live import LiveCluster
-from reconciler.replicas import RATES, Journal, Move, Partition, ReplicaFacts, ThrottleEdit
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveCluster
+from reconciler.model.replicas import RATES, Journal, ReplicaFacts, ThrottleEdit
 
 SEEN_SECONDS = 15.0
 DYNAMIC_BROKER = 2
@@ -30,58 +29,41 @@ _OPERATIONS = {
 }
 
 
-class KafkaReplicas:
+class KafkaReplicas(ReplicaRequests):
     """Connects when entered. Raises ClusterError; a context manager, for one thread."""
 
-    def __init__(self, cluster: Cluster, principal: Principal, environment: str, connection: Connection) -> None:
+    def __init__(self, cluster: Cluster, principal: Principal, environment: str, connection: AdminConnection) -> None:
+        super().__init__(cluster, principal)
         self.cluster = cluster
-        self._connection = connection
-        self._wire = ReplicaWire(cluster, principal)
+        self._admin = connection
         self._journal = JournalLog(cluster, environment, principal)
 
     @property
     def name(self) -> str:
         return self.cluster.name
 
-    def __enter__(self) -> KafkaReplicas:
-        self._wire.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._journal.close()
-        self._wire.__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        return read_cluster(self._connection, topics)
+        return read_cluster(self._admin, topics)
 
     def facts(self) -> ReplicaFacts:
-        brokers = self._brokers()
+        brokers = sorted(node.id for node in self._admin.cluster().nodes)
         return ReplicaFacts(
-            moves=self._wire.moves(),
-            sizes=MappingProxyType(self._wire.sizes(brokers, None)),
+            moves=self.moves(),
+            sizes=MappingProxyType(self.sizes_on(brokers, None)),
             rates=MappingProxyType(self._rates(brokers)),
-            journal=self._journal.read(self._connection),
+            journal=self._journal.read(self._admin),
         )
-
-    def moves(self) -> tuple[Move, ...]:
-        return self._wire.moves()
 
     def sizes(self, topics: Collection[str]) -> Mapping[tuple[str, int, int], int]:
         if not topics:
             return {}
         live = self.read(topics)
         wanted = {name: [part.index for part in topic.partitions] for name, topic in live.topics.items()}
-        return self._wire.sizes([broker.id for broker in live.brokers], wanted)
-
-    def reassign(
-        self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
-    ) -> dict[Partition, str]:
-        return self._wire.reassign(targets, factor_changes)
-
-    def elect_preferred(self, partitions: Collection[Partition]) -> None:
-        self._wire.elect_preferred(partitions)
+        return self.sizes_on([broker.id for broker in live.brokers], wanted)
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -94,13 +76,13 @@ class KafkaReplicas:
         if not edits:
             return ()
         asked: dict[ConfigResource, Any] = {}
-        for together in _requests(edits):
-            asked |= self._connection.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
-        self._connection.settle(asked.values())
+        for together in _by_request(edits):
+            asked |= self._admin.admin.incremental_alter_configs(together, request_timeout=REQUEST_SECONDS)
+        self._admin.settle(asked.values())
         failed = [
-            _of_its_broker(found, resource)
+            _of_its_broker(error, resource)
             for resource, future in asked.items()
-            if (found := self._connection.failure(future, _asked(resource))) is not None
+            if (error := self._admin.failure(future, _asked(resource))) is not None
         ]
         return failed or self._unseen([edit for edit in edits if edit.broker is not None])
 
@@ -113,46 +95,46 @@ class KafkaReplicas:
             if not waiting:
                 break
             if time.monotonic() > until:
-                what = f"broker {waiting[0].broker} does not show {waiting[0].key} as it was set"
+                problem = f"broker {waiting[0].broker} does not show {waiting[0].key} as it was set"
                 why = "Without it nothing would hold replication back"
-                return (ClusterError(self.name, "unreachable", what, why, "Look at the broker, then run apply again."),)
+                return (
+                    ClusterError(self.name, "unreachable", problem, why, "Look at the broker, then run apply again."),
+                )
             time.sleep(0.1)
         return ()
-
-    def _brokers(self) -> list[int]:
-        asked = self._connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-        return sorted(node.id for node in self._connection.first(asked, errors.DESCRIBE_CLUSTER).nodes)
 
     def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
         """The dynamic values of each broker itself. One that does not answer is left out."""
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
         asked: dict[ConfigResource, Any] = {}
         for resource in resources:
-            asked |= self._connection.admin.describe_configs([resource], request_timeout=CONNECT_SECONDS)
-        self._connection.settle(asked.values())
-        found: dict[int, Mapping[str, str]] = {}
+            asked |= self._admin.admin.describe_configs([resource], request_timeout=CONNECT_SECONDS)
+        self._admin.settle(asked.values())
+        rates: dict[int, Mapping[str, str]] = {}
         for resource, future in asked.items():
             error = kafka_error_of(future)
             if error is not None:
-                failed = self._connection.error(error, _asked(resource))
+                failed = self._admin.error(error, _asked(resource))
                 if failed.kind != "unreachable":
                     raise failed
                 continue
             entries = future.result()
-            found[int(resource.name)] = {
+            rates[int(resource.name)] = {
                 key: entries[key].value
                 for key in RATES
                 if key in entries and int(entries[key].source) == DYNAMIC_BROKER and entries[key].value is not None
             }
-        return found
+        return rates
 
 
 def _of_its_broker(failed: ClusterError, resource: ConfigResource) -> ClusterError:
     """Only the broker itself takes its dynamic configs, so its silence is not that of the cluster."""
     if resource.restype is not ResourceType.BROKER or failed.kind != "unreachable":
         return failed
-    what = f"broker {resource.name} of cluster {failed.cluster} does not answer"
-    return ClusterError(failed.cluster, failed.kind, what, failed.why, "Start it and apply again, or plan without it.")
+    description = f"broker {resource.name} of cluster {failed.cluster} does not answer"
+    return ClusterError(
+        failed.cluster, failed.kind, description, failed.why, "Start it and apply again, or plan without it."
+    )
 
 
 def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
@@ -161,7 +143,7 @@ def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
     return rates[edit.broker].get(edit.key) == (edit.value if edit.operation == "set" else None)
 
 
-def _requests(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
+def _by_request(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
     """All topics in one, each broker in its own: it goes to that broker."""
     entries: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
     for edit in edits:
@@ -169,9 +151,9 @@ def _requests(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
         value = None if edit.operation == "delete" else edit.value
         entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
         entries.setdefault(where, []).append(entry)
-    found = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
-    topics = [one for one in found if one.restype is ResourceType.TOPIC]
-    return [*([topics] if topics else []), *([one] for one in found if one.restype is not ResourceType.TOPIC)]
+    rows = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
+    topics = [one for one in rows if one.restype is ResourceType.TOPIC]
+    return [*([topics] if topics else []), *([one] for one in rows if one.restype is not ResourceType.TOPIC)]
 
 
 def _asked(resource: ConfigResource) -> errors.Asked:

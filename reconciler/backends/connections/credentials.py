@@ -1,6 +1,6 @@
-"""As whom we come to a cluster: the settings of a principal with their secrets, and its name for errors.
+"""The client settings of a principal with its secrets resolved, and its name for error messages.
 
-Border: opens nothing and imports no client, so that reads can begin before one is imported.
+Imports no Kafka client, so that reads can begin before one is imported.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.edges.kafka.errors import Speaker
+from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import SecretError
-from reconciler.topology import Cluster, Principal
-from replication.references import REFERENCE, MissingReference, resolve
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
 
@@ -29,9 +29,9 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
         try:
             resolved |= resolve({key: value}, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
         except (MissingReference, UnicodeDecodeError) as error:
-            what = str(error) if isinstance(error, MissingReference) else f"{value}: not a text file"
+            description = str(error) if isinstance(error, MissingReference) else f"{value}: not a text file"
             raise SecretError(
-                f"cluster {cluster.name}, principal {principal}, setting {key}: {what}",
+                f"cluster {cluster.name}, principal {principal}, setting {key}: {description}",
                 "Without it no connection can be opened",
                 "Set the variable or the file for this process, or correct the reference in the topology.",
             ) from None
@@ -46,11 +46,18 @@ def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
     return Speaker(cluster.name, cluster.bootstrap_servers, str(principal), f"User:{known}")
 
 
+def cleaned(words: str, cluster: Cluster, principal: Principal) -> str:
+    """``words`` of a client or broker, without secrets."""
+    for secret in secrets_in(cluster.client_for(principal), client_settings(cluster, principal)):
+        words = words.replace(secret, "***")
+    return words
+
+
 def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str, ...]:
     """Values that must never be shown: those that came from a reference, and those under a secret key."""
-    found = {
+    secrets = {
         value
         for key, value in resolved.items()
         if value and (REFERENCE.search(raw.get(key, "")) or any(word in key for word in _SECRET_KEYS))
     }
-    return tuple(sorted(found, key=len, reverse=True))
+    return tuple(sorted(secrets, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""A socket, and a TLS handshake where there is one, with one bootstrap server: what ``doctor`` tells of addresses.
+"""Opens a socket, and does the TLS handshake, with one bootstrap server to say why connecting fails.
 
 It is also asked once librdkafka could not connect: librdkafka words every refused certificate alike and blames
 ssl.ca.location, also for a wrong host name or a date.
@@ -11,9 +11,10 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.checkups import Address, Certificate
-from wire.errors import SettingError
-from wire.tls import context_of, unreadable_file
+from reconciler.kafka.client.auth.supported_settings import refusals
+from reconciler.kafka.client.auth.tls import context_of, unreadable_file
+from reconciler.kafka.client.errors import SettingError
+from reconciler.model.reports.doctor import Address, Certificate
 
 DIAL_SECONDS = 5.0
 HELLO_SECONDS = 1.5
@@ -29,6 +30,11 @@ def dial(server: str, settings: Mapping[str, str], written: Mapping[str, str]) -
     """``settings``: librdkafka's, with secrets; ``written``: the same before references were resolved."""
     if unreadable := unreadable_file(settings, written):
         return Address(server, unreadable)
+    unknown = (
+        [refusal for refusal in refusals(settings) if refusal.setting.startswith("ssl.")] if _secure(settings) else []
+    )
+    if unknown:
+        return Address(server, str(unknown[0]))
     try:
         context = context_of(settings) if _secure(settings) else None
     except SettingError as error:
@@ -54,9 +60,9 @@ def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Ma
     if not _secure(settings):
         return ""
     for server in tuple(servers)[:_ASKED_AT_MOST]:
-        found = dial(server, settings, written)
-        if found.error.startswith(_TLS):
-            return f"{server}: {found.error}"
+        address = dial(server, settings, written)
+        if address.error.startswith(_TLS):
+            return f"{server}: {address.error}"
     return ""
 
 
@@ -121,19 +127,19 @@ def _names(place: tuple[str, int], context: ssl.SSLContext) -> str:
             socket.create_connection(place, DIAL_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=place[0]) as secured,
         ):
-            found = _certificate(secured.getpeercert() or {})
+            certificate = _certificate(secured.getpeercert() or {})
     except OSError:
-        found = None
-    return ", ".join(found.names) if found is not None and found.names else "another name"
+        certificate = None
+    return ", ".join(certificate.names) if certificate is not None and certificate.names else "another name"
 
 
-def _certificate(told: Mapping[str, Any]) -> Certificate | None:
+def _certificate(fields: Mapping[str, Any]) -> Certificate | None:
     """None when it was not verified: Python then tells nothing of it."""
-    if "notAfter" not in told:
+    if "notAfter" not in fields:
         return None
-    names = tuple(str(value) for _, value in told.get("subjectAltName", ()))
+    names = tuple(str(value) for _, value in fields.get("subjectAltName", ()))
     return Certificate(
-        int(ssl.cert_time_to_seconds(str(told["notBefore"]))),
-        int(ssl.cert_time_to_seconds(str(told["notAfter"]))),
+        int(ssl.cert_time_to_seconds(str(fields["notBefore"]))),
+        int(ssl.cert_time_to_seconds(str(fields["notAfter"]))),
         names,
     )

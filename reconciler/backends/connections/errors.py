@@ -1,10 +1,11 @@
-"""From a client error to a ClusterError a person can act on. Pure: no connection is opened here.
+"""Turns errors of Kafka clients into a ClusterError that says what to do. Pure.
 
 Codes are those of the Kafka protocol; negative ones are librdkafka's own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ KINDS_BY_CODE: dict[int, str] = {
     -193: "unreachable",  # _RESOLVE
     -186: "invalid",  # _INVALID_ARG
 }
+SECURITY_DISABLED = 54
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +76,18 @@ class Asked:
     resource: str
 
 
-def describe_topic(topic: str) -> Asked:
-    return Asked(f"describe topic {topic}", "Describe", f"--topic {topic}")
+def _of_topic(verb: str, operation: str) -> Callable[[str], Asked]:
+    return lambda topic: Asked(f"{verb} topic {topic}", operation, f"--topic {topic}")
 
 
-def describe_configs(topic: str) -> Asked:
-    return Asked(f"read the configs of topic {topic}", "DescribeConfigs", f"--topic {topic}")
-
-
-def create_topic(topic: str) -> Asked:
-    return Asked(f"create topic {topic}", "Create", f"--topic {topic}")
-
-
-def add_partitions(topic: str) -> Asked:
-    return Asked(f"add partitions to topic {topic}", "Alter", f"--topic {topic}")
-
-
-def alter_configs(topic: str) -> Asked:
-    return Asked(f"alter the configs of topic {topic}", "AlterConfigs", f"--topic {topic}")
-
-
-def delete_topic(topic: str) -> Asked:
-    return Asked(f"delete topic {topic}", "Delete", f"--topic {topic}")
-
-
-def read_topic(topic: str) -> Asked:
-    return Asked(f"read the records of topic {topic}", "Read", f"--topic {topic}")
-
-
+describe_topic = _of_topic("describe", "Describe")
+describe_configs = _of_topic("read the configs of", "DescribeConfigs")
+create_topic = _of_topic("create", "Create")
+add_partitions = _of_topic("add partitions to", "Alter")
+alter_configs = _of_topic("alter the configs of", "AlterConfigs")
+delete_topic = _of_topic("delete", "Delete")
+read_topic = _of_topic("read the records of", "Read")
+write_topic = _of_topic("write to", "Write")
 DESCRIBE_CLUSTER = Asked("describe the cluster", "Describe", "--cluster")
 
 
@@ -120,7 +106,10 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
         return unreachable(speaker, (words,))
     if kind == "authentication":
         return authentication(speaker, words)
-    what = f"cluster {name} refused to {asked.verb}: {words} ({error.name()})"
+    if error.code() == SECURITY_DISABLED:
+        problem = f"cluster {name} has no authorizer"
+        return ClusterError(name, "invalid", problem, "It keeps no access rules", "Set authorizer.class.name on it.")
+    problem = f"cluster {name} refused to {asked.verb}: {words} ({error.name()})"
     if kind == "quota":
         why = "The controller mutation quota of this client is used up"
         todo = "Wait and run again, or raise controller_mutation_rate for this client id or user."
@@ -128,34 +117,21 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
         why = "The topic was deleted, or this broker does not know it yet"
         todo = "Run plan again."
     else:
-        why, todo = "", _todo_for(error.code())
-    return ClusterError(name, kind, what, why, todo)
+        why, todo = "", _TODO.get(error.code(), "See the broker's log for more.")
+    return ClusterError(name, kind, problem, why, todo)
 
 
-def _todo_for(code: int) -> str:
-    match code:
-        case 44:
-            return (
-                "A policy of the cluster (create.topic.policy.class.name, alter.config.policy.class.name) forbids this."
-                " Change the topology, or ask the cluster's owner."
-            )
-        case 40:
-            return "Correct the key or value under configs in the topology."
-        case 38:
-            return (
-                "Set replication_factor to at most the number of brokers: of the topic or flow, or, for the topics that"
-                " this program keeps its own records in, under defaults of the cluster."
-            )
-        case 37:
-            return "Partitions can only grow. Set a larger number, or make a new topic."
-        case 17:
-            return "Use letters, digits, '.', '_' and '-', at most 249 of them, and no '.'/'_' twin of another topic."
-        case 73:
-            return "The brokers have delete.topic.enable=false. Remove the tombstone, or ask the cluster's owner."
-        case 35:
-            return "The brokers are too old: Kafka 2.3 or newer is needed."
-        case _:
-            return "See the broker's log for more."
+_TODO = {
+    44: "A policy of the cluster (create.topic.policy.class.name, alter.config.policy.class.name) forbids this."
+    " Change the topology, or ask the cluster's owner.",
+    40: "Correct the key or value under configs in the topology.",
+    38: "Set replication_factor to at most the number of brokers: of the topic or flow, or, for the topics that"
+    " this program keeps its own records in, under defaults of the cluster.",
+    37: "Partitions can only grow. Set a larger number, or make a new topic.",
+    17: "Use letters, digits, '.', '_' and '-', at most 249 of them, and no '.'/'_' twin of another topic.",
+    73: "The brokers have delete.topic.enable=false. Remove the tombstone, or ask the cluster's owner.",
+    35: "The brokers are too old: Kafka 2.3 or newer is needed.",
+}
 
 
 def denied(speaker: Speaker, asked: Asked) -> ClusterError:
@@ -200,4 +176,16 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
         "Correct the path under client and principals, or put the file there."
         if unreadable
         else "Use librdkafka's setting names and values under client and principals.",
+    )
+
+
+def setting_refused(speaker: Speaker, reason: str) -> ClusterError:
+    """``reason`` names the setting."""
+    return ClusterError(
+        speaker.cluster,
+        "invalid",
+        f"the client settings of cluster {speaker.cluster} (principal {speaker.principal}) cannot be used by"
+        " connections of our own",
+        reason,
+        "Use settings that they know under client and principals; librdkafka has no call for what was asked.",
     )

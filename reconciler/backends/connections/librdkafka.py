@@ -1,4 +1,4 @@
-"""One connection to one cluster as one principal: settings, secrets, silence on stderr, bounded waiting.
+"""A librdkafka connection to one cluster as one principal: settings, secrets, logs, timeouts.
 
 Secrets are resolved here, at the moment of connecting, and are cut out of every message that leaves.
 """
@@ -9,19 +9,27 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.kafka.dialing import tls_refusal, unexpected_tls
-from reconciler.edges.kafka.errors import Asked, authentication, bad_settings, translate, unreachable
-from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
+from reconciler.backends.connections.credentials import client_settings, secrets_in, speaker_of
+from reconciler.backends.connections.dial import tls_refusal, unexpected_tls
+from reconciler.backends.connections.errors import (
+    DESCRIBE_CLUSTER,
+    Asked,
+    authentication,
+    bad_settings,
+    describe_topic,
+    translate,
+    unreachable,
+)
 from reconciler.errors import ClusterError
-from reconciler.topology import Cluster, Principal
-from wire.tls import unreadable_file
+from reconciler.kafka.client.auth.tls import unreadable_file
+from reconciler.model.environment.topology import Cluster, Principal
 
 CONNECT_SECONDS = 10.0
 GRACE_SECONDS = 0.5
@@ -29,6 +37,7 @@ REFUSED_SECONDS = 1.5
 """Every address refused for this long, over several attempts, means: nothing listens."""
 REQUEST_SECONDS = 30.0
 LOOK_AROUND_SECONDS = 1.5
+PARTITION_BY_KEY = -1
 
 _log = logging.getLogger("reconciler.kafka")
 _AFTER = re.compile(r" \(after \d+ms in state \w+\)")
@@ -43,7 +52,7 @@ class DebugLog:
         _log.debug(message, *args)
 
 
-class Heard:
+class ThrottleEvents:
     """What the client tells about its connections while nobody asks. Holds no client: see Connection.close."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -84,7 +93,7 @@ class Heard:
         return tuple(self.reasons)[-4:]
 
 
-class Connection:
+class AdminConnection:
     """An AdminClient that waits with a bound and tells why nothing came. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, principal: Principal) -> None:
@@ -92,7 +101,7 @@ class Connection:
         self._cluster, self._principal = cluster, principal
         self._written = cluster.client_for(principal)
         settings = client_settings(cluster, principal)
-        self.heard = Heard(secrets_in(self._written, settings))
+        self.heard = ThrottleEvents(secrets_in(self._written, settings))
         self._looked = 0.0
         self._admin: AdminClient | None = None
         try:
@@ -161,6 +170,19 @@ class Connection:
             raise unreachable(self.speaker, (*reasons, self._unexpected_tls()))
         raise self.error(error, asked)
 
+    def cluster(self, within: float = CONNECT_SECONDS) -> Any:
+        """What ``describe_cluster`` tells, with which a connection begins. As ``first``."""
+        return self.first(self.admin.describe_cluster(request_timeout=within), DESCRIBE_CLUSTER, within)
+
+    def topic(self, name: str) -> Any:
+        """Its TopicDescription; None when there is no such topic. Raises ClusterError."""
+        asked = self.admin.describe_topics(TopicCollection([name]), request_timeout=CONNECT_SECONDS)
+        self.settle(asked.values())
+        failed = self.failure(asked[name], describe_topic(name))
+        if failed is not None and failed.kind != "missing":
+            raise failed
+        return asked[name].result() if failed is None else None
+
     def _refusal(self) -> str:
         """What is wrong with a certificate of the cluster, which the client does not tell apart."""
         servers = self.speaker.bootstrap_servers if self.heard.tls else ()
@@ -203,6 +225,52 @@ class Connection:
         """Of a settled future: None when it holds a result."""
         error = kafka_error_of(future)
         return None if error is None else self.error(error, asked)
+
+
+def topic_reader(
+    settings: Mapping[str, str], group: str, heard: Callable[[KafkaError], None], isolation: str = "read_committed"
+) -> Consumer:
+    """A consumer that reads to the ends of partitions. ``group`` is asked for by the client; none is ever joined."""
+    reading = {
+        **settings,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "isolation.level": isolation,
+        "fetch.wait.max.ms": 50,
+        "error_cb": heard,
+    }
+    return Consumer(reading, logger=DebugLog())
+
+
+def deliver(
+    producer: Producer,
+    topic: str,
+    entries: Iterable[tuple[str | bytes, bytes | None]],
+    seconds: float,
+    partition: int = PARTITION_BY_KEY,
+) -> tuple[KafkaError | None, int]:
+    """Keys and values, None deletes. What the first that was refused says, and how many have no answer in time."""
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for key, value in entries:
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(seconds)
+    return (failed[0] if failed else None), left
+
+
+def unheard(_error: KafkaError) -> None:
+    """What matters comes with the call that failed."""
 
 
 def kafka_error_of(future: Future[Any]) -> KafkaError | None:

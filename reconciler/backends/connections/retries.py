@@ -1,7 +1,4 @@
-"""Errors of a leader or a connection that is moving: they pass by themselves, so the same is asked again for a while.
-
-Everything else is told at once. Pure: no connection is opened here.
-"""
+"""Which connection errors are transient (a leader moves, a connection breaks) and retried for a while. Pure."""
 
 from __future__ import annotations
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka import KafkaException, Producer, TopicCollection
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
-from reconciler.edges.kafka.identity import client_settings
-from reconciler.topology import Cluster, Principal
-from replication.names import STATUS_TOPIC
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection, DebugLog, deliver
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.replication.names import STATUS_TOPIC
 
 WRITE_SECONDS = 15.0
 
 
 def write_records(cluster: Cluster, principal: Principal, values: Mapping[str, bytes | None]) -> None:
     """``values`` by key, None deletes. Raises ClusterError; then some may have been written."""
-    connection = Connection(cluster, principal)
+    connection = AdminConnection(cluster, principal)
     try:
-        request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-        connection.first(request, errors.DESCRIBE_CLUSTER)
+        connection.cluster()
         topics = connection.admin.describe_topics(TopicCollection([STATUS_TOPIC]), request_timeout=CONNECT_SECONDS)
         connection.settle(topics.values())  # producing to a missing topic might create it with the broker's defaults
         failed = connection.failure(topics[STATUS_TOPIC], errors.describe_topic(STATUS_TOPIC))
@@ -32,15 +31,9 @@ def write_records(cluster: Cluster, principal: Principal, values: Mapping[str, b
 
 
 def _produce(
-    cluster: Cluster, principal: Principal, connection: Connection, values: Mapping[str, bytes | None]
+    cluster: Cluster, principal: Principal, connection: AdminConnection, values: Mapping[str, bytes | None]
 ) -> None:
-    asked = errors.Asked(f"write to topic {STATUS_TOPIC}", "Write", f"--topic {STATUS_TOPIC}")
-    failures: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
+    asked = errors.write_topic(STATUS_TOPIC)
     settings = {
         **client_settings(cluster, principal),
         "acks": "all",  # a record written twice says the same; an idempotent producer would need one more right
@@ -49,12 +42,10 @@ def _produce(
     }
     producer = Producer(settings, logger=DebugLog())
     try:
-        for key, value in values.items():
-            producer.produce(STATUS_TOPIC, value, key, on_delivery=delivered)
-        left = producer.flush(WRITE_SECONDS + 5)
+        failed, left = deliver(producer, STATUS_TOPIC, values.items(), WRITE_SECONDS + 5)
     except KafkaException as error:
         raise connection.error(error.args[0], asked) from None
-    if failures:
-        raise connection.error(failures[0], asked)
+    if failed:
+        raise connection.error(failed, asked)
     if left:
         raise errors.unreachable(connection.speaker, (f"{STATUS_TOPIC} took no record in {WRITE_SECONDS:.0f} s",))

@@ -1,4 +1,4 @@
-"""Compacted records of one environment in ``__reconciler``, kept on the cluster that they are about.
+"""Compacted records of one environment in ``__reconciler``, on the cluster that they are about.
 
 What they say is ``ownership``. Writers hold the environment's lock.
 """
@@ -10,15 +10,24 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from reconciler.edges.kafka import errors, lock_topic
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, DebugLog
-from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
-from reconciler.edges.kafka.patience import patiently, reads_on
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
+from reconciler.backends.connections.librdkafka import (
+    CONNECT_SECONDS,
+    REQUEST_SECONDS,
+    AdminConnection,
+    DebugLog,
+    deliver,
+    topic_reader,
+    unheard,
+)
+from reconciler.backends.connections.retries import patiently, reads_on
+from reconciler.backends.state import topic as lock_topic
 from reconciler.errors import ClusterError
-from reconciler.locks import LOCK_TOPIC
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state.lock import LOCK_TOPIC
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 READ_SECONDS = 30.0
@@ -34,17 +43,9 @@ class RecordLog:
 
     def read(self, *prefixes: str) -> Mapping[str, bytes]:
         """The newest value of each key that begins with one of ``prefixes``. Empty where the topic does not exist."""
-        settings = {
-            **client_settings(self.cluster, self.principal),
-            "group.id": "reconciler-access",  # asked for by the client; no group is ever joined
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_uncommitted",  # only the lock is written in transactions
-            "fetch.wait.max.ms": 50,
-            "error_cb": _unheard,
-        }
-        consumer = Consumer(settings, logger=DebugLog())
+        settings = client_settings(self.cluster, self.principal)
+        # uncommitted: only the lock is written in transactions
+        consumer = topic_reader(settings, "reconciler-access", unheard, "read_uncommitted")
         try:
             return self._all(consumer, tuple(prefix.encode() for prefix in prefixes))
         except KafkaException as error:
@@ -63,26 +64,12 @@ class RecordLog:
             "enable.idempotence": False,  # an entry written twice is the same entry
             "delivery.timeout.ms": int(REQUEST_SECONDS * 1000),
             "linger.ms": 5,
-            "error_cb": _unheard,
+            "error_cb": unheard,
         }
         producer = Producer(settings, logger=DebugLog())
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for key, value in entries.items():
-            while True:
-                try:
-                    producer.produce(LOCK_TOPIC, value, key.encode(), 0, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        left = producer.flush(REQUEST_SECONDS + 5)
+        failed, left = deliver(producer, LOCK_TOPIC, entries.items(), REQUEST_SECONDS + 5, partition=0)
         if failed or left:
-            error = failed[0] if failed else KafkaError(KafkaError._TIMED_OUT)
-            raise self._error(error, errors.Asked(f"write to topic {LOCK_TOPIC}", "Write", f"--topic {LOCK_TOPIC}"))
+            raise self._error(failed or KafkaError(KafkaError._TIMED_OUT), errors.write_topic(LOCK_TOPIC))
 
     def _all(self, consumer: Consumer, prefixes: tuple[bytes, ...]) -> Mapping[str, bytes]:
         topic = consumer.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics[LOCK_TOPIC]
@@ -125,9 +112,9 @@ class RecordLog:
         """Looked at once: who deletes it in the middle of a run is told by the write that fails."""
         if self._ensured:
             return
-        connection = Connection(self.cluster, self.principal)
+        connection = AdminConnection(self.cluster, self.principal)
         try:
-            described = connection.first(connection.admin.describe_cluster(), errors.DESCRIBE_CLUSTER)
+            described = connection.cluster()
             topics = connection.admin.list_topics(LOCK_TOPIC, CONNECT_SECONDS).topics
             if topics[LOCK_TOPIC].error is None:
                 self._ensured = True
@@ -140,13 +127,5 @@ class RecordLog:
             connection.close()
 
     def _error(self, error: KafkaError, asked: errors.Asked) -> ClusterError:
-        speaker = speaker_of(self.cluster, self.principal)
-        words = error.str()
-        raw = self.cluster.client_for(self.principal)
-        for secret in secrets_in(raw, client_settings(self.cluster, self.principal)):
-            words = words.replace(secret, "***")
-        return errors.translate(speaker, error, asked, words)
-
-
-def _unheard(_error: KafkaError) -> None:
-    """What matters comes with the call that failed."""
+        words = cleaned(error.str(), self.cluster, self.principal)
+        return errors.translate(speaker_of(self.cluster, self.principal), error, asked, words)

@@ -1,12 +1,13 @@
-"""One record in a compacted topic that is changed by compare and set: Kafka's transactional fencing does the comparing.
+"""Compare-and-set of one record in a compacted topic, by Kafka's transactional fencing.
 
-``fence`` ends every earlier writer; what ``read`` tells then stays true until ``write``, or ``write`` raises Fenced.
+``fence`` ends every earlier writer; what ``read`` returns then stays true until ``write``, or ``write`` raises Fenced.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -19,14 +20,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from reconciler.edges.kafka import errors, lock_topic
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
-from reconciler.edges.kafka.identity import client_settings
-from reconciler.edges.kafka.patience import patiently, reads_on
-from reconciler.edges.kafka.unmarked import end_unmarked
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection, DebugLog, topic_reader
+from reconciler.backends.connections.retries import patiently, reads_on
+from reconciler.backends.state import topic as lock_topic
+from reconciler.backends.state.hanging_transactions import end_unmarked
 from reconciler.errors import BlockedError, ClusterError
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 
+Record = TypeVar("Record")
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
 STUCK_SECONDS = 2.0
@@ -35,7 +38,7 @@ STUCK_SECONDS = 2.0
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, 90, KafkaError.UNKNOWN)
 
 
-class FencedError(Exception):
+class RecordFencedError(Exception):
     """Somebody else called ``fence`` since we did. Fence and read again: our record may be there all the same."""
 
 
@@ -50,14 +53,13 @@ class LockLog:
         self.topic = topic
         self.key = key.encode()
         self.transactional_id = transactional_id
-        self._connection: Connection | None = None
+        self._connection: AdminConnection | None = None
         self._producer: Producer | None = None
 
     def open(self) -> None:
         """Connects, and makes the topic where it is missing. Raises BlockedError for a cluster with a wrong id."""
         connection = self._connected()
-        request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-        described = connection.first(request, errors.DESCRIBE_CLUSTER)
+        described = connection.cluster()
         if self.cluster.cluster_id not in (None, described.cluster_id):
             raise BlockedError(
                 f"cluster {self.cluster.name} is declared with cluster_id {self.cluster.cluster_id}, but"
@@ -65,22 +67,13 @@ class LockLog:
                 "The environment's lock is kept there, and nothing is written to another cluster.",
                 f"Correct bootstrap_servers or cluster_id of {self.cluster.name}.",
             )
-        if not self._exists(connection):
+        if connection.topic(self.topic) is None:
             self._create(connection, len(described.nodes))
 
     def exists(self) -> bool:
         connection = self._connected()
-        request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-        connection.first(request, errors.DESCRIBE_CLUSTER)
-        return self._exists(connection)
-
-    def _exists(self, connection: Connection) -> bool:
-        topics = connection.admin.describe_topics(TopicCollection([self.topic]), request_timeout=CONNECT_SECONDS)
-        connection.settle(topics.values())
-        failed = connection.failure(topics[self.topic], errors.describe_topic(self.topic))
-        if failed is not None and failed.kind != "missing":
-            raise failed
-        return failed is None
+        connection.cluster()
+        return connection.topic(self.topic) is not None
 
     def fence(self) -> None:
         connection = self._connected()
@@ -107,17 +100,8 @@ class LockLog:
         """The newest committed value, None when there is none. Waits for transactions that are still open; those that
         hang it ends."""
         end = self._end()
-        settings: dict[str, Any] = {
-            **client_settings(self.cluster, self.principal),
-            "group.id": "reconciler-lock",  # asked for by the client; no group is ever joined
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 50,
-            "error_cb": self._connected().heard,
-        }
-        consumer = Consumer(settings, logger=DebugLog())
+        settings = client_settings(self.cluster, self.principal)
+        consumer = topic_reader(settings, "reconciler-lock", self._connected().heard)
         try:
             consumer.assign([TopicPartition(self.topic, 0, 0)])
             return self._newest(consumer, end)
@@ -128,7 +112,7 @@ class LockLog:
         """``key``: another one than ours. Raises FencedError when another writer came since ``fence``."""
         producer = self._producer
         if producer is None:
-            raise FencedError
+            raise RecordFencedError
         failed: list[KafkaError] = []
         try:
             producer.begin_transaction()
@@ -142,11 +126,12 @@ class LockLog:
             producer.commit_transaction(WRITE_SECONDS)
         except KafkaException as error:
             self._producer = None
-            cause = next((one for one in failed if one.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED), error.args[0])
+            cause = next(
+                (item for item in failed if item.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED), error.args[0]
+            )
             if cause.code() in _FENCED:
-                raise FencedError from None
-            asked = errors.Asked(f"write to topic {self.topic}", "Write", f"--topic {self.topic}")
-            raise self._less_in_sync(self._error(KafkaException(cause), asked)) from None
+                raise RecordFencedError from None
+            raise self._less_in_sync(self._error(KafkaException(cause), errors.write_topic(self.topic))) from None
 
     def _less_in_sync(self, error: ClusterError) -> ClusterError:
         """A write that timed out, told as what it is where the topic's brokers answer, but too few of them."""
@@ -165,7 +150,7 @@ class LockLog:
             return error
         where = f"topic {self.topic} of cluster {self.cluster.name}"
         server = self._connected().speaker.bootstrap_servers[0]
-        away = ", ".join(sorted({str(one.id) for one in part.replicas} - {str(one.id) for one in part.isr}))
+        away = ", ".join(sorted({str(replica.id) for replica in part.replicas} - {str(item.id) for item in part.isr}))
         return ClusterError(
             error.cluster,
             "unreachable",
@@ -181,12 +166,12 @@ class LockLog:
             self._connection.close()
             self._connection = None
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> AdminConnection:
         if self._connection is None or self._connection.closed:
-            self._connection = Connection(self.cluster, self.principal)
+            self._connection = AdminConnection(self.cluster, self.principal)
         return self._connection
 
-    def _create(self, connection: Connection, brokers: int) -> None:
+    def _create(self, connection: AdminConnection, brokers: int) -> None:
         failed = lock_topic.make(connection, self.topic, brokers)
         if failed is None:
             return
@@ -246,10 +231,11 @@ class LockLog:
         return self._connected().error(error.args[0], asked)
 
 
-def read_newest(cluster: Cluster, topic: str, key: str, principal: Principal) -> bytes | None:
-    """The newest value of ``key``, over a connection of its own; None where there is none. Raises ClusterError."""
-    log = LockLog(cluster, topic, key, "", principal)
+def understood(
+    value: bytes | None, loads: Callable[[bytes], Record], cluster: str, record: str, why: str, todo: str
+) -> Record | None:
+    """None where there is no value. Raises ClusterError for one that another version of this program wrote."""
     try:
-        return log.read() if log.exists() else None
-    finally:
-        log.close()
+        return loads(value) if value is not None else None
+    except ValueError as error:
+        raise ClusterError(cluster, "invalid", f"{record} cannot be understood: {error}", why, todo) from None

@@ -1,18 +1,18 @@
-"""The compacted topic that keeps the lock and the records of environments: made where it is missing."""
+"""The compacted topic ``__reconciler`` of locks and records: created where it is missing."""
 
 from __future__ import annotations
 
 from confluent_kafka.admin import NewTopic
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import Connection
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.locks import lock_topic_configs, lock_topic_factors
+from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
 
 _WRITE_SECONDS, _READ_SECONDS = 15.0, 30.0
 
 
-def make(connection: Connection, topic: str, brokers: int) -> ClusterError | None:
+def make(connection: AdminConnection, topic: str, brokers: int) -> ClusterError | None:
     """``brokers``: how many live. Why it could not be made; None also when somebody else has made it meanwhile."""
     failed: ClusterError | None = None
     for factor in lock_topic_factors(brokers):

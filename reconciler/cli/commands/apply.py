@@ -1,4 +1,4 @@
-"""The command that changes clusters: its arguments. What it does is ``enacting``, imported when it is called."""
+"""The CLI command ``apply``: its arguments and options."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
-from reconciler.choices import PROBE_PATIENCE_S
-from reconciler.rendering.style import Format as Page
-from reconciler.terminal import Env, PageOption, PruneOption, StealOption, seconds
+from reconciler.cli.help import ending
+from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.render.console import App, Env, PageOption, PruneOption, StealOption, seconds
+from reconciler.render.style import Format as Page
+
+app = App()
 
 
+@app.command(
+    epilog=ending(
+        "0 done; 1 error or unknown; 2 waves after --until-wave are left; 3 blocked by a guard; 4 stale plan;"
+        " 5 partly applied; 6 lock held",
+        "apply environments/prod",
+        "apply environments/prod --plan plan.json --yes",
+    )
+)
 def apply(
     env: Env,
     saved: Annotated[
@@ -23,18 +34,20 @@ def apply(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     form: PageOption = Page.TEXT,
-    part: Annotated[bool, typer.Option("--partial", help="apply what rests on nothing unknown or refused")] = False,
+    part: Annotated[bool, typer.Option("--partial", help="apply what depends on nothing unknown or refused")] = False,
     prune: PruneOption = False,
     contact: Annotated[
         bool,
-        typer.Option("--first-contact", help="change clusters this environment, or repository, never changed before"),
+        typer.Option(
+            "--first-contact", help="change clusters that this environment, or repository, never changed before"
+        ),
     ] = False,
     shrink: Annotated[
-        bool, typer.Option("--allow-shrink", help="agree that much of what was declared is gone")
+        bool, typer.Option("--allow-shrink", help="accept that much of what was declared is gone")
     ] = False,
     steal: StealOption = "",
     until: Annotated[
-        str, typer.Option("--until-wave", metavar="NAME", help="end after this wave of the rollout and its soak")
+        str, typer.Option("--until-wave", metavar="NAME", help="stop after this wave of the rollout and its soak")
     ] = "",
     ignore: Annotated[
         str, typer.Option("--ignore-gates", metavar="REASON", help="waves in order, but without gates and soaks")
@@ -45,10 +58,10 @@ def apply(
     ] = f"{PROBE_PATIENCE_S:.0f}s",
 ) -> None:
     """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
-    from reconciler import enacting
-    from reconciler.applied import Consent
+    from reconciler.model.state.last_apply import Consent
+    from reconciler.operations import apply as enacting
 
-    wish = enacting.ApplyWish(
+    request = enacting.ApplyRequest(
         Consent(contact, shrink, prune),
         saved,
         reviewed,
@@ -59,4 +72,4 @@ def apply(
         ignore,
         seconds("--probe-timeout", probe),
     )
-    raise typer.Exit(enacting.apply(env, wish, steal))
+    raise typer.Exit(enacting.apply(env, request, steal))

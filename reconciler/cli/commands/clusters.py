@@ -1,4 +1,4 @@
-"""The commands that look at what is there: adopt, doctor, drift, import. Their arguments and exit codes."""
+"""The CLI commands adopt, doctor and drift: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,35 @@ from typing import Annotated
 
 import typer
 
-from reconciler.choices import WITHIN_S
-from reconciler.edges.files import write_text
+from reconciler.backends.files import write_text
+from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
-from reconciler.rendering.style import Format as Page
-from reconciler.terminal import Env, Format, FormatOption, OutOption, PageOption, say, seconds, show, style
+from reconciler.model.options import WITHIN_S
+from reconciler.render.console import (
+    App,
+    Env,
+    FormatOption,
+    OutOption,
+    OutputFormat,
+    PageOption,
+    say,
+    seconds,
+    show,
+    style,
+)
+from reconciler.render.style import Format as Page
+
+app = App()
 
 
+@app.command(
+    epilog=ending(
+        "0 no drift; 1 error or unknown; 2 drift; 3 also drift that apply cannot fix",
+        "drift environments/prod --format markdown",
+        "drift environments/prod --accept east/orders:retention.ms",
+    )
+)
 def drift(
-    context: typer.Context,
     env: Env,
     form: PageOption = Page.TEXT,
     out: OutOption = None,
@@ -29,48 +49,50 @@ def drift(
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each is a run of its own", "Choose one.")
     if accepted and (form is not Page.TEXT or out is not None):
-        raise ReconcilerError(
-            f"--accept is given with {'--out' if form is Page.TEXT else f'--format {form}'}",
-            "It writes into the environment's files, and tells people which.",
-            "Leave one out.",
-        )
+        problem = f"--accept is given with {'--out' if form is Page.TEXT else f'--format {form}'}"
+        why = "It writes into the environment's files and reports which in text."
+        raise ReconcilerError(problem, why, "Leave one out.")
     if accepted:
-        from reconciler import drifting
+        from reconciler.operations import drift as drifting
 
         show(drifting.accept_drift(env, accepted))
         return
-    if sides:
-        raise typer.Exit(_parity(env, form, out))
-    from reconciler import beginning
+    text, code = _parity(env, form) if sides else _drift(env, form)
+    if out is not None:
+        write_text(out, text)
+    show(text)
+    raise typer.Exit(code)
 
-    begun = beginning.taken(context.obj, env)
-    from reconciler import drifting
-    from reconciler.rendering.review import drift_in
-    from reconciler.topology import Principal
-    from reconciler.wiring import open_session
+
+def _drift(env: Path, form: Page) -> tuple[str, int]:
+    from reconciler.model.environment.topology import Principal
+    from reconciler.operations.session import early_reads
+
+    begun = early_reads.begin(env, Principal.PLAN)
+    from reconciler.operations import drift as drifting
+    from reconciler.operations.session.session import open_session
+    from reconciler.render.plan.formats import drift_in
 
     with open_session(env, Principal.PLAN, begun) as session:
         made = session.plan()
         seen = drifting.past(session, say)
-    text = drift_in(made, form, style(), seen)
-    if out is not None:
-        write_text(out, text)
-    show(text)
-    raise typer.Exit(made.exit_code)
+    return drift_in(made, form, style(), seen), made.exit_code
 
 
-def _parity(env: Path, form: Page, out: Path | None) -> int:
-    from reconciler import drifting
-    from reconciler.rendering.parity import parity_in
+def _parity(env: Path, form: Page) -> tuple[str, int]:
+    from reconciler.operations import drift as drifting
+    from reconciler.render.reports.parity import parity_in
 
-    found = drifting.parity_report(env)
-    text = parity_in(found, form, style())
-    if out is not None:
-        write_text(out, text)
-    show(text)
-    return found.exit_code
+    parity = drifting.parity_report(env)
+    return parity_in(parity, form, style()), parity.exit_code
 
 
+@app.command(
+    epilog=ending(
+        "0 written, and the resulting plan is empty; 1 error",
+        "adopt --bootstrap-servers broker-1:9092 --name east --out environments/prod",
+    )
+)
 def adopt(
     servers: Annotated[str, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="brokers to ask first")],
     out: Annotated[
@@ -85,37 +107,23 @@ def adopt(
     ] = None,
 ) -> None:
     """Write topology files from a live cluster; says done only when a plan of them is empty."""
-    from reconciler import adoption
+    from reconciler.operations import adopt as adoption
 
-    show(adoption.run(adoption.adopt_wish(name, servers, client or (), out, exclude or ()), say))
+    show(adoption.run(adoption.adopt_request(name, servers, client or (), out, exclude or ()), say))
 
 
+@app.command(epilog=ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"))
 def doctor(
     env: Env,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     within: Annotated[
-        str, typer.Option("--within", metavar="DURATION", help="for all answers; what is late is told as unknown")
+        str, typer.Option("--within", metavar="DURATION", help="for all answers; late ones count as unknown")
     ] = f"{WITHIN_S:.0f}s",
 ) -> None:
     """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
-    from reconciler import diagnosis
-    from reconciler.rendering.checkup import checkup_json, checkup_text
+    from reconciler.operations import doctor as diagnosis
+    from reconciler.render.reports.doctor import checkup_json, checkup_text
 
-    found = diagnosis.checkup(env, seconds("--within", within))
-    show(checkup_json(found) if form is Format.JSON else checkup_text(found, style()))
-    raise typer.Exit(found.exit_code)
-
-
-def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")],
-) -> None:
-    """Write an environment from MirrorMaker 2's configuration, and tell what is different from it."""
-    from reconciler import importing
-
-    show(importing.run(files, out))
+    checkup = diagnosis.checkup(env, seconds("--within", within))
+    show(checkup_json(checkup) if form is OutputFormat.JSON else checkup_text(checkup, style()))
+    raise typer.Exit(checkup.exit_code)

@@ -1,20 +1,25 @@
-"""The commands that steer a mirror job, and import-positions before its first start: arguments and exit codes."""
+"""The CLI commands ``mirror`` pause, resume, seek, import-positions, start and stop: arguments, options, exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.choices import CONFIRM_S, CONNECTOR
+from reconciler.cli.help import CHANGED, DONE, ending
 from reconciler.errors import ReconcilerError
-from reconciler.terminal import Env, Format, FormatOption, agrees, say, seconds, show
+from reconciler.model.options import CONFIRM_S, CONNECTOR
+from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, agrees, say, seconds, show
 
 if TYPE_CHECKING:
-    from reconciler.pausing import Wish
+    from reconciler.operations.session.session import Session
+    from reconciler.resources.mirrors.pause import PauseRequest
 
+app = App(help="The mirror job, by hand.", no_args_is_help=True)
+
+FlowArgument = Annotated[str | None, typer.Argument(metavar="FLOW", help="a flow; its whole mirror is meant")]
 Flow = Annotated[str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out")]
 Topic = Annotated[str, typer.Option("--topic", metavar="T", help="one source topic of the flow")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="one partition of the topic")]
@@ -22,6 +27,7 @@ Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help="for the j
 CONFIRM = f"{CONFIRM_S:.0f}s"
 
 
+@app.command(epilog=ending(DONE, "mirror pause environments/prod east-to-west --topic orders --reason maintenance"))
 def pause(
     env: Env,
     flow: Flow = None,
@@ -31,18 +37,26 @@ def pause(
     wait: Wait = CONFIRM,
 ) -> None:
     """Stop copying for a while, without a restart: what was copied is committed, positions stay, lag is told on."""
-    from reconciler import steering
+    from reconciler.operations import pause as steering
 
-    show(steering.pause(Path(env), _wish(flow, topic, partition), reason, seconds("--wait", wait), say))
+    show(steering.pause(env, _request(flow, topic, partition), reason, seconds("--wait", wait), say))
 
 
+@app.command(epilog=ending(DONE, "mirror resume environments/prod"))
 def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = None, wait: Wait = CONFIRM) -> None:
     """Copy on from where it was paused. Lifts every pause within what is named."""
-    from reconciler import steering
+    from reconciler.operations import pause as steering
 
-    show(steering.resume(Path(env), _wish(flow, topic, partition), seconds("--wait", wait), say))
+    show(steering.resume(env, _request(flow, topic, partition), seconds("--wait", wait), say))
 
 
+@app.command(
+    epilog=ending(
+        DONE,
+        "mirror seek environments/prod east-to-west --topic orders",
+        "mirror seek environments/prod east-to-west --topic orders --partition 3 --to earliest",
+    )
+)
 def seek(
     env: Env,
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow")],
@@ -50,26 +64,35 @@ def seek(
     partition: Partition = None,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
     from_flow: Annotated[
-        str, typer.Option("--from-flow", metavar="FLOW", help="to where another flow, perhaps of earlier, stands")
+        str, typer.Option("--from-flow", metavar="FLOW", help="to the position of another flow, also a former one")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show where copying stands, or move it: partitions that are paused or stopped, or while no job runs."""
-    from reconciler import seeking
-    from reconciler.rendering.positions import positions_json, positions_text
+    from reconciler.operations import seek as seeking
+    from reconciler.render.reports.seek import positions_json, positions_text
 
-    wish = _wish(flow, topic, partition)
+    request = _request(flow, topic, partition)
     if to and from_flow:
         raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
     if to or from_flow:
         where = seeking.Destination(to, from_flow)
-        seen = seeking.seek(Path(env), wish, where, (lambda _: True) if yes else _agreed)
+        seen = seeking.seek(env, request, where, (lambda _: True) if yes else _agreed)
     else:
-        seen = seeking.look(Path(env), wish)
-    show(positions_json(seen) if form is Format.JSON else positions_text(seen))
+        seen = seeking.look(env, request)
+    show(positions_json(seen) if form is OutputFormat.JSON else positions_text(seen))
 
 
+@app.command(
+    "import-positions",
+    epilog=ending(
+        "0 shown, or written; 1 error or unknown; 3 not written, for something still copies",
+        "mirror import-positions environments/prod east-to-west",
+        "mirror import-positions environments/prod --write",
+        "mirror import-positions environments/prod --offsets-topic connect-offsets --connector mm2-source",
+    ),
+)
 def import_positions(
     env: Env,
     flow: Flow = None,
@@ -87,24 +110,94 @@ def import_positions(
         str, typer.Option("--on", metavar="CLUSTER", help="where the offsets topic is; else the flow's target")
     ] = "",
     write: Annotated[bool, typer.Option("--write", help="write start into the flow's file")] = False,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Take over the positions of a stopped MirrorMaker 2: show them, or write them as the flow's start."""
-    from reconciler import inheritance
-    from reconciler.rendering.inherited import inherited_json, inherited_text
+    from reconciler.operations import import_positions as inheritance
+    from reconciler.render.reports.import_positions import inherited_json, inherited_text
 
-    wish = inheritance.ImportWish(flow or "", offsets_topic, connector, alias, on)
-    made = inheritance.import_positions(env, wish, write, say)
-    if form is Format.JSON:
+    request = inheritance.ImportRequest(flow or "", offsets_topic, connector, alias, on)
+    made = inheritance.import_positions(env, request, write, say)
+    if form is OutputFormat.JSON:
         show(inherited_json(made.environment, made.flows, made.absent, made.files))
     else:
         show(inherited_text(made.flows, made.absent, made.files))
 
 
-def _wish(flow: str | None, topic: str, partition: int | None) -> Wish:
-    from reconciler.pausing import Wish
+@app.command(
+    "start",
+    epilog=ending(
+        CHANGED,
+        "mirror start environments/prod east-to-west",
+        "mirror start environments/prod --until-caught-up --lag-zero-for 30s",
+    ),
+)
+def start(
+    env: Env,
+    flow: FlowArgument = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop by itself")
+    ] = False,
+    lag_zero_for: Annotated[
+        str | None, typer.Option("--lag-zero-for", metavar="DURATION", help="with it: stop after no lag for so long")
+    ] = None,
+    steal: StealOption = "",
+) -> None:
+    """Start the mirror job (of FLOW, or all) as git defines it now."""
+    from reconciler.operations import until_caught_up as migrating
+    from reconciler.operations.apply import changing
+    from reconciler.resources.mirrors.handover import handovers
 
-    return Wish(flow or "", topic, -1 if partition is None else partition)
+    if lag_zero_for is not None and not until_caught_up:
+        raise ReconcilerError("--lag-zero-for is given without --until-caught-up", "It ends that mode.", "Give both.")
+    calm_s = seconds("--lag-zero-for", lag_zero_for) if lag_zero_for is not None else 0.0
+    with changing(env, "mirror start", steal) as execute:
+        session = execute.session
+        texts = handovers(session.topology)
+        if until_caught_up:
+            show(migrating.catch_up(execute, mirrors_of(session, flow), flow, calm_s))
+        for name in () if until_caught_up else mirrors_of(session, flow):
+            execute.by_hand(f"start:{name}", partial(session.runner.start, name, texts[name], say))
+            show(f"mirror {name} runs")
+
+
+@app.command("stop", epilog=ending(CHANGED, "mirror stop environments/prod"))
+def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
+    """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
+    from reconciler.model.environment.topology import Principal
+    from reconciler.model.state.lock import lock_cluster
+    from reconciler.operations.session.execution import answering, execution, interrupted_by_sigterm
+    from reconciler.operations.session.session import open_session
+
+    with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        mirrors, usual, keeper = mirrors_of(session, flow), lock_cluster(session.topology), answering(session)
+        if keeper is None:
+            say("no cluster answers: stopping without the environment's lock, which nobody else can take now either")
+            for name in mirrors:
+                session.runner.stop(name, say)
+                show(f"mirror {name} is stopped")
+            return
+        if keeper != usual:
+            say(f"cluster {usual.name}, which keeps the environment's lock, does not answer: taken on {keeper.name}")
+        with execution(session, "mirror stop", steal, keeper=None if keeper == usual else keeper) as execute:
+            for name in mirrors:
+                execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
+                show(f"mirror {name} is stopped")
+
+
+def mirrors_of(session: Session, flow: str | None) -> Sequence[str]:
+    mirrors = [m.name for m in session.topology.mirrors.values() if flow is None or flow in m.flows]
+    if not mirrors:
+        problem = f"environment {session.topology.environment} has no flow {flow}" if flow else "no flow is declared"
+        why = "Only what git declares can be named here."
+        raise ReconcilerError(problem, why, f"Its flows: {', '.join(session.topology.flows) or 'none'}.")
+    return mirrors
+
+
+def _request(flow: str | None, topic: str, partition: int | None) -> PauseRequest:
+    from reconciler.resources.mirrors.pause import PauseRequest
+
+    return PauseRequest(flow or "", topic, -1 if partition is None else partition)
 
 
 def _agreed(lines: Sequence[str]) -> bool:

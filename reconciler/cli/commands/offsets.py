@@ -1,4 +1,4 @@
-"""``offsets translate``: arguments and exit codes. 0 all exact, 2 some are not or there are none, 1 an error."""
+"""The CLI command ``offsets translate``: arguments, options, exit codes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.choices import TableFormat
-from reconciler.cli_help import ENDINGS
-from reconciler.edges.files import write_text
+from reconciler.backends.files import write_text
+from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
-from reconciler.terminal import App, Env, OutOption, say, show
+from reconciler.model.options import TableFormat
+from reconciler.render.console import App, Env, OutOption, say, show
 
 if TYPE_CHECKING:
-    from reconciler.topology import Topology
-    from reconciler.translations import TranslateWish
+    from reconciler.model.environment.topology import Topology
+    from reconciler.model.reports.offsets import TranslateRequest
 
 app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
 
@@ -33,7 +33,13 @@ def offsets() -> None:
     """Positions of consumers, on both sides of a flow."""
 
 
-@app.command(epilog=ENDINGS["offsets translate"])
+@app.command(
+    epilog=ending(
+        "0 all exact; 1 error; 2 some are not, and why",
+        "offsets translate environments/prod east-to-west --group billing",
+        "offsets translate environments/prod east-to-west --topic orders --partition 0 --offset 1200",
+    )
+)
 def translate(
     env: Env,
     flow: FlowName,
@@ -50,17 +56,17 @@ def translate(
     out: OutOption = None,
 ) -> None:
     """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
-    from reconciler.edges.translating import translated
-    from reconciler.rendering.translations import translations_csv, translations_json, translations_text
-    from reconciler.routing import selector_of
-    from reconciler.wiring import read_topology
+    from reconciler.operations.failover.translate_offsets import translated
+    from reconciler.operations.session.session import read_topology
+    from reconciler.render.reports.offsets import translations_csv, translations_json, translations_text
+    from reconciler.resources.flows.routes import selector_of
 
     topology = read_topology(env)
-    wish = _wish(topology, flow, groups or [], (topic, partition, positions or []), reverse)
+    request = _request(topology, flow, groups or [], (topic, partition, positions or []), reverse)
     selector = selector_of(topology.flows[flow])
     if topic and not reverse and (why := selector.why_not(topic)) is not None:
         say(f"flow {flow} does not mirror {topic} now: {why}; what it copied before is translated all the same")
-    made = translated(topology, wish, selector)
+    made = translated(topology, request, selector)
     match form:
         case TableFormat.TABLE:
             text = translations_text(made)
@@ -68,8 +74,8 @@ def translate(
             text = translations_json(made)
         case TableFormat.CSV:
             text = translations_csv(made)
-            for what in made.left_out:
-                say(f"left out: {what}")
+            for problem in made.left_out:
+                say(f"left out: {problem}")
             for row in made.rows:
                 if not row.found.exact:
                     say(f"not exact: {row.topic}-{row.partition} {row.offset}: {row.found.reason}")
@@ -79,23 +85,17 @@ def translate(
     raise typer.Exit(made.exit_code)
 
 
-def _wish(
+def _request(
     topology: Topology, flow: str, groups: list[str], given: tuple[str, int, list[int]], reverse: bool
-) -> TranslateWish:
-    from reconciler.translations import TranslateWish
+) -> TranslateRequest:
+    from reconciler.model.reports.offsets import TranslateRequest
+    from reconciler.resources.flows.routes import declared_flow
 
     topic, partition, positions = given
-    if flow not in topology.flows:
-        raise ReconcilerError(
-            f"environment {topology.environment} has no flow {flow}",
-            "There is nothing to translate.",
-            f"Its flows: {', '.join(topology.flows) or 'none'}.",
-        )
+    declared_flow(topology, flow, "There is nothing to translate.")
     if bool(groups) == bool(topic and positions):
-        raise ReconcilerError(
-            "nothing to translate is named" if not groups else "a group and positions are given together",
-            "Either the committed offsets of groups are translated, or positions by hand.",
-            "Give --group GROUP, or --topic TOPIC --partition P --offset N.",
-        )
+        problem = "nothing to translate is named" if not groups else "a group and positions are given together"
+        why = "Either the committed offsets of groups are translated, or positions by hand."
+        raise ReconcilerError(problem, why, "Give --group GROUP, or --topic TOPIC --partition P --offset N.")
     by_hand = {(topic, partition): tuple(positions)} if topic else None
-    return TranslateWish(flow, tuple(dict.fromkeys(groups)), by_hand, reverse)
+    return TranslateRequest(flow, tuple(dict.fromkeys(groups)), by_hand, reverse)

@@ -1,30 +1,27 @@
-"""After an interruption: what became of the changes that were under way, as their cluster tells.
-
-Border: asks through the port, once for all of them, so that a silent cluster costs its patience once.
-"""
+"""After an interrupted apply: asks each cluster once what became of the changes that were in flight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from reconciler.changes import AclChange, AlterQuota, ReplicaChange, TopicChange, UserChange, cluster_of
+from reconciler.engine.kinds import kind_of
 from reconciler.errors import ClusterError
-from reconciler.landing import landed, user_landed
-from reconciler.plans import Outcome, Planned, Result
-from reconciler.ports import ClusterAdmin
-from reconciler.probing import AccessWaves
+from reconciler.model.changes import KindName
+from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.model.ports import ClusterAdmin
+from reconciler.resources.acls.probe.run import AclBatches
 
 CUT_SHORT = "interrupted before it was done"
 LEFT_MOVING = (
-    "interrupted: what is on the way goes on, throttled\n"
-    "Run apply again to go on, or take it back with: reconciler reassignments cancel ENV."
+    "interrupted: what is in flight continues, throttled\n"
+    "Run apply again to continue, or cancel it with: reconciler reassignments cancel ENV."
 )
 UNSURE = "interrupted while it was under way; whether it was done is not known\nRun plan to see what is left."
 
 Judge = Callable[[Planned], Outcome]
 
 
-def looked_up(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AccessWaves) -> Iterator[Outcome]:
+def looked_up(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Iterator[Outcome]:
     """One outcome each. ``left``: of one batch, so of one kind and, but for mirrors, one cluster."""
     if not left:
         return
@@ -37,32 +34,22 @@ def looked_up(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves
 
 def unsure(planned: Planned) -> Outcome:
     """What can be said without asking anybody."""
-    moving = isinstance(planned.change, ReplicaChange)
+    moving = planned.change.kind is KindName.REPLICAS
     return Outcome(planned.id, Result.FAILED, LEFT_MOVING if moving else UNSURE)
 
 
-def _judge(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AccessWaves) -> Judge:
+def _judge(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Judge:
     """Raises ClusterError."""
-    first = left[0].change
-    if isinstance(first, TopicChange):
-        names = tuple(one.change.ref.name for one in left if isinstance(one.change, TopicChange))
-        topics = admins[first.ref.cluster].read(names)
-        return lambda one: _made(one, isinstance(one.change, TopicChange) and landed(one.change, topics))
-    if isinstance(first, AlterQuota):
-        quotas = admins[first.cluster].read_quotas()
-        return lambda one: _made(
-            one,
-            isinstance(one.change, AlterQuota)
-            and all(quotas.get(one.change.entity, {}).get(limit.key) == limit.after for limit in one.change.limits),
-        )
-    if isinstance(first, UserChange):
-        users = admins[first.cluster].read_users()
-        return lambda one: _made(one, isinstance(one.change, UserChange) and user_landed(one.change, users))
-    if isinstance(first, AclChange):
-        shown = admins[cluster_of(first)].read_access().acls
+    changes = [planned.change for planned in left]
+    kind, cluster = kind_of(changes[0]), changes[0].cluster
+    if kind.name is KindName.ACLS:
+        shown = admins[cluster].read_access().acls
         if isinstance(shown, frozenset):
-            return lambda one: waves.cut_off(one, shown) or _made(one, made=False)
-    return unsure
+            return lambda planned: waves.cut_off(planned, shown) or _made(planned, made=False)
+    if kind.confirm is None:
+        return unsure
+    landed = kind.confirm(admins[cluster], changes)
+    return lambda planned: _made(planned, landed(planned.change))
 
 
 def _made(planned: Planned, made: bool) -> Outcome:

@@ -1,4 +1,4 @@
-"""What a run did, as lines for its audit record (schemas/audit.schema.json). Returns mappings, writes nothing."""
+"""What a run did, as lines of the audit log (schemas/audit.schema.json). Writes nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.locks import Holder, Steal
-from reconciler.planfile import change_document, digest
-from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.probes import Probe, probe_document
+from reconciler.engine.plan.file import change_document, digest
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.reports.probe import Probe, probe_document
+from reconciler.model.state.lock import Holder, Steal
 
 FORMAT_VERSION = 1
 
@@ -65,7 +65,7 @@ def probe_line(run: str, at: float, probe: Probe) -> Line:
 
 def ended(run: str, at: float, outcomes: Iterable[Outcome], lost: str) -> Line:
     results = [outcome.result for outcome in outcomes]
-    return {**_head("end", run, at), **{one.value: results.count(one) for one in Result}, "lost": lost}
+    return {**_head("end", run, at), **{entry.value: results.count(entry) for entry in Result}, "lost": lost}
 
 
 def _head(kind: str, run: str, at: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What restrains an apply, who is told of it, and what its outcomes come to."""
+"""Limits of an apply, the callbacks that hear of its progress, and its result."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reconciler.choices import PROBE_PATIENCE_S
-from reconciler.errors import BlockedError, ReconcilerError
-from reconciler.exit_codes import ExitCode
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.ports import Prober
-from reconciler.probes import Probe
-from reconciler.probing import RulesAlone
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError
+from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.ports import Prober
+from reconciler.model.reports.probe import Probe
+from reconciler.resources.acls.probe.logins import RulesAlone
 
 _NAMED = 20
 
@@ -24,7 +23,7 @@ def open_gate() -> str:
     return ""
 
 
-class Promotion(Protocol):
+class WavePromotion(Protocol):
     """Leads a run from one wave of its rollout to the next. A plan without a rollout is one wave without a name."""
 
     def begin(self, wave: str) -> str:
@@ -42,8 +41,8 @@ class Promotion(Protocol):
     def interrupted(self) -> None: ...
 
 
-class OneGo:
-    """A ``Promotion`` that never waits."""
+class NoRollout:
+    """A ``WavePromotion`` that never waits."""
 
     def begin(self, wave: str) -> str:  # noqa: ARG002 - as the protocol has it
         return ""
@@ -59,7 +58,7 @@ class OneGo:
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class ApplyLimits:
     """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty.
 
     ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
@@ -70,7 +69,7 @@ class Caution:
     held: Gate = open_gate
     prober: Prober = field(default_factory=RulesAlone)
     patience: float = PROBE_PATIENCE_S
-    promotion: Promotion = field(default_factory=OneGo)
+    promotion: WavePromotion = field(default_factory=NoRollout)
 
 
 class Progress(Protocol):
@@ -99,14 +98,14 @@ class Silent:
 def refuse_if_blocked(plan: Plan) -> None:
     """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
     if plan.unknown:
-        lines = _first([f"  {one.subject}: {one.error}" for one in plan.unknown])
+        lines = _first([f"  {unknown.subject}: {unknown.error}" for unknown in plan.unknown])
         raise ReconcilerError(
             "nothing was applied, because something could not be read",
             lines,
-            "Mend it and run plan again, or apply what does not rest on it with --partial.",
+            "Fix it and run plan again, or apply what does not depend on it with --partial.",
         )
     if plan.refused:
-        lines = _first([f"  {one.reason.text}\n    {one.todo}".rstrip() for one in plan.refused])
+        lines = _first([f"  {refusal.reason.text}\n    {refusal.todo}".rstrip() for refusal in plan.refused])
         todo = "Resolve them and plan again, or apply the rest with --partial."
         raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
 

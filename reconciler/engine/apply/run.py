@@ -1,30 +1,23 @@
-"""One run of a plan: its batches in order, one outcome for each change, and what an interruption left."""
+"""Applies the changes of a plan batch by batch, in order, with one outcome for each change."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from typing import assert_never
 
-from reconciler.applying.looking_up import looked_up, unsure
-from reconciler.applying.restraint import Caution, Progress, refuse_if_blocked
-from reconciler.changes import (
-    AclChange,
-    AlterQuota,
-    ReplicaChange,
-    RestartMirror,
-    StartMirror,
-    StopMirror,
-    TopicChange,
-    UserChange,
-    cluster_of,
-)
+from reconciler.engine.apply.after_interrupt import looked_up, unsure
+from reconciler.engine.apply.limits import ApplyLimits, Progress, refuse_if_blocked
 from reconciler.errors import ClusterError, RunnerError
-from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.ports import ClusterAdmin, MirrorRunner
-from reconciler.probing import AccessWaves, Conduct, Wave
-from reconciler.reassigning import reassign
-from reconciler.reassigning.window import Watch
+from reconciler.model.changes import KindName, RestartMirror, StartMirror, StopMirror
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.ports import ClusterAdmin, MirrorRunner
+from reconciler.resources.acls.probe.run import AclBatch, AclBatches, ProbeSettings
+from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
+from reconciler.resources.replicas.reassign.run import reassign
+from reconciler.text import first_of
 
 INTERRUPTED = "not begun: the run was interrupted"
 STEP = 1_000
@@ -37,7 +30,7 @@ def apply(
     runner: MirrorRunner,
     handovers: Mapping[str, str],
     progress: Progress,
-    caution: Caution | None = None,
+    caution: ApplyLimits | None = None,
 ) -> tuple[Outcome, ...]:
     """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
 
@@ -46,9 +39,7 @@ def apply(
     again, nobody is asked any more.
     """
     refuse_if_blocked(plan)
-    run = _Run(plan, admins, runner, handovers, progress)
-    if caution is not None:
-        run.restrain(caution)
+    run = _Run(plan, admins, runner, handovers, progress, caution or ApplyLimits())
     try:
         run.carry_out()
     except KeyboardInterrupt:
@@ -63,14 +54,7 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
     """Neighbours of one stage, cluster and kind travel in one request; a mirror is a batch of its own."""
 
     def together(planned: Planned) -> tuple[str, str, str]:
-        change = planned.change
-        if isinstance(change, AclChange | AlterQuota | UserChange):
-            return planned.stage, change.cluster, type(change).__name__
-        if isinstance(change, TopicChange):
-            return planned.stage, change.ref.cluster, f"{type(change).__name__} {max(change.depth, 1)}"
-        if isinstance(change, ReplicaChange):
-            return planned.stage, cluster_of(change), "replicas"
-        return planned.stage, "", planned.id
+        return planned.stage, planned.change.cluster, planned.change.batch
 
     for _, batch in groupby(changes, key=together):
         alike = list(batch)
@@ -78,31 +62,25 @@ def _batches(changes: Sequence[Planned]) -> Iterator[list[Planned]]:
             yield alike[start : start + STEP]
 
 
+@dataclass
 class _Run:
     """The outcomes so far. Lives as long as one ``apply``."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        admins: Mapping[str, ClusterAdmin],
-        runner: MirrorRunner,
-        handovers: Mapping[str, str],
-        progress: Progress,
-    ) -> None:
-        self.plan = plan
-        self.admins = admins
-        self.runner = runner
-        self.handovers = handovers
-        self.progress = progress
-        self.outcomes: dict[str, Outcome] = {}
-        self.under_way: list[Planned] = []
-        self.identity: dict[str, str] = {}
-        self.restrain(Caution())
+    plan: Plan
+    admins: Mapping[str, ClusterAdmin]
+    runner: MirrorRunner
+    handovers: Mapping[str, str]
+    progress: Progress
+    caution: ApplyLimits
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    under_way: list[Planned] = field(default_factory=list)
+    identity: dict[str, str] = field(default_factory=dict)
 
-    def restrain(self, caution: Caution) -> None:
-        self.caution = caution
-        told = self.progress
-        self.waves = AccessWaves(Conduct(caution.prober, caution.patience, caution.held, told.note, told.probed))
+    def __post_init__(self) -> None:
+        caution, progress = self.caution, self.progress
+        self.waves = AclBatches(
+            ProbeSettings(caution.prober, caution.patience, caution.held, progress.note, progress.probed)
+        )
 
     def carry_out(self) -> None:
         """Wave by wave, each in its batches. What a closed gate leaves is not begun."""
@@ -130,19 +108,33 @@ class _Run:
     def batch(self, batch: list[Planned]) -> None:
         ready = [planned for planned in batch if not self._skipped(planned)]
         self.under_way = ready
-        changes = [planned.change for planned in ready]
-        if ready and isinstance(changes[0], TopicChange):
-            self._on_cluster(changes[0].ref.cluster, ready)
-        elif ready and isinstance(changes[0], AclChange):
-            self._wave(changes[0].cluster, ready)
-        elif ready and isinstance(changes[0], AlterQuota | UserChange):
-            self._on_cluster(changes[0].cluster, ready)
-        elif ready and isinstance(changes[0], ReplicaChange):
-            self._replicas(cluster_of(changes[0]), ready)
-        else:
-            for planned in ready:
-                self._mirror(planned)
+        if ready:
+            self._carried_out(ready[0].change.kind, ready[0].change.cluster, ready)
         self.under_way = []
+
+    def _carried_out(self, kind: KindName, cluster: str, ready: list[Planned]) -> None:
+        wrong = "" if kind is KindName.MIRRORS else self._wrong_cluster(cluster)
+        try:
+            for outcome in () if wrong else self._outcomes(kind, cluster, ready):
+                self._record(outcome)
+        except ClusterError as error:
+            wrong = str(error)
+        silent = f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left."
+        self._fail(ready, wrong or silent)
+
+    def _outcomes(self, kind: KindName, cluster: str, ready: list[Planned]) -> Iterable[Outcome]:
+        """Raises ClusterError."""
+        match kind:
+            case KindName.TOPICS | KindName.QUOTAS | KindName.USERS:
+                return self.admins[cluster].perform(ready, self._record)
+            case KindName.ACLS:
+                return self.waves.carry_out(AclBatch(cluster, ready[0].stage, tuple(ready)), self.admins[cluster])
+            case KindName.REPLICAS:
+                return self._reassigned(cluster, ready)
+            case KindName.MIRRORS:
+                return map(self._mirror, ready)
+            case _:
+                assert_never(kind)
 
     def interrupted(self) -> None:
         """Says of every change whether it was done; asks the cluster about those that were under way."""
@@ -169,47 +161,20 @@ class _Run:
     def _skipped(self, planned: Planned) -> bool:
         missing = [need for need in planned.needs if not self._done(need)]
         if missing:
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            why = f"not begun: it needs {', '.join(missing[:3])}{more}, which did not succeed"
+            why = f"not begun: it needs {first_of(missing, 3)}, which did not succeed"
             self._record(Outcome(planned.id, Result.SKIPPED, f"{why} ({planned.needs_why})"))
         return bool(missing)
 
     def _done(self, change_id: str) -> bool:
-        found = self.outcomes.get(change_id)
-        return found is not None and found.result is Result.DONE
+        outcome = self.outcomes.get(change_id)
+        return outcome is not None and outcome.result is Result.DONE
 
-    def _on_cluster(self, cluster: str, ready: list[Planned]) -> None:
-        if wrong := self._wrong_cluster(cluster):
-            self._fail(ready, wrong)
-            return
-        try:
-            for outcome in self.admins[cluster].perform(ready, self._record):
-                self._record(outcome)
-        except ClusterError as error:
-            self._fail(ready, str(error))
-            return
-        self._fail(ready, f"cluster {cluster} gave no answer for this change\nRun plan again to see what is left.")
-
-    def _wave(self, cluster: str, ready: list[Planned]) -> None:
-        if wrong := self._wrong_cluster(cluster):
-            self._fail(ready, wrong)
-            return
-        for outcome in self.waves.carry_out(Wave(cluster, ready[0].stage, tuple(ready)), self.admins[cluster]):
-            self._record(outcome)
-
-    def _replicas(self, cluster: str, ready: list[Planned]) -> None:
-        if wrong := self._wrong_cluster(cluster):
-            self._fail(ready, wrong)
-            return
+    def _reassigned(self, cluster: str, ready: list[Planned]) -> tuple[Outcome, ...]:
         about = ready[0].id if len(ready) == 1 else f"replicas of {cluster}"
         environment = self.plan.basis.environment
-        watch = Watch(note=lambda text: self.progress.note(about, text), closed=self.caution.gate)
-        try:
-            with self.admins[cluster].replicas(environment) as admin:
-                for outcome in reassign(ready, environment, admin, watch):
-                    self._record(outcome)
-        except ClusterError as error:
-            self._fail(ready, str(error))
+        watch = ReassignmentWatch(note=lambda text: self.progress.note(about, text), closed=self.caution.gate)
+        with self.admins[cluster].replicas(environment) as admin:
+            return reassign(ready, environment, admin, watch)
 
     def _wrong_cluster(self, cluster: str) -> str:
         """Why this cluster must not be written to, or empty. Asked once a run."""
@@ -222,18 +187,18 @@ class _Run:
         if cluster not in self.admins:
             return f"no connection to cluster {cluster} was made\nRun apply with the topology the plan was made from."
         try:
-            found = self.admins[cluster].read(()).cluster_id
+            cluster_id = self.admins[cluster].read(()).cluster_id
         except ClusterError as error:
             return str(error)
-        if planned is None or planned == found:
+        if planned is None or planned == cluster_id:
             return ""
         return (
-            f"cluster {cluster} is {found} now, the plan was made for {planned}\n"
+            f"cluster {cluster} is {cluster_id} now, the plan was made for {planned}\n"
             "Changes meant for one cluster would be made on another.\n"
             "Check bootstrap_servers, then plan again."
         )
 
-    def _mirror(self, planned: Planned) -> None:
+    def _mirror(self, planned: Planned) -> Outcome:
         change = planned.change
         begun = time.monotonic()
 
@@ -241,28 +206,29 @@ class _Run:
             self.progress.note(planned.id, text)
 
         try:
-            if isinstance(change, RestartMirror | StartMirror) and change.mirror not in self.handovers:
-                raise RunnerError(
-                    f"there is no hand-over for mirror {change.mirror}",
-                    "The topology at hand does not name it",
-                    "Run apply with the topology the plan was made from.",
-                )
-            if isinstance(change, StopMirror):
-                self.runner.stop(change.mirror, note)
-            if isinstance(change, RestartMirror | StartMirror):
-                self._start(planned.id, change)
+            match change:
+                case StopMirror():
+                    self.runner.stop(change.mirror, note)
+                case StartMirror() | RestartMirror():
+                    self._start(change, note)
+                case _:
+                    raise TypeError(f"{planned.id} is no change of a mirror")
         except (RunnerError, ClusterError) as error:
-            self._record(Outcome(planned.id, Result.FAILED, str(error), time.monotonic() - begun))
-            return
-        self._record(Outcome(planned.id, Result.DONE, "", time.monotonic() - begun))
+            return Outcome(planned.id, Result.FAILED, str(error), time.monotonic() - begun)
+        return Outcome(planned.id, Result.DONE, "", time.monotonic() - begun)
 
-    def _start(self, planned_id: str, change: StartMirror | RestartMirror) -> None:
-        handover = self.handovers[change.mirror]
-        begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
-        found = begin(change.mirror, handover, lambda text: self.progress.note(planned_id, text))
-        if found.fingerprint != change.fingerprint:
+    def _start(self, change: StartMirror | RestartMirror, note: Callable[[str], None]) -> None:
+        if change.mirror not in self.handovers:
             raise RunnerError(
-                f"mirror {change.mirror} runs with fingerprint {found.fingerprint}, planned was {change.fingerprint}",
+                f"there is no definition for mirror {change.mirror}",
+                "The current topology does not name it",
+                "Run apply with the topology the plan was made from.",
+            )
+        begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
+        job = begin(change.mirror, self.handovers[change.mirror], note)
+        if job.fingerprint != change.fingerprint:
+            raise RunnerError(
+                f"mirror {change.mirror} runs with fingerprint {job.fingerprint}, planned was {change.fingerprint}",
                 "The topology changed between plan and start, or another run started the job",
                 "Run plan again.",
             )

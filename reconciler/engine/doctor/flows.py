@@ -1,4 +1,4 @@
-"""Each flow: whether what its source accepts fits into its target, and whether its topics can be written at all."""
+"""Doctor checks of each flow: message sizes that fit the target, topics that can be written."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from reconciler.checkups import ClusterFacts, Finding, Verdict
-from reconciler.counts import counted
+from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
-from reconciler.live import LiveState, LiveTopic
-from reconciler.prospects import Prospect
-from reconciler.routing import Route
-from reconciler.topic_configs import human
-from reconciler.topology import Flow, TopicRef, Topology
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.reports.doctor import ClusterFacts, Finding
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.expected import Prospect
+from reconciler.text import counted
 
 LIMIT = "max.message.bytes"
 SHOWN = 3
@@ -38,9 +39,9 @@ class _Limits:
             return _limit(self.live, ref)
         prospect = self.prospects.get(ref)
         configs = None if prospect is None or isinstance(prospect.configs, Unknown) else prospect.configs
-        wished = configs.get(LIMIT) if configs else None
-        if wished is not None and wished.value:
-            return int(wished.value)
+        desired_names = configs.get(LIMIT) if configs else None
+        if desired_names is not None and desired_names.value:
+            return int(desired_names.value)
         return _broker_number(self.facts.get(ref.cluster), "message.max.bytes")
 
 
@@ -53,17 +54,17 @@ def flow_findings(
 ) -> Iterator[Finding]:
     limits = _Limits(live, prospects, facts)
     for flow in topology.flows.values():
-        subject = f"flow {flow.name}"
+        sizes = Check(f"flow {flow.name}", "message size")
         if not (live.known(flow.source) and live.known(flow.target)):
-            text = "one of its clusters could not be read"
-            yield Finding(subject, "message size", Verdict.UNKNOWN, text, "", ("Mend what is said of its clusters",))
+            todo = "Fix the problems of its clusters first"
+            yield sizes.unknown("one of its clusters could not be read", "", todo)
             continue
         mine = [route for route in routes if route.flow == flow.name]
-        yield _sizes(subject, flow, mine, limits)
-        yield _writable(subject, live, mine)
+        yield _sizes(sizes, flow, mine, limits)
+        yield _writable(Check(f"flow {flow.name}", "replicas"), live, mine)
 
 
-def _sizes(subject: str, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:
+def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:
     unread: list[str] = []
     smaller: list[str] = []
     for route in routes:
@@ -76,78 +77,52 @@ def _sizes(subject: str, flow: Flow, routes: Sequence[Route], limits: _Limits) -
     if smaller:
         text = "; ".join(smaller[:SHOWN]) + (f"; and {len(smaller) - SHOWN} more" if len(smaller) > SHOWN else "")
         why = "a batch that the target refuses stops its partition"
-        todo = ("Raise max.message.bytes on the remote topics, or let sync_topic_configs copy it and apply",)
-        return Finding(subject, "message size", Verdict.PROBLEM, text, why, todo)
+        todo = "Raise max.message.bytes on the remote topics, or let sync_topic_configs copy it and apply"
+        return check.problem(text, why, todo)
     if unread:
         some = counted(len(unread), "topic")
         text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
-        return Finding(
-            subject,
-            "message size",
-            Verdict.UNKNOWN,
-            text,
-            "",
-            ("Let the plan principal describe their configs, and those of the brokers",),
-        )
+        return check.unknown(text, "", "Let the plan principal describe their configs, and those of the brokers")
     if narrow := _replica_fetch(routes, limits, limits.facts.get(flow.target)):
-        return Finding(subject, "message size", Verdict.WARNING, *narrow)
-    text = f"what its {len(routes)} source topics accept fits into the target"
-    return Finding(subject, "message size", Verdict.OK, text)
+        why = "followers fetch such batches one at a time, so replication is slow"
+        return check.warning(narrow, why, "Raise replica.fetch.max.bytes")
+    return check.ok(f"what its {len(routes)} source topics accept fits into the target")
 
 
-def _replica_fetch(
-    routes: Sequence[Route], known: _Limits, target: ClusterFacts | None
-) -> tuple[str, str, tuple[str, ...]] | None:
+def _replica_fetch(routes: Sequence[Route], known: _Limits, target: ClusterFacts | None) -> str:
+    """That followers cannot fetch the largest batches as a whole, or empty."""
     limits = [limit for route in routes if (limit := known.of(route.remote)) is not None]
     fetch = _broker_number(target, "replica.fetch.max.bytes")
     if fetch is None or not limits or max(limits) - LOG_OVERHEAD <= fetch:
-        return None
-    text = f"replica.fetch.max.bytes of the target is {human('a.bytes', str(fetch))}, topics take {max(limits)} bytes"
-    return (
-        text,
-        "followers fetch such batches one at a time, so replication is slow",
-        ("Raise replica.fetch.max.bytes",),
-    )
+        return ""
+    return f"replica.fetch.max.bytes of the target is {human('a.bytes', str(fetch))}, topics take {max(limits)} bytes"
 
 
 def _limit(live: LiveState, ref: TopicRef) -> int | None:
-    cluster = live.known(ref.cluster)
-    topic = cluster.topics.get(ref.name) if cluster else None
-    if topic is None or isinstance(topic.configs, Unknown):
-        return None
-    found = topic.configs.get(LIMIT)
-    return int(found.value) if found and found.value else None
+    topic = live.topic(ref)
+    value = topic.config(LIMIT) if topic else None
+    return int(value) if value else None
 
 
 def _broker_number(facts: ClusterFacts | None, key: str) -> int | None:
     if facts is None or isinstance(facts.brokers, Unknown):
         return None
-    found = [int(value) for configs in facts.brokers.values() if (value := configs.get(key)) and value.isdigit()]
-    return min(found) if found else None
+    numbers = [int(value) for configs in facts.brokers.values() if (value := configs.get(key)) and value.isdigit()]
+    return min(numbers) if numbers else None
 
 
-def _writable(subject: str, live: LiveState, routes: Sequence[Route]) -> Finding:
+def _writable(check: Check, live: LiveState, routes: Sequence[Route]) -> Finding:
     stuck = [words for route in routes if (words := _stuck(live, route.remote))]
     if stuck:
-        text = "; ".join(stuck[:SHOWN])
-        todo = ("Lower min.insync.replicas of these topics, or raise their replication factor",)
-        return Finding(
-            subject, "replicas", Verdict.PROBLEM, text, "the mirror writes with acks=all, and never could", todo
-        )
-    return Finding(subject, "replicas", Verdict.OK, "min.insync.replicas of its remote topics can be met")
+        todo = "Lower min.insync.replicas of these topics, or raise their replication factor"
+        return check.problem("; ".join(stuck[:SHOWN]), "the mirror writes with acks=all, and never could", todo)
+    return check.ok("min.insync.replicas of its remote topics can be met")
 
 
 def _stuck(live: LiveState, ref: TopicRef) -> str:
-    cluster = live.known(ref.cluster)
-    topic = cluster.topics.get(ref.name) if cluster else None
-    if topic is None or isinstance(topic.configs, Unknown):
+    topic = live.topic(ref)
+    least = topic.config("min.insync.replicas") if topic else None
+    factor = min((len(part.replicas) for part in topic.partitions), default=None) if topic else None
+    if not least or factor is None or int(least) <= factor:
         return ""
-    least = topic.configs.get("min.insync.replicas")
-    factor = _least_replicas(topic)
-    if least is None or not least.value or factor is None or int(least.value) <= factor:
-        return ""
-    return f"{ref}: min.insync.replicas {least.value}, replication factor {factor}"
-
-
-def _least_replicas(topic: LiveTopic) -> int | None:
-    return min((len(part.replicas) for part in topic.partitions), default=None)
+    return f"{ref}: min.insync.replicas {least}, replication factor {factor}"

@@ -1,6 +1,6 @@
-"""Which rights on consumer groups each principal needs on a cluster, and a name to ask each of them with.
+"""Which rights on consumer groups doctor checks for each principal, and a name to ask each of them with.
 
-A broker lists only groups that the asking principal may describe and hides the others without a word, so a group that
+A broker lists only groups that the asking principal may describe and hides the others silently, so a group that
 nobody has is asked for by name: what is refused for it would be hidden, too.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.acls import Operation
-from reconciler.topology import Flow, Principal, Topology
-from replication.names import position_group
+from reconciler.model.acls import Operation
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.replication.names import position_group
 
 NOBODY = "reconciler-doctor"
 """Ends the name of a group that nobody has."""
@@ -36,13 +36,13 @@ class GroupNeed:
 def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple[GroupNeed, ...]:
     match principal:
         case Principal.PLAN:
-            why = "who reads a topic at stake would be hidden from plan without a word"
+            why = "who reads a topic at stake would be hidden from plan silently"
             return (_every(Operation.DESCRIBE, "", why),)
         case Principal.APPLY:
             return ()
         case Principal.MIRROR:
-            found = (need for flow in topology.flows.values() for need in _of_flow(topology, flow, cluster))
-            return tuple(dict.fromkeys(found))
+            entries = (need for flow in topology.flows.values() for need in _of_flow(topology, flow, cluster))
+            return tuple(dict.fromkeys(entries))
         case _:
             assert_never(principal)
 
@@ -52,12 +52,12 @@ def _of_flow(topology: Topology, flow: Flow, cluster: str) -> Iterator[GroupNeed
         yield _literal(Operation.READ, position_group(flow.name), "the job could not commit positions with the data")
     if flow.source == cluster:
         for other in topology.arriving(flow):
-            why = f"flow {flow.name} waits: it could not tell where marked copies begin"
+            why = f"flow {flow.name} waits: it could not know where marked copies begin"
             yield _literal(Operation.DESCRIBE, position_group(other.name), why)
     if not flow.groups.sync_offsets:
         return
     if flow.source == cluster:
-        why = f"their offsets would not be synced by flow {flow.name}, and nobody would be told"
+        why = f"their offsets would silently not be synced by flow {flow.name}"
         yield from _chosen(Operation.DESCRIBE, flow, why)
     if flow.target == cluster:
         yield from _chosen(Operation.READ, flow, f"flow {flow.name} could not set their offsets")
@@ -66,8 +66,8 @@ def _of_flow(topology: Topology, flow: Flow, cluster: str) -> Iterator[GroupNeed
 def _chosen(operation: Operation, flow: Flow, why: str) -> Iterator[GroupNeed]:
     """For a name and for a beginning with ``.*``. Rights for other patterns may be given name by name: not asked."""
     for pattern in flow.groups.include:
-        if (found := _PREFIX.fullmatch(pattern)) is not None:
-            yield _every(operation, found["head"], why)
+        if (match := _PREFIX.fullmatch(pattern)) is not None:
+            yield _every(operation, match["head"], why)
         elif _LITERAL.fullmatch(pattern):
             yield _literal(operation, pattern, why)
 

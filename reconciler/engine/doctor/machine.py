@@ -1,11 +1,12 @@
-"""The machine the mirror job would start on: Java, Spark, room on disk."""
+"""Doctor checks of the machine that runs the mirror job: Java, Spark, disk space."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.checkups import Finding, Machine, Verdict
+from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
+from reconciler.model.reports.doctor import Finding, Machine
 
 LEAST_JAVA = 17
 LEAST_FREE = 1 << 30
@@ -13,29 +14,29 @@ SUBJECT = "this machine"
 
 
 def machine_findings(machine: Machine) -> Iterator[Finding]:
-    yield _java(machine.java)
+    yield _java(Check(SUBJECT, "java"), machine.java)
+    check = Check(SUBJECT, "spark")
     if isinstance(machine.spark, Unknown):
-        text, todo = machine.spark.error, (machine.spark.todo,)
-        yield Finding(SUBJECT, "spark", Verdict.PROBLEM, text, "the mirror job is a Spark application", todo)
+        yield check.problem(machine.spark.error, "the mirror job is a Spark application", machine.spark.todo)
     else:
-        yield Finding(SUBJECT, "spark", Verdict.OK, machine.spark)
-    yield _disk(machine)
+        yield check.ok(machine.spark)
+    yield _disk(Check(SUBJECT, "disk"), machine)
 
 
-def _java(found: int | Unknown) -> Finding:
-    if isinstance(found, Unknown):
-        return Finding(SUBJECT, "java", Verdict.PROBLEM, found.error, "Spark runs on Java", (found.todo,))
-    if found < LEAST_JAVA:
-        todo = ("Install Java 17 or newer, or set JAVA_HOME to it",)
-        return Finding(SUBJECT, "java", Verdict.PROBLEM, f"Java {found}", f"Spark 4 needs Java {LEAST_JAVA}", todo)
-    return Finding(SUBJECT, "java", Verdict.OK, f"Java {found}")
+def _java(check: Check, value: int | Unknown) -> Finding:
+    if isinstance(value, Unknown):
+        return check.problem(value.error, "Spark runs on Java", value.todo)
+    if value < LEAST_JAVA:
+        todo = "Install Java 17 or newer, or set JAVA_HOME to it"
+        return check.problem(f"Java {value}", f"Spark 4 needs Java {LEAST_JAVA}", todo)
+    return check.ok(f"Java {value}")
 
 
-def _disk(machine: Machine) -> Finding:
+def _disk(check: Check, machine: Machine) -> Finding:
     if isinstance(machine.free_bytes, Unknown):
-        return Finding(SUBJECT, "disk", Verdict.UNKNOWN, machine.free_bytes.error)
+        return check.unknown(machine.free_bytes.error)
     text = f"{machine.free_bytes / (1 << 30):.1f} GiB free at {machine.folder}"
     if machine.free_bytes < LEAST_FREE:
         why = "logs of the mirror job and Spark's own files are written there"
-        return Finding(SUBJECT, "disk", Verdict.WARNING, text, why, ("Free some space, at least 1 GiB",))
-    return Finding(SUBJECT, "disk", Verdict.OK, text)
+        return check.warning(text, why, "Free some space, at least 1 GiB")
+    return check.ok(text)

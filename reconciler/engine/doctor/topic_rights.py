@@ -1,7 +1,4 @@
-"""What each principal needs on topics: those that are there, and those that apply and the mirror job will make.
-
-Border: names and operations; what of it is missing is ``permissions``.
-"""
+"""Which rights on topics doctor checks for each principal: existing topics and those still to be created."""
 
 from __future__ import annotations
 
@@ -9,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.access import access_clusters
-from reconciler.checkups import Rights
-from reconciler.enrolling import user_clusters
-from reconciler.internal_topics import internal_topics, written_by
-from reconciler.limiting import quota_clusters
-from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.routing import Route
-from reconciler.topology import Flow, Principal, Topology
-from replication.names import STATUS_TOPIC
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.reports.doctor import Rights
+from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.quotas import quota_clusters
+from reconciler.resources.topics.internal import internal_topics, written_by
+from reconciler.resources.users import user_clusters
 
 FEW = 3
 
@@ -31,19 +28,23 @@ class Needed:
     pattern: str
     why: str
 
+    @classmethod
+    def of(cls, operation: str, topic: str, why: str) -> Needed:
+        return cls(operation, (topic,), f"--topic {topic}", why)
 
-def topic_needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
+
+def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
     """All of them, for the topics that this principal was asked about."""
-    records = tuple(record_needs(topology, cluster, one.principal, routes))
-    match one.principal:
+    records = tuple(record_needs(topology, cluster, rights.principal, routes))
+    match rights.principal:
         case Principal.PLAN:
-            seen = tuple(sorted({*one.operations, *one.denied}))
+            seen = tuple(sorted({*rights.operations, *rights.denied}))
             everything = "a topic that plan cannot see would look as if it were not there"
             values = "its values would be unknown, and what rests on them is not planned"
             described = Needed("DESCRIBE", seen, "--topic '*'", everything)
             return (described, Needed("DESCRIBE_CONFIGS", seen, "--topic '*'", values), *records)
         case Principal.APPLY:
-            changed = tuple(sorted({*one.operations, *one.denied} - {LOCK_TOPIC}))
+            changed = tuple(sorted({*rights.operations, *rights.denied} - {LOCK_TOPIC}))
             doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
             reasons = {
                 "DESCRIBE": "what it changes it must see",
@@ -56,7 +57,7 @@ def topic_needs(topology: Topology, cluster: str, one: Rights, routes: Sequence[
         case Principal.MIRROR:
             return records
         case _:
-            assert_never(one.principal)
+            assert_never(rights.principal)
 
 
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
@@ -64,17 +65,17 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
     match principal:
         case Principal.PLAN:
             if _carries_status(topology, cluster):
-                why = "plan could not tell which definition a mirror runs with"
-                yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", why)
+                why = "plan could not know which definition a mirror runs with"
+                yield Needed.of("READ", STATUS_TOPIC, why)
             if keeps_lock(topology, cluster):
-                why = "plan could not tell a wish that shrank, nor a cluster nobody has met (docs/guards.md)"
-                yield Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why)
+                why = "plan could not detect a shrunken topology, nor an unknown cluster (docs/change/guards.md)"
+                yield Needed.of("READ", LOCK_TOPIC, why)
             elif cluster in _record_clusters(topology):
-                why = "plan could not tell which access rules, quotas and users are ours (docs/access.md)"
-                yield Needed("READ", (LOCK_TOPIC,), f"--topic {LOCK_TOPIC}", why)
+                why = "plan could not know which access rules, quotas and users are ours (docs/change/access.md)"
+                yield Needed.of("READ", LOCK_TOPIC, why)
             for topic in _audit(topology, cluster):
-                why = "drift could not tell causes where the applies ran on other machines"
-                yield Needed("READ", (topic,), f"--topic {topic}", why)
+                why = "drift could not name causes where the applies ran on other machines"
+                yield Needed.of("READ", topic, why)
         case Principal.APPLY:
             why = "mirror pause and resume could not be recorded"
             topics = {STATUS_TOPIC: why} if _carries_status(topology, cluster) else {}
@@ -84,18 +85,16 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 why = "no access rule, quota or user could be made, since it could not be written down as ours"
                 topics[LOCK_TOPIC] = why
             for topic, why in topics.items():
-                yield from (Needed(each, (topic,), f"--topic {topic}", why) for each in ("READ", "WRITE"))
+                yield from (Needed.of(each, topic, why) for each in ("READ", "WRITE"))
             for topic in _audit(topology, cluster):
-                yield Needed(
-                    "WRITE", (topic,), f"--topic {topic}", "nothing is begun without a record of who does what"
-                )
+                yield Needed.of("WRITE", topic, "nothing is begun without a record of who does what")
         case Principal.MIRROR:
             yield from _mirror(topology, cluster, routes)
         case _:
             assert_never(principal)
 
 
-def wished(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
+def desired_names(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
@@ -119,11 +118,10 @@ def _mirror(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterat
             yield Needed("WRITE", topics, _written(flow), f"flow {flow.name} writes them")
         for topic in written_by(flow):
             if topic.ref.cluster == cluster:
-                name, why = topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}"
-                yield Needed("WRITE", (name,), f"--topic {name}", why)
+                yield Needed.of("WRITE", topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}")
     if _carries_status(topology, cluster):
-        yield Needed("WRITE", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "nobody could see what the job does")
-        yield Needed("READ", (STATUS_TOPIC,), f"--topic {STATUS_TOPIC}", "pause and resume would have no effect")
+        yield Needed.of("WRITE", STATUS_TOPIC, "nobody could see what the job does")
+        yield Needed.of("READ", STATUS_TOPIC, "pause and resume would have no effect")
 
 
 def _written(flow: Flow) -> str:

@@ -1,39 +1,21 @@
-"""Notices that someone else sets back what this program sets: then correcting is a quarrel, not a repair.
-
-Border: remembers what was done when, in frozen values; does nothing itself.
-"""
+"""Detects contested values: another tool sets back what we set, so correcting would go on for ever."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
-from reconciler.changes import (
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    DeleteTopic,
-    DeleteUser,
-    FinishReassignment,
-    ReassignReplicas,
-    RestartMirror,
-    StartMirror,
-    StopMirror,
-)
-from reconciler.narrowing import Held, Narrowed, without
-from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.engine.plan.select import Held, Narrowed, without
+from reconciler.model.changes import AlterConfigs
+from reconciler.model.plan import Outcome, Plan, Planned, Result
 
 LIMIT = 3
 WINDOW_SECONDS = 3_600.0
 
 Field: TypeAlias = str
-"""One field with the value wished for it: ``configs:west/east.orders retention.ms = 60000``."""
+"""One field with the value desired for it: ``configs:west/east.orders retention.ms = 60000``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +28,12 @@ class Corrections:
     contested: frozenset[Field] = frozenset()
 
 
-def fields_of(planned: Planned) -> tuple[Field, ...]:
-    change = planned.change
-    match change:
-        case AlterConfigs():
-            return tuple(f"{planned.id} {one.key} = {one.after}" for one in change.configs)
-        case AddPartitions():
-            return (f"{planned.id} = {change.after}",)
-        case AlterQuota():
-            return tuple(f"{planned.id} {one.key} = {one.after}" for one in change.limits)
-        case AlterUser():
-            return (f"{planned.id} = version {change.version}",)
-        case StartMirror() | RestartMirror():
-            return (f"{planned.id} = {change.fingerprint}",)
-        case ReassignReplicas():
-            return (f"{planned.id} = {change.after}",)
-        case CreateTopic() | StopMirror() | DeleteTopic() | CreateAcl() | DeleteAcl() | DeleteUser():
-            return (planned.id,)
-        case FinishReassignment():
-            return (planned.id,)
-        case _:
-            assert_never(change)
-
-
 def looked(history: Corrections, plan: Plan, now: float) -> Corrections:
-    """After a look at the clusters: what is as wished again is no longer contested; old corrections are forgotten.
+    """After a look at the clusters: what is as desired again is no longer contested; old corrections are forgotten.
 
     A field becomes contested when it differs again after ``limit`` corrections within ``window`` seconds.
     """
-    differing = {name for planned in plan.changes for name in fields_of(planned)}
+    differing = {name for planned in plan.changes for name in planned.change.values}
     recent = {name: tuple(at for at in times if now - at <= history.window) for name, times in history.done.items()}
     again = {name for name in differing if len(recent.get(name, ())) >= history.limit}
     return replace(
@@ -90,10 +49,12 @@ def uncontested(plan: Plan, history: Corrections) -> Narrowed:
     held: list[Held] = []
     reasons: dict[str, str] = {}
     for planned in plan.changes:
-        disputed = [name for name in fields_of(planned) if name in history.contested]
+        disputed = [name for name in planned.change.values if name in history.contested]
         change = planned.change
         if disputed and isinstance(change, AlterConfigs) and len(disputed) < len(change.configs):
-            left = tuple(one for one in change.configs if f"{planned.id} {one.key} = {one.after}" not in disputed)
+            left = tuple(
+                config for config in change.configs if f"{planned.id} {config.key} = {config.after}" not in disputed
+            )
             planned = replace(planned, change=replace(change, configs=left))
             held.append(Held(planned.id, quarrel(history, disputed)))
         elif disputed:
@@ -106,7 +67,8 @@ def uncontested(plan: Plan, history: Corrections) -> Narrowed:
 def quarrel(history: Corrections, disputed: Iterable[Field]) -> str:
     return (
         f"{', '.join(disputed)}: corrected {history.limit} times within {history.window / 60:.0f} min and set back"
-        " each time: someone else disagrees. It is left alone until it is as wished, or git wishes another value"
+        " each time: someone else sets it to another value. It is left alone until it has the declared value, or git"
+        " declares another one"
     )
 
 
@@ -118,6 +80,6 @@ def corrected(history: Corrections, plan: Plan, outcomes: Iterable[Outcome], now
     done = dict(history.done)
     for planned in plan.changes:
         if planned.id in succeeded:
-            for name in fields_of(planned):
+            for name in planned.change.values:
                 done[name] = (*done.get(name, ()), now)
     return replace(history, done=MappingProxyType(done))

@@ -1,7 +1,6 @@
-"""Two topologies -> what the edit from one to the other means, without asking a cluster.
+"""Compares two versions of an environment: what the edit means, without asking a cluster.
 
-Border: only declared topics and what flows make of them are known here; live topics that a flow also matches are the
-live plan's part.
+Knows only declared topics and what flows make of them; live topics that a flow also matches are the plan's part.
 """
 
 from __future__ import annotations
@@ -10,27 +9,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.comparing.fields import changed_fields, whole
-from reconciler.comparing.meanings import meaning
-from reconciler.comparing.mirrors import Sides, mirror_impacts
-from reconciler.comparing.principals import principal_items
-from reconciler.comparing.rollouts import rollout_items
-from reconciler.comparing.rules import rule_items
-from reconciler.comparing.travelling import flow_impacts, following, routes_of, takeovers
-from reconciler.comparison import Comparison, ItemChange, Sign
+from reconciler.engine.edits.entries import SECTIONS
+from reconciler.engine.edits.fields import changed_fields, whole
+from reconciler.engine.edits.flows import flow_impacts, following, routes_of, takeovers
+from reconciler.engine.edits.meaning import meaning
+from reconciler.engine.edits.mirrors import TopologySides, mirror_impacts
+from reconciler.engine.edits.policies import rule_items
+from reconciler.engine.edits.rollout import rollout_items
+from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
-from reconciler.rollout import course_of
-from reconciler.topology import Cluster, Flow, Mirror, Topic, Topology
+from reconciler.model.environment.topology import Topology
+from reconciler.model.reports.edit import EditComparison, ItemChange, Sign
 
 _REMOVED = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
     "flow": "it is no longer copied; what was copied stays",
     "mirror": "its job is stopped",
-    "cluster": "nothing there is looked at any more",
+    "cluster": "nothing there is compared any more",
 }
 
 
-def compare(before: Topology | None, after: Topology) -> Comparison:
+def compare(before: Topology | None, after: Topology) -> EditComparison:
     """``before`` None: the environment was not there, so all of it is new."""
     base = before or Topology(after.environment, {}, {}, {}, {})
     items = (
@@ -39,7 +38,7 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
         *_items("flow", base.flows, after.flows, base, after),
         *_items("mirror", base.mirrors, after.mirrors, base, after),
         *_tombstones(base, after),
-        *principal_items(base, after),
+        *(item for section in SECTIONS for item in section.items(base, after)),
         *rule_items(base, after),
         *_rollout(base, after),
     )
@@ -47,14 +46,14 @@ def compare(before: Topology | None, after: Topology) -> Comparison:
     impacts = tuple(flow_impacts(routes))
     taken = takeovers(impacts)
     items = tuple(
-        replace(one, means=taken[one.name]) if one.kind == "flow" and one.name in taken else one for one in items
+        replace(item, means=taken[item.name]) if item.kind == "flow" and item.name in taken else item for item in items
     )
-    return Comparison(
+    return EditComparison(
         environment=after.environment,
         items=items,
         follows=tuple(following(routes)),
         flows=impacts,
-        mirrors=tuple(mirror_impacts(Sides(base, after, routes, items))),
+        mirrors=tuple(mirror_impacts(TopologySides(base, after, routes, items))),
         new=before is None,
     )
 
@@ -63,36 +62,35 @@ def _items(
     kind: str, before: Mapping[str, Any], after: Mapping[str, Any], base: Topology, now: Topology
 ) -> Iterator[ItemChange]:
     for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if old is None:
-            yield ItemChange(Sign.ADDED, kind, name, _where(new), fields=tuple(whole(new)))
-        elif new is None:
-            yield ItemChange(Sign.REMOVED, kind, name, _where(old), _REMOVED[kind])
-        elif old != new:
-            fields = tuple(meaning(one, new, base, now) for one in changed_fields(old, new))
+        stands = after[name] if name in after else before[name]
+        place = stands.where.line_words
+        if name not in before:
+            yield ItemChange(Sign.ADDED, kind, name, place, fields=tuple(whole(stands)))
+        elif name not in after:
+            yield ItemChange(Sign.REMOVED, kind, name, place, _REMOVED[kind])
+        elif before[name] != stands:
+            fields = tuple(meaning(field, stands, base, now) for field in changed_fields(before[name], stands))
             if fields:
-                yield ItemChange(Sign.CHANGED, kind, name, _where(new), fields=fields)
+                yield ItemChange(Sign.CHANGED, kind, name, place, fields=fields)
 
 
 def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    told = now.rollout or base.rollout
-    return rollout_items(course_of(base), course_of(now), told.where if told else NOWHERE)
-
-
-def _where(noun: Cluster | Topic | Flow | Mirror | None) -> str:
-    return f"{noun.where.file}:{noun.where.line}" if noun is not None and noun.where.line else ""
+    rollout = now.rollout or base.rollout
+    return rollout_items(course_of(base), course_of(now), rollout.where if rollout else NOWHERE)
 
 
 def _tombstones(base: Topology, now: Topology) -> Iterable[ItemChange]:
-    old = {(one.ref, one.topic_id): one for one in base.deletions}
-    new = {(one.ref, one.topic_id): one for one in now.deletions}
+    old = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in base.deletions}
+    new = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in now.deletions}
     for key in sorted(old.keys() | new.keys()):
-        one = new.get(key) or old[key]
-        where = f"{one.where.file}:{one.where.line}" if one.where.line else ""
+        tombstone = new.get(key) or old[key]
+        where = tombstone.where.line_words
         if key not in old:
-            means = f"the topic with id {one.topic_id} is deleted with all its records: {one.reason}"
-            yield ItemChange(Sign.ADDED, "deletion", str(one.ref), where, means)
+            means = f"the topic with id {tombstone.topic_id} is deleted with all its records: {tombstone.reason}"
+            yield ItemChange(Sign.ADDED, "deletion", str(tombstone.ref), where, means)
         elif key not in new:
-            yield ItemChange(Sign.REMOVED, "deletion", str(one.ref), where, "a topic it deleted does not come back")
-        elif fields := tuple(changed_fields(old[key], one)):
-            yield ItemChange(Sign.CHANGED, "deletion", str(one.ref), where, fields=fields)
+            yield ItemChange(
+                Sign.REMOVED, "deletion", str(tombstone.ref), where, "a topic it deleted does not come back"
+            )
+        elif fields := tuple(changed_fields(old[key], tombstone)):
+            yield ItemChange(Sign.CHANGED, "deletion", str(tombstone.ref), where, fields=fields)

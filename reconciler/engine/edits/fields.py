@@ -1,4 +1,4 @@
-"""Nouns of a topology field by field, with values as people read them. Literal secrets are never shown."""
+"""Declared values as named fields, in the words that people read. Literal secrets are never shown."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from reconciler.alternatives import in_one_order
-from reconciler.comparison import FieldChange
-from reconciler.flow_syncs import AccessSync, Groups, MirrorMakerTopics
-from reconciler.handover import shown
-from reconciler.replicas import Pace
-from reconciler.topic_configs import human, same
-from reconciler.topology import Cluster, Flow, Mirror, Start, Topic
+from reconciler.model.config_values import human, same
+from reconciler.model.environment.flows import AccessSync, Groups, MirrorMakerTopics
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic
+from reconciler.model.replicas import ReassignmentPace
+from reconciler.model.reports.edit import FieldChange
+from reconciler.replication.handover import Start
+from reconciler.resources.flows.names.normalise import in_one_order
+from reconciler.resources.mirrors.handover import shown
 
 Path = tuple[str, ...]
 NOT_SET = "(not set)"
@@ -35,7 +36,7 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
     (MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
     (MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
     (MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
-    (Pace, "throttle"): "throttle_bytes_per_second",
+    (ReassignmentPace, "throttle"): "throttle_bytes_per_second",
     (Start, "timestamp_ms"): "timestamp",
     (Topic, "class_name"): "class",
 }
@@ -79,7 +80,7 @@ def words(path: Path, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ", ".join(str(one) for one in value) or "none"
+        return ", ".join(str(item) for item in value) or "none"
     if _config(path):
         return human(path[-1], str(value))
     if path[-1] in _MILLISECONDS:
@@ -104,7 +105,7 @@ def _only_order(path: Path, was: Any, now: Any) -> str:
         return ""
     if set(was) == set(now):
         return SAME_SET
-    expressions = path[-1] in _EXPRESSIONS and all(isinstance(one, str) for one in (*was, *now))
+    expressions = path[-1] in _EXPRESSIONS and all(isinstance(item, str) for item in (*was, *now))
     return SAME_NAMES if expressions and in_one_order(was) == in_one_order(now) else ""
 
 

@@ -1,19 +1,19 @@
-"""Which declared topics each flow begins or ceases to mirror, over all hops, and how remote topics follow an edit."""
+"""What an edit changes in flows: topics that begin or cease to be mirrored, remote topics that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.comparing.fields import words
-from reconciler.comparison import FieldChange, FlowImpact, ItemChange, Sign, Travel
-from reconciler.counts import counted
-from reconciler.live import LiveCluster, LiveState
-from reconciler.prospects import Wanted
-from reconciler.routing import Route, find_routes
-from reconciler.syncing import SyncedConfigs
-from reconciler.topic_configs import same
-from reconciler.topology import Topology
+from reconciler.engine.edits.fields import words
+from reconciler.model.config_values import same
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.reports.edit import FieldChange, FlowImpact, ItemChange, Sign, TopicTravel
+from reconciler.resources.flows.routes import Route, find_routes
+from reconciler.resources.topics.config_sync import SyncedConfigs
+from reconciler.resources.topics.expected import DesiredConfig
+from reconciler.text import counted
 
 
 def blank(topology: Topology) -> LiveState:
@@ -26,18 +26,18 @@ def declared_routes(topology: Topology) -> tuple[Route, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class RoutesOfBothSides:
     """The declared routes of both sides."""
 
     before: tuple[Route, ...]
     after: tuple[Route, ...]
 
 
-def routes_of(before: Topology, after: Topology) -> Routes:
-    return Routes(declared_routes(before), declared_routes(after))
+def routes_of(before: Topology, after: Topology) -> RoutesOfBothSides:
+    return RoutesOfBothSides(declared_routes(before), declared_routes(after))
 
 
-def flow_impacts(routes: Routes) -> Iterator[FlowImpact]:
+def flow_impacts(routes: RoutesOfBothSides) -> Iterator[FlowImpact]:
     was, now = _travels(routes.before), _travels(routes.after)
     for flow in sorted(was.keys() | now.keys()):
         old, new = was.get(flow, set()), now.get(flow, set())
@@ -47,14 +47,14 @@ def flow_impacts(routes: Routes) -> Iterator[FlowImpact]:
 
 def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
     """Flow -> what it means that it copies from now on what another flow copied: a renamed flow above all."""
-    losers: dict[Travel, str] = {travel: one.flow for one in impacts for travel in one.lost}
-    found: dict[str, dict[str, int]] = {}
-    for one in impacts:
-        for travel in one.gained:
+    losers: dict[TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
+    by_name: dict[str, dict[str, int]] = {}
+    for impact in impacts:
+        for travel in impact.gained:
             if loser := losers.get(travel):
-                counts = found.setdefault(one.flow, {})
+                counts = by_name.setdefault(impact.flow, {})
                 counts[loser] = counts.get(loser, 0) + 1
-    return {flow: "; ".join(_taken(loser, count) for loser, count in of.items()) for flow, of in found.items()}
+    return {flow: "; ".join(_taken(loser, count) for loser, count in of.items()) for flow, of in by_name.items()}
 
 
 def _taken(loser: str, count: int) -> str:
@@ -65,7 +65,7 @@ def _taken(loser: str, count: int) -> str:
     )
 
 
-def following(routes: Routes) -> Iterator[ItemChange]:
+def following(routes: RoutesOfBothSides) -> Iterator[ItemChange]:
     """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
     was = {route.remote: route for route in routes.before}
     for route in routes.after:
@@ -73,11 +73,11 @@ def following(routes: Routes) -> Iterator[ItemChange]:
             yield ItemChange(Sign.CHANGED, "remote topic", str(route.remote), means=f"flow {route.flow}", fields=fields)
 
 
-def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[Travel]]:
-    found: dict[str, set[Travel]] = {}
+def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[TopicTravel]]:
+    travels: dict[str, set[TopicTravel]] = {}
     for route in routes:
-        found.setdefault(route.flow, set()).add(Travel(route.source, route.remote))
-    return found
+        travels.setdefault(route.flow, set()).add(TopicTravel(route.source, route.remote))
+    return travels
 
 
 def _fields(old: Route, new: Route) -> Iterator[FieldChange]:
@@ -94,9 +94,9 @@ def _fields(old: Route, new: Route) -> Iterator[FieldChange]:
             yield FieldChange(".".join(path), words(path, values[0]), words(path, values[1]), _origin(now_value))
 
 
-def _set(route: Route) -> Mapping[str, Wanted]:
+def _set(route: Route) -> Mapping[str, DesiredConfig]:
     return route.configs.set if isinstance(route.configs, SyncedConfigs) else {}
 
 
-def _origin(wanted: Wanted | None) -> str:
+def _origin(wanted: DesiredConfig | None) -> str:
     return wanted.origin if wanted else ""

@@ -1,15 +1,16 @@
-"""What one edited field asks for, as far as the two topologies tell: cost, risk, and whether it can be taken back."""
+"""The meaning of one edited field: cost, risk, and whether it can be taken back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.changes import ConfigChange, Risk
-from reconciler.comparison import FieldChange
-from reconciler.counts import counted
-from reconciler.risks import REVERSIBLE, assess_config
-from reconciler.topic_configs import human
-from reconciler.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology
+from reconciler.model.changes import ConfigChange, Risk
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology
+from reconciler.model.reports.edit import FieldChange
+from reconciler.resources.kind import REVERSIBLE
+from reconciler.resources.topics.risk import assess_config
+from reconciler.text import counted
 
 
 def meaning(
@@ -66,9 +67,11 @@ def _config(field: FieldChange, key: str, before: str | None, after: str | None)
     if after is None:
         return replace(field, means="no longer declared: topics keep the value they have, unless a default sets it")
     if before is None:
-        return replace(field, means="replaces what the topic has now; the live plan tells from what")
-    found = assess_config(ConfigChange(key, before, "declared", after, "declared"))
-    return replace(field, means=found.why, risk=found.risk, irreversible=found.reversibility != REVERSIBLE)
+        return replace(field, means="replaces what the topic has now; the live plan shows from what")
+    assessment = assess_config(ConfigChange(key, before, "declared", after, "declared"))
+    return replace(
+        field, means=assessment.why, risk=assessment.risk, irreversible=assessment.reversibility != REVERSIBLE
+    )
 
 
 def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology) -> FieldChange:
@@ -88,18 +91,18 @@ def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology
 def reaching(field: FieldChange, reach: str, old: TopicDefaults, new: TopicDefaults, path: str = "") -> FieldChange:
     """``field`` of a layer that counts for many topics: for which, and what the worst of it is. ``path``: as it is
     to be told, where the layer stands within something."""
-    told = replace(field, path=path or field.path)
+    field_change = replace(field, path=path or field.path)
     section, _, key = field.path.partition(".")
     if section == "lower_retention_by":
-        return replace(told, means="how a retention is lowered from now on; nothing changes by itself")
+        return replace(field_change, means="how a retention is lowered from now on; nothing changes by itself")
     if section != "configs":
-        return replace(told, means="for topics that are yet to be made; existing ones keep what they have")
+        return replace(field_change, means="for topics that are yet to be made; existing ones keep what they have")
     if key not in new.configs:
-        return replace(told, means="topics keep the value they have")
+        return replace(field_change, means="topics keep the value they have")
     where = f"{reach}, where nothing stronger says otherwise"
     if key not in old.configs:
-        return replace(told, means=where, risk=Risk.MEDIUM if "retention" in key else Risk.LOW)
-    found = assess_config(ConfigChange(key, old.configs[key], "declared", new.configs[key], "declared"))
+        return replace(field_change, means=where, risk=Risk.MEDIUM if "retention" in key else Risk.LOW)
+    assessment = assess_config(ConfigChange(key, old.configs[key], "declared", new.configs[key], "declared"))
     steps = f"; at most {human(key, new.lower_retention_by[key])} an apply" if key in new.lower_retention_by else ""
-    means = f"{found.why}{steps}; {where}" if found.why else where
-    return replace(told, means=means, risk=found.risk, irreversible=found.reversibility != REVERSIBLE)
+    means = f"{assessment.why}{steps}; {where}" if assessment.why else where
+    return replace(field_change, means=means, risk=assessment.risk, irreversible=assessment.reversibility != REVERSIBLE)

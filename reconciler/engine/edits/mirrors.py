@@ -1,15 +1,15 @@
-"""Which mirror jobs an edit restarts, decided by their fingerprints alone; and which edits near them do not."""
+"""Which mirror jobs an edit restarts, by their fingerprints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.comparing.fields import SAME_NAMES, SAME_SET
-from reconciler.comparing.travelling import Routes
-from reconciler.comparison import Fate, ItemChange, MirrorImpact, Sign
-from reconciler.handover import explain_difference, mirror_handover
-from reconciler.topology import Mirror, Topology
+from reconciler.engine.edits.fields import SAME_NAMES, SAME_SET
+from reconciler.engine.edits.flows import RoutesOfBothSides
+from reconciler.model.environment.topology import Mirror, Topology
+from reconciler.model.reports.edit import Fate, ItemChange, MirrorImpact, Sign
+from reconciler.resources.mirrors.handover import explain_difference, mirror_handover
 
 _NOT_READ = {
     ("flow", "labels"): "labels are for people",
@@ -21,22 +21,22 @@ _NOT_READ = {
     ("cluster", "reassignment"): "how fast replicas move; the job moves none",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",
     ("cluster", "prune"): "what may be deleted; the job deletes nothing",
-    ("cluster", "principals.plan"): "the job speaks as the principal mirror",
-    ("cluster", "principals.apply"): "the job speaks as the principal mirror",
+    ("cluster", "principals.plan"): "the job logs in as the principal mirror",
+    ("cluster", "principals.apply"): "the job logs in as the principal mirror",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class TopologySides:
     """Both topologies with their routes, and how their entries differ."""
 
     before: Topology
     after: Topology
-    routes: Routes
+    routes: RoutesOfBothSides
     items: Sequence[ItemChange]
 
 
-def mirror_impacts(sides: Sides) -> Iterator[MirrorImpact]:
+def mirror_impacts(sides: TopologySides) -> Iterator[MirrorImpact]:
     before, after = sides.before, sides.after
     for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
         old, new = before.mirrors.get(name), after.mirrors.get(name)
@@ -44,13 +44,13 @@ def mirror_impacts(sides: Sides) -> Iterator[MirrorImpact]:
             if old is not None and old.flows:
                 yield MirrorImpact(name, Fate.STOPS, because=("it is no longer declared, or has no flow left",))
         elif old is None or not old.flows:
-            told = mirror_handover(after, new)
-            yield MirrorImpact(name, Fate.STARTS, "", str(told["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
+            fields = mirror_handover(after, new)
+            yield MirrorImpact(name, Fate.STARTS, "", str(fields["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
         elif impact := _both(old, new, sides):
             yield impact
 
 
-def _both(old: Mirror, new: Mirror, sides: Sides) -> MirrorImpact | None:
+def _both(old: Mirror, new: Mirror, sides: TopologySides) -> MirrorImpact | None:
     was, now = mirror_handover(sides.before, old), mirror_handover(sides.after, new)
     prints = str(was["fingerprint"]), str(now["fingerprint"])
     harmless = tuple(_harmless(new, sides))
@@ -71,7 +71,7 @@ def _started_with(old: Mirror, new: Mirror) -> Iterator[str]:
         yield f"mirror {new.name}: spark_conf {', '.join(keys)}"
 
 
-def _harmless(mirror: Mirror, sides: Sides) -> Iterator[str]:
+def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
     before, after = sides.before, sides.after
     flows = set(mirror.flows)
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}
@@ -87,9 +87,9 @@ def _harmless(mirror: Mirror, sides: Sides) -> Iterator[str]:
     was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}
     fresh = [r for r in sides.routes.after if r.flow in flows and (r.flow, r.source) not in was]
     same = {name for name in flows if name in before.flows and before.flows[name] == after.flows[name]}
-    if found := sorted(str(route.source) for route in fresh if route.flow in same):
+    if names := sorted(str(route.source) for route in fresh if route.flow in same):
         wait = f"{mirror.refresh_interval_ms / 1000:g} s"
-        yield f"new topics {', '.join(found)}: a running job picks up topics that match within {wait}"
+        yield f"new topics {', '.join(names)}: a running job picks up topics that match within {wait}"
 
 
 def _why(kind: str, path: str, means: str) -> str:

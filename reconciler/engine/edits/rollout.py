@@ -1,22 +1,22 @@
-"""How an edit changes the way over the regions: waves, soak and gates. No topic changes by it."""
+"""What an edit changes in the rollout: waves, soak, gates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.changes import Risk
-from reconciler.comparing.fields import NOT_SET
-from reconciler.comparison import FieldChange, ItemChange, Sign
+from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Where
-from reconciler.rollouts import Course, Gates
-from reconciler.topic_configs import human
+from reconciler.model.changes import Risk
+from reconciler.model.config_values import human
+from reconciler.model.environment.rollout import Course, Gates
+from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
 
 MEANS = "the order of the next apply; nothing on a cluster changes by itself"
 
 
 def rollout_items(was: Course | None, now: Course | None, where: Where) -> Iterator[ItemChange]:
     """``where``: of the section that is there now, or that is gone."""
-    place = f"{where.file}:{where.line}" if where.line else ""
+    place = where.line_words
     if was is None and now is not None:
         fields = tuple(FieldChange(path, NOT_SET, value) for path, value in _leaves(now).items())
         yield ItemChange(Sign.ADDED, "rollout", "of the environment", place, MEANS, fields)
@@ -34,11 +34,11 @@ def rollout_items(was: Course | None, now: Course | None, where: Where) -> Itera
 
 
 def _leaves(course: Course) -> dict[str, str]:
-    found = {"waves": ", then ".join(course.names)}
+    leaves = {"waves": ", then ".join(course.names)}
     for wave in course.waves:
-        found[f"waves.{wave.name}.clusters"] = ", ".join(wave.clusters)
-        found[f"waves.{wave.name}.soak"] = _duration(wave.soak_ms)
-    return found | {f"gates.{name}": text for name, text in _gates(course.gates).items()}
+        leaves[f"waves.{wave.name}.clusters"] = ", ".join(wave.clusters)
+        leaves[f"waves.{wave.name}.soak"] = _duration(wave.soak_ms)
+    return leaves | {f"gates.{name}": text for name, text in _gates(course.gates).items()}
 
 
 def _gates(gates: Gates) -> dict[str, str]:

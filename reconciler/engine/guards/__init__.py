@@ -1,66 +1,53 @@
-"""Guards against losing by accident: protected names, prune, a wish that shrank, a cluster nobody has met.
+"""Guards against losing by accident: a cluster nobody has met, another repository, too many deletions at once.
 
-Border: nouns in, findings out; each guard is a module of its own.
+Belongs here: findings that block a plan until somebody agrees. Not here: rules of a file (`environment.validate`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.applied import Applied, Consent
-from reconciler.changes import Reason, Refused
-from reconciler.counts import counted
+from reconciler.engine.guards.first_contact import first_contacts, let_through
+from reconciler.engine.guards.other_repository import forgotten, other_repository
 from reconciler.errors import Unknown
-from reconciler.guarding.contact import FIRST_CONTACT, clusters_of, first_contacts, let_through, unmet
-from reconciler.guarding.elsewhere import OTHER_REPOSITORY, forgotten, other_repository
-from reconciler.guarding.pruning import PRUNE
-from reconciler.guarding.shrinking import ABOVE, SHRUNKEN, declared_topics, left_behind, shrunken
-from reconciler.live import LiveState
-from reconciler.plans import Plan
-from reconciler.topology import Topology
-
-__all__ = [
-    "applied_now",
-    "clusters_of",
-    "from_here",
-    "guarded",
-    "is_prune",
-    "moved_record",
-    "released",
-    "unjudged",
-    "unmet",
-]
+from reconciler.model.changes import About, Reason, Refused, Subject, Why
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.resources.shrink_limit import declared_topics, left_behind, shrunken
+from reconciler.text import counted
 
 _OF_CONSENT = {
-    FIRST_CONTACT: "first_contact",
-    OTHER_REPOSITORY: "first_contact",
-    SHRUNKEN: "shrink",
-    ABOVE: "shrink",
-    "prune-above-limit": "shrink",
+    Why.FIRST_CONTACT: "first_contact",
+    Why.OTHER_REPOSITORY: "first_contact",
+    Why.SHRUNKEN_WISH: "shrink",
+    Why.ACCESS_ABOVE_LIMIT: "shrink",
+    Why.PRUNE_ABOVE_LIMIT: "shrink",
 }
-_JUDGED_HERE = (FIRST_CONTACT, OTHER_REPOSITORY, SHRUNKEN)
+_JUDGED_HERE = (Why.FIRST_CONTACT, Why.OTHER_REPOSITORY, Why.SHRUNKEN_WISH)
 
 
 def guarded(
     plan: Plan, topology: Topology, live: LiveState, applied: Applied | Unknown | None, consent: Consent
 ) -> Plan:
-    """``plan`` with what speaks against it: a wish that shrank, clusters nobody has met, an empty wish.
+    """``plan`` with what speaks against it: a declaration that shrank, clusters nobody has met, an empty one.
 
     ``applied`` Unknown: the record cannot be read by this principal; that is noted, and ``apply`` looks again.
     """
     if isinstance(applied, Unknown):
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
         return replace(plan, notes=(*plan.notes, note))
-    found = list(shrunken(topology, applied)) or list(_empty(plan, topology))
+    refusals = list(shrunken(topology, applied)) or list(_empty(plan, topology))
     changes = [planned.change for planned in plan.changes]
-    found += first_contacts(topology, live, applied, changes)
+    refusals += first_contacts(topology, live, applied, changes)
     notes = (
         *plan.notes,
         *left_behind(topology, applied),
         *forgotten(topology, live, applied),
         *(() if consent.first_contact else let_through(topology, live, applied, changes)),
     )
-    return released(replace(plan, refused=(*plan.refused, *found), notes=notes), consent)
+    return released(replace(plan, refused=(*plan.refused, *refusals), notes=notes), consent)
 
 
 def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Plan:
@@ -72,23 +59,27 @@ def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Pla
 
 def unjudged(saved: Plan) -> Plan:
     """Without what ``guarded`` finds anew; every other refusal of a saved plan stands until somebody agrees to it."""
-    return replace(saved, refused=tuple(one for one in saved.refused if one.reason.code not in _JUDGED_HERE))
+    return replace(
+        saved, refused=tuple(refusal for refusal in saved.refused if refusal.reason.code not in _JUDGED_HERE)
+    )
 
 
 def released(plan: Plan, consent: Consent) -> Plan:
     """Without the refusals somebody has agreed to."""
-    kept = [one for one in plan.refused if not getattr(consent, _OF_CONSENT.get(one.reason.code, ""), False)]
+    kept = [
+        refusal for refusal in plan.refused if not getattr(consent, _OF_CONSENT.get(refusal.reason.code, ""), False)
+    ]
     return replace(plan, refused=tuple(kept))
 
 
 def applied_now(topology: Topology, before: Applied | None, met: dict[str, str], by: Applied) -> Applied:
     """The record of an apply that is over. ``met``: clusters it was agreed to change. ``by``: who, when, commit."""
-    known = {name: one for name, one in (before.clusters if before else {}).items() if name in topology.clusters}
+    known = {name: text for name, text in (before.clusters if before else {}).items() if name in topology.clusters}
     return replace(by, clusters={**known, **met}, topics=declared_topics(topology), flows=tuple(sorted(topology.flows)))
 
 
 def is_prune(plan: Plan) -> bool:
-    return any(planned.change.reason.code == PRUNE for planned in plan.changes)
+    return any(planned.change.reason.code is Why.PRUNE for planned in plan.changes)
 
 
 def _empty(plan: Plan, topology: Topology) -> list[Refused]:
@@ -97,6 +88,6 @@ def _empty(plan: Plan, topology: Topology) -> list[Refused]:
     if wished or not plan.changes:
         return []
     changes = counted(len(plan.changes), "change")
-    what = f"the environment declares no topic, flow or access rule, and the plan has {changes}"
-    todo = "Look whether a file is missing or empty. If everything is to go, agree with apply --allow-shrink"
-    return [Refused("declared topics", Reason(SHRUNKEN, what), todo)]
+    problem = f"the environment declares no topic, flow or access rule, and the plan has {changes}"
+    todo = "Check whether a file is missing or empty. If everything is to go, accept with apply --allow-shrink"
+    return [Refused(Subject(About.DECLARED, name="topics"), Reason(Why.SHRUNKEN_WISH, problem), todo)]

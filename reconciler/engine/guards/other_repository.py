@@ -1,4 +1,4 @@
-"""One environment's name in two repositories: both have one lock and one record, and neither knows of the other.
+"""Guard against two repositories with one environment's name, which would share one lock and one record.
 
 And a record that is not where it is looked for, because another cluster is the first by name now, or is a new one.
 """
@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.applied import Applied
-from reconciler.changes import Reason, Refused
-from reconciler.live import LiveMirror, LiveState
-from reconciler.locks import lock_cluster
-from reconciler.topology import Topology
-
-OTHER_REPOSITORY = "other-repository"
+from reconciler.model.changes import About, Reason, Refused, Subject, Why
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveMirror, LiveState
+from reconciler.model.state.last_apply import Applied
+from reconciler.model.state.lock import lock_cluster
 
 
 def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
     """``origin``: where this folder is from; empty where git does not tell, then nothing is held against it."""
     if applied is None or not applied.origin or not origin or applied.origin == origin:
         return
-    what = (
+    problem = (
         f"environment {applied.environment} was applied last by {applied.who} from {applied.origin}, and this is"
         f" {origin}: with one name they share lock and records, and each takes what the other made for its own"
     )
     todo = (
-        "Give one of them another name, which is that of its folder. If the environment moved here, agree once with"
+        "Give one of them another name, which is that of its folder. If the environment moved here, accept once with"
         " apply --first-contact"
     )
-    yield Refused(f"environment {applied.environment}", Reason(OTHER_REPOSITORY, what), todo)
+    yield Refused(Subject(About.ENVIRONMENT, name=applied.environment), Reason(Why.OTHER_REPOSITORY, problem), todo)
 
 
 def moved_record(topology: Topology, found_on: str) -> str:
@@ -54,8 +52,12 @@ def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> I
 def _owning(live: LiveState) -> Iterator[str]:
     """Clusters whose own record tells of something that runs of this environment made."""
     for name in live.clusters:
-        if (one := live.known(name)) is not None:
-            parts = (one.access.owned if one.access else {}, one.quota_keys, one.users.recorded if one.users else {})
+        if (cluster := live.known(name)) is not None:
+            parts = (
+                cluster.access.owned if cluster.access else {},
+                cluster.quota_keys,
+                cluster.users.recorded if cluster.users else {},
+            )
             if any(isinstance(part, Mapping) and part for part in parts):
                 yield name
 

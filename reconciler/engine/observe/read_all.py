@@ -1,4 +1,4 @@
-"""Asks every cluster and every mirror job at the same time, and freezes what they answered.
+"""Reads every cluster and mirror job at once; what does not answer becomes Unknown, never empty.
 
 A failed read becomes ``Unknown`` for that one subject; the others go on.
 """
@@ -11,56 +11,55 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from reconciler.changes import CreateTopic
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
-from reconciler.plans import Plan
-from reconciler.ports import ClusterReader, MirrorRunner
-from reconciler.quotas import Limits, QuotaEntity
+from reconciler.model.changes import CreateTopic
+from reconciler.model.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
+from reconciler.model.plan import Plan
+from reconciler.model.ports import ClusterReader, MirrorRunner
 
 THREADS = 16
 LOOK_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
-Quotas = Mapping[QuotaEntity, Limits] | Unknown
-QuotaKeys = Mapping[QuotaEntity, frozenset[str]] | Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadScope:
     """Clusters of which more is read than brokers and topics, beside everything else.
 
-    ``quota_keys``: of which also the ownership record of quotas is read.
+    ``quota_keys``: of which also the ownership record of quotas is read. ``topics``: cluster -> the only topics that
+    are read there; None: all.
     """
 
     access: Collection[str] = ()
     quotas: Collection[str] = ()
     quota_keys: Collection[str] = ()
     users: Collection[str] = ()
+    topics: Mapping[str, Collection[str]] | None = None
 
 
-NOTHING_MORE = Wanted()
+NOTHING_MORE = ReadScope()
 
 
 def observe(
     readers: Mapping[str, ClusterReader],
     runner: MirrorRunner | None = None,
     mirrors: Iterable[str] = (),
-    wanted: Wanted = NOTHING_MORE,
+    wanted: ReadScope = NOTHING_MORE,
 ) -> LiveState:
     """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
 
     Never raises for a cluster or a mirror that cannot be read. Without a runner no mirror is looked at.
     """
     names = tuple(mirrors) if runner is not None else ()
-    asked = sum(name in part for name in readers for part in _parts(wanted))
+    asked = sum(name in getattr(wanted, key) for name in readers for key in _PARTS)
     with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + asked))) as pool:
-        found = {name: _begun(pool, name, reader, wanted) for name, reader in readers.items()}
+        by_name = {name: _begun(pool, name, reader, wanted) for name, reader in readers.items()}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
-            clusters=MappingProxyType({name: begun.ended() for name, begun in found.items()}),
+            clusters=MappingProxyType({name: ended() for name, ended in by_name.items()}),
             mirrors=MappingProxyType({name: future.result() for name, future in jobs.items()}),
         )
 
@@ -70,21 +69,21 @@ def with_hidden(made: Plan, live: LiveState, readers: Mapping[str, ClusterReader
 
     The same object where nothing is hidden. Only what is asked for by name is told to be hidden.
     """
-    creates = [one.change.ref for one in made.changes if isinstance(one.change, CreateTopic)]
-    found: dict[str, LiveCluster | Unknown] = {}
+    creates = [planned.change.ref for planned in made.changes if isinstance(planned.change, CreateTopic)]
+    clusters: dict[str, LiveCluster | Unknown] = {}
     for name, reader in readers.items():
         cluster, names = live.known(name), [ref.name for ref in creates if ref.cluster == name]
         if cluster is None or cluster.sees_all or not names:
             continue
-        told = _told(f"cluster {name}", partial(reader.read, names))
-        if isinstance(told, Unknown):
-            found[name] = told
-        elif told.hidden:
-            found[name] = replace(cluster, hidden=told.hidden)
-    return LiveState(MappingProxyType({**live.clusters, **found}), live.mirrors) if found else live
+        live_cluster = _told(f"cluster {name}", partial(reader.read, names))
+        if isinstance(live_cluster, Unknown):
+            clusters[name] = live_cluster
+        elif live_cluster.hidden:
+            clusters[name] = replace(cluster, hidden=live_cluster.hidden)
+    return LiveState(MappingProxyType({**live.clusters, **clusters}), live.mirrors) if clusters else live
 
 
-class Watch:
+class MirrorWatch:
     """Looks at mirrors again and again; one whose cluster does not answer keeps no other waiting.
 
     ``pool`` has a thread for each mirror. For one thread at a time.
@@ -117,70 +116,55 @@ class Watch:
             error = f"no answer for {self._clock() - asked_at:.0f} s"
             return self._silent.get(name) or Unknown(f"mirror {name}", error, "It is waited for; the others go on.")
         del self._asked[name]
-        found = future.result()
+        mirror = future.result()
         self._silent.pop(name, None)
-        if isinstance(found, Unknown):
-            self._silent[name] = found
-        return found
+        if isinstance(mirror, Unknown):
+            self._silent[name] = mirror
+        return mirror
 
 
-def _parts(wanted: Wanted) -> tuple[Collection[str], ...]:
-    return wanted.access, wanted.quotas, wanted.quota_keys, wanted.users
+class _Part(NamedTuple):
+    """A part of a cluster besides brokers and topics. ``failed``: what stands for it when it could not be read."""
+
+    title: str
+    read: Callable[[ClusterReader], object]
+    failed: Callable[[Unknown], object] = lambda unknown: unknown
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """What is asked of one cluster; None: nobody wants it."""
-
-    cluster: Future[LiveCluster | Unknown]
-    access: Future[LiveAccess] | None
-    quotas: Future[Quotas] | None
-    quota_keys: Future[QuotaKeys] | None
-    users: Future[LiveUsers] | None
-
-    def ended(self) -> LiveCluster | Unknown:
-        found = self.cluster.result()
-        if isinstance(found, Unknown):
-            return found
-        return replace(
-            found,
-            access=self.access.result() if self.access else None,
-            quotas=self.quotas.result() if self.quotas else None,
-            quota_keys=self.quota_keys.result() if self.quota_keys else found.quota_keys,
-            users=self.users.result() if self.users else None,
-        )
+_PARTS = {
+    "access": _Part("access", lambda reader: reader.read_access(), LiveAccess),
+    "quotas": _Part("quotas", lambda reader: reader.read_quotas()),
+    "quota_keys": _Part("ownership record", lambda reader: reader.read_quota_keys()),
+    "users": _Part("users", lambda reader: reader.read_users(), LiveUsers),
+}
+"""By the name they have in ``ReadScope`` and ``LiveCluster``."""
 
 
-def _begun(pool: ThreadPoolExecutor, name: str, reader: ClusterReader, wanted: Wanted) -> _Begun:
-    return _Begun(
-        pool.submit(_cluster, name, reader),
-        pool.submit(_access, name, reader) if name in wanted.access else None,
-        pool.submit(_quotas, name, reader) if name in wanted.quotas else None,
-        pool.submit(_quota_keys, name, reader) if name in wanted.quota_keys else None,
-        pool.submit(_users, name, reader) if name in wanted.users else None,
-    )
+def _begun(
+    pool: ThreadPoolExecutor, name: str, reader: ClusterReader, wanted: ReadScope
+) -> Callable[[], LiveCluster | Unknown]:
+    """What is given waits for the answers. A part that nobody wants is None."""
+    whole = pool.submit(_cluster, name, reader, None if wanted.topics is None else wanted.topics.get(name))
+    parts = {key: pool.submit(_part, name, reader, key) for key in _PARTS if name in getattr(wanted, key)}
+
+    def ended() -> LiveCluster | Unknown:
+        cluster = whole.result()
+        if isinstance(cluster, Unknown):
+            return cluster
+        unwanted: dict[str, Any] = {"access": None, "quotas": None, "users": None}
+        return replace(cluster, **unwanted | {key: future.result() for key, future in parts.items()})
+
+    return ended
 
 
-def _cluster(name: str, reader: ClusterReader) -> LiveCluster | Unknown:
-    return _told(f"cluster {name}", reader.read)
+def _cluster(name: str, reader: ClusterReader, topics: Collection[str] | None) -> LiveCluster | Unknown:
+    return _told(f"cluster {name}", lambda: reader.read(topics))
 
 
-def _access(name: str, reader: ClusterReader) -> LiveAccess:
-    found = _told(f"access of {name}", reader.read_access)
-    return LiveAccess(found) if isinstance(found, Unknown) else found
-
-
-def _quotas(name: str, reader: ClusterReader) -> Quotas:
-    return _told(f"quotas of {name}", reader.read_quotas)
-
-
-def _quota_keys(name: str, reader: ClusterReader) -> QuotaKeys:
-    return _told(f"ownership record of {name}", reader.read_quota_keys)
-
-
-def _users(name: str, reader: ClusterReader) -> LiveUsers:
-    found = _told(f"users of {name}", reader.read_users)
-    return LiveUsers(found) if isinstance(found, Unknown) else found
+def _part(name: str, reader: ClusterReader, key: str) -> object:
+    title, read, failed = _PARTS[key]
+    answer = _told(f"{title} of {name}", lambda: read(reader))
+    return failed(answer) if isinstance(answer, Unknown) else answer
 
 
 def _mirror(name: str, runner: MirrorRunner) -> LiveMirror | Unknown:
@@ -191,4 +175,4 @@ def _told(subject: str, ask: Callable[[], Answer]) -> Answer | Unknown:
     try:
         return ask()
     except ReconcilerError as error:
-        return Unknown(subject, ". ".join(part for part in (error.what, error.why) if part), error.todo)
+        return Unknown.of(subject, error)

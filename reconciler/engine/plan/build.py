@@ -1,32 +1,23 @@
-"""Findings -> one ordered plan over all clusters, frozen together with the ground it stands on.
-
-The order itself is ``ordering``.
-"""
+"""Builds the plan: the changes of all clusters in one order, with risk, impact and the basis they rest on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.authorizing.outlook import judged, outlook
-from reconciler.changes import (
-    Reason,
-    ReassignReplicas,
-    Refused,
-    TopicChange,
-    touched,
-)
-from reconciler.diffing import Previous, diff
-from reconciler.diffing.findings import Findings
+from reconciler.engine.diff import Previous, diff
+from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
+from reconciler.engine.plan.order import after_replicas, place_of, planned
+from reconciler.engine.rollout.waves import course_of, in_waves
 from reconciler.errors import Moved
-from reconciler.live import LiveCluster, LiveState
-from reconciler.observations import observe_again, shown, subjects, topology_digest
-from reconciler.ordering import after_replicas, place_of, planned
-from reconciler.placing.loads import loads_of
-from reconciler.plans import NO_EDITION, Basis, Edition, Plan, SeenCluster
-from reconciler.rollout import course_of, in_waves
-from reconciler.routing import Routing
-from reconciler.topology import Topology
+from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
+from reconciler.model.changes.findings import Findings
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
+from reconciler.resources.acls.authorizer.after_plan import judged, outlook
+from reconciler.resources.flows.routes import Routing
+from reconciler.resources.replicas.placement.broker_load import loads_of
 
 
 def plan(
@@ -39,11 +30,11 @@ def plan(
     """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics.
     ``prune``: unmanaged topics that a prune list owns are deleted.
     """
-    found, routing = diff(topology, live, previous, prune)
-    later = after_replicas(found.changes)
-    ordered = sorted(found.changes, key=lambda change: place_of(change, later))
+    findings, routing = diff(topology, live, previous, prune)
+    later = after_replicas(findings.changes)
+    ordered = sorted(findings.changes, key=lambda change: place_of(change, later))
     access = outlook(topology, live, routing.routes, ordered)
-    rests_on = sorted({*subjects(ordered, routing.routes), *access.rests_on})
+    rests_on = sorted({*subjects(ordered, routing.routes), *access.rests_on}, key=str)
     basis = Basis(
         environment=topology.environment,
         topology_digest=edition.digest or topology_digest(topology),
@@ -55,13 +46,13 @@ def plan(
     return Plan(
         basis=basis,
         changes=in_waves(judged(planned(ordered, later, routing, topology, live), access), topology, routing.routes),
-        refused=(*found.refused, *access.refused),
-        unknown=found.unknown,
-        unmanaged=found.unmanaged,
-        unmanaged_acls=found.unmanaged_acls,
-        ignored=found.ignored,
-        notes=(*found.notes, *_undisturbed(topology, found, routing), *access.notes),
-        unchanged=_unchanged(found),
+        refused=(*findings.refused, *access.refused),
+        unknown=findings.unknown,
+        unmanaged=findings.unmanaged,
+        unmanaged_acls=findings.unmanaged_acls,
+        ignored=findings.ignored,
+        notes=(*findings.notes, *_undisturbed(topology, findings, routing), *access.notes),
+        unchanged=_unchanged(findings),
         loads=loads_of(ordered, live),
         shifts=access.shifts,
         rollout=course_of(topology),
@@ -75,7 +66,7 @@ def basis_now(planned: Plan, topology: Topology, live: LiveState) -> Basis:
         environment=topology.environment,
         topology_digest=topology_digest(topology),
         clusters=_seen(topology, live),
-        observed=observe_again((one.subject for one in planned.basis.observed), live),
+        observed=observe_again((observation.subject for observation in planned.basis.observed), live),
     )
 
 
@@ -89,17 +80,17 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
         moved.append(
             Moved("topology files", f"digest {before.topology_digest[:16]}", f"digest {now.topology_digest[:16]}")
         )
-    current = {one.subject: one for one in now.observed}
-    for one in before.observed:
-        found = current.get(one.subject)
+    current = {observation.subject: observation for observation in now.observed}
+    for observation in before.observed:
+        found = current.get(observation.subject)
         if found is None:
-            moved.append(Moved(one.subject, shown(one.text), "not looked at"))
-        elif found.fingerprint != one.fingerprint:
-            moved.append(Moved(one.subject, shown(one.text), shown(found.text)))
+            moved.append(Moved(str(observation.subject), shown(observation.text), "not looked at"))
+        elif found.fingerprint != observation.fingerprint:
+            moved.append(Moved(str(observation.subject), shown(observation.text), shown(found.text)))
     return tuple(moved)
 
 
-def with_broker_refusals(planned: Plan, refusals: Mapping[str, str], unasked: Mapping[str, str]) -> Plan:
+def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked: Mapping[str, str]) -> Plan:
     """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): subject -> refusal.
 
     ``unasked``: cluster -> why its brokers could not be asked; that is noted, and blocks nothing.
@@ -107,50 +98,48 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[str, str], unasked: Ma
     refused = tuple(
         Refused(
             subject,
-            Reason("broker-refuses", f"the brokers refuse the change of {subject}: {answer}"),
+            Reason(Why.BROKER_REFUSES, f"the brokers refuse the change of {subject}: {answer}"),
             "Correct what it names; this is the brokers' own check, nothing was changed",
         )
-        for subject, answer in sorted(refusals.items())
+        for subject, answer in sorted(refusals.items(), key=lambda refusal: str(refusal[0]))
     )
     notes = tuple(f"not checked beforehand by the brokers of {name}: {why}" for name, why in sorted(unasked.items()))
     return replace(planned, refused=planned.refused + refused, notes=planned.notes + notes)
 
 
 def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
-    found: list[SeenCluster] = []
+    clusters: list[SeenCluster] = []
     for name in sorted(topology.clusters):
         cluster = live.clusters.get(name)
         if isinstance(cluster, LiveCluster):
-            rules = len(cluster.acls) if isinstance(cluster.acls, frozenset) else None
-            brokers, topics = len(cluster.brokers), len(cluster.topics)
-            quotas = len(cluster.quotas) if isinstance(cluster.quotas, Mapping) else None
-            seen = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all, quotas=quotas)
-            found.append(replace(seen, users=_users(cluster)))
+            brokers, topics, rules = len(cluster.brokers), len(cluster.topics), _count(cluster.acls)
+            seen = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all)
+            users = _count(cluster.users.credentials) if cluster.users else None
+            clusters.append(replace(seen, quotas=_count(cluster.quotas), users=users))
         else:
-            found.append(SeenCluster(name, None, 0, 0))
-    return tuple(found)
+            clusters.append(SeenCluster(name, None, 0, 0))
+    return tuple(clusters)
 
 
-def _users(cluster: LiveCluster) -> int | None:
-    there = cluster.users.credentials if cluster.users is not None else None
-    return len(there) if isinstance(there, Mapping) else None
+def _count(part: object) -> int | None:
+    """None of what could not be read, or was not asked for."""
+    return len(part) if isinstance(part, frozenset | Mapping) else None
 
 
-def _undisturbed(topology: Topology, found: Findings, routing: Routing) -> list[str]:
+def _undisturbed(topology: Topology, findings: Findings, routing: Routing) -> list[str]:
     """What changes for a running job without a restart."""
-    changed = {change.ref for change in found.changes if isinstance(change, TopicChange | ReassignReplicas)}
-    kept = {one.subject for one in found.settled if one.subject.startswith("mirror ")}
+    changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
+    kept = {settled.subject.name for settled in findings.settled if settled.subject.about is About.MIRROR}
     notes: list[str] = []
     for name, mirror in topology.mirrors.items():
         remotes = [r.remote for r in routing.routes if r.flow in mirror.flows and r.remote in changed]
-        if f"mirror {name}" in kept and remotes:
+        if name in kept and remotes:
             count = f"{len(remotes)} of its topics change" if len(remotes) > 1 else "one of its topics changes"
             notes.append(f"mirror {name} keeps running: {count}, its definition does not")
     return notes
 
 
-def _unchanged(found: Findings) -> int:
-    moved = {touched(change) for change in found.changes}
-    moved |= {one.subject.split(" ")[0] for one in found.refused}
-    same = {one.subject for one in found.settled if not one.subject.startswith("cluster ")}
-    return len(same.union(found.as_wished) - moved)
+def _unchanged(findings: Findings) -> int:
+    moved = {change.subject for change in findings.changes} | {refused.subject.whole for refused in findings.refused}
+    same = {settled.subject for settled in findings.settled if settled.subject.about is not About.CLUSTER}
+    return len(same.union(findings.as_desired) - moved)

@@ -1,38 +1,30 @@
-"""A plan cut down to what may be carried out now; what is held back is told with its reason.
+"""Selects the part of a plan that may be applied now; the rest is held back with its reason.
 
-Border: removes changes from a plan, and those that need them; adds and reorders nothing.
+Removes changes and those that need them; adds and reorders nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import assert_never
 
-from reconciler.changes import (
+from reconciler.engine.kinds import kind_of
+from reconciler.model.changes import (
+    About,
     AclChange,
     AddPartitions,
     AlterConfigs,
-    AlterQuota,
     Change,
     ConfigChange,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
     DeleteTopic,
-    DeleteUser,
-    RestartMirror,
     Risk,
     Role,
     Stage,
-    StopMirror,
-    cluster_of,
-    touched,
 )
-from reconciler.choices import Autonomy
-from reconciler.ordering import stage_of
-from reconciler.plans import Outcome, Plan, Planned, Result
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Outcome, Plan, Planned, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +45,19 @@ class Narrowed:
 
 def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
     """One outcome for each change of the whole ``plan``, in its order: what was held back counts as not begun."""
-    found = {outcome.id: outcome for outcome in outcomes}
-    left = {one.id: Outcome(one.id, Result.SKIPPED, f"not begun: {one.why}") for one in held}
-    return tuple({**left, **found}[planned.id] for planned in plan.changes)
+    all_outcomes = {outcome.id: outcome for outcome in outcomes}
+    left = {each_held.id: Outcome(each_held.id, Result.SKIPPED, f"not begun: {each_held.why}") for each_held in held}
+    return tuple({**left, **all_outcomes}[planned.id] for planned in plan.changes)
 
 
 def unexpired(plan: Plan, today: date) -> Plan:
     """``plan`` without what rests on tombstones that have expired. Files that hold such a one are refused when they are
     read; a loop goes on with those that it has read before."""
     over = {
-        one.id: f"its tombstone counted until {one.change.expires}"
-        for one in plan.changes
-        if isinstance(one.change, DeleteTopic) and one.change.expires
-        if date.fromisoformat(one.change.expires) < today
+        planned.id: f"its tombstone counted until {planned.change.expires}"
+        for planned in plan.changes
+        if isinstance(planned.change, DeleteTopic) and planned.change.expires
+        if date.fromisoformat(planned.change.expires) < today
     }
     return replace(plan, changes=without(plan, over).plan.changes) if over else plan
 
@@ -84,8 +76,12 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
             held[planned.id] = why
         else:
             kept.append(planned)
-    parted = {cluster_of(one.change) for one in plan.changes if one.id in held and isinstance(one.change, AclChange)}
-    shifts = tuple(one for one in plan.shifts if one.cluster not in parted)
+    parted = {
+        planned.change.cluster
+        for planned in plan.changes
+        if planned.id in held and isinstance(planned.change, AclChange)
+    }
+    shifts = tuple(shift for shift in plan.shifts if shift.cluster not in parted)
     narrowed = replace(plan, changes=tuple(kept), shifts=shifts)
     return Narrowed(narrowed, tuple(Held(name, why) for name, why in held.items()))
 
@@ -97,22 +93,20 @@ def known_part(plan: Plan) -> Narrowed:
     refusal; while anything is unknown, growth of declared topics, because a silent cluster may carry their remote
     topics; and removals, which need a plan without unknown and refused.
     """
-    doubt = [one.subject for one in plan.unknown] or [one.subject for one in plan.refused]
-    strange = {one.subject for one in plan.refused if one.subject.startswith("cluster ")}
-    shrunk = next((one.reason.text for one in plan.refused if one.subject.startswith("declared ")), "")
-    refused = {_subject(one.subject): one.reason.text for one in plan.refused}
+    doubt = [unknown.subject for unknown in plan.unknown] or [str(refusal.subject) for refusal in plan.refused]
+    refused = {refusal.subject.whole: refusal.reason.text for refusal in plan.refused}
+    strange = {subject.cluster: text for subject, text in refused.items() if subject.about is About.CLUSTER}
+    shrunk = _first_about(About.DECLARED, plan)
+    foreign = _first_about(About.ENVIRONMENT, plan)
     reasons: dict[str, str] = {}
-    foreign = next((one.reason.text for one in plan.refused if one.subject.startswith("environment ")), "")
     for planned in plan.changes:
-        if text := foreign or refused.get(_touched(planned)):
+        if (text := foreign or refused.get(planned.change.subject)) or (text := _at(planned.change, strange)):
             reasons[planned.id] = f"refused: {text}"
-        elif cluster := _at(planned, strange):
-            reasons[planned.id] = f"refused: {refused[cluster]}"
-        elif shrunk and _takes_away(planned):
+        elif shrunk and isinstance(planned.change, kind_of(planned.change).takes_away):
             reasons[planned.id] = f"refused: {shrunk}"
         elif plan.unknown and _is_growth(planned):
             reasons[planned.id] = f"irreversible, and {plan.unknown[0].subject} could not be read"
-        elif doubt and _removes(planned.change):
+        elif doubt and planned.change.stage is Stage.REMOVALS:
             reasons[planned.id] = f"nothing is deleted while the plan is in doubt about {doubt[0]}"
     return without(replace(plan, refused=(), unknown=()), reasons)
 
@@ -136,77 +130,54 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
 def is_step(planned: Planned) -> bool:
     """One of several steps of a retention that is lowered slowly."""
     change = planned.change
-    return isinstance(change, AlterConfigs) and any(one.goal is not None for one in change.configs)
+    return isinstance(change, AlterConfigs) and any(config.goal is not None for config in change.configs)
 
 
 def retention_steps_only(left: Plan, made: Plan) -> int:
     """How many changes are left after ``made``, when each of them is the next of such steps; else 0. The last one is
-    known by the step before it, its own or its source's: it is what was wished all along."""
+    known by the step before it, its own or its source's: it is what was desired all along."""
     begun = {
-        (planned.id, one.key, one.goal)
+        (planned.id, config.key, config.goal)
         for planned in made.changes
         if isinstance(planned.change, AlterConfigs)
-        for one in planned.change.configs
-        if one.goal is not None
+        for config in planned.change.configs
+        if config.goal is not None
     }
     begun_by = {whose for whose, _, _ in begun}
 
     def goes_on(planned: Planned) -> bool:
         change = planned.change
         return isinstance(change, AlterConfigs) and all(
-            (whose, one.key, one.after if one.goal is None else one.goal) in begun
-            for one in change.configs
-            for whose in [planned.id if planned.id in begun_by else f"configs:{_source_of(one)}"]
+            (whose, config.key, config.after if config.goal is None else config.goal) in begun
+            for config in change.configs
+            for whose in [planned.id if planned.id in begun_by else f"configs:{_source_of(config)}"]
         )
 
     blocked = left.unknown or left.refused
     return 0 if blocked or not all(map(goes_on, left.changes)) else len(left.changes)
 
 
-def _source_of(one: ConfigChange) -> str:
+def _source_of(config: ConfigChange) -> str:
     """``east/orders`` of ``source east/orders, a step to 1d``; empty for what comes from no source."""
-    word, _, ref = one.origin.partition(" ")
+    word, _, ref = config.origin.partition(" ")
     return ref.partition(",")[0] if word == "source" else ""
 
 
 def is_safe(planned: Planned) -> bool:
-    change = planned.change
-    if isinstance(change, CreateAcl):
-        return bool(change.rests_on) and planned.risk != Risk.HIGH
-    if not isinstance(change, CreateTopic | AddPartitions | AlterConfigs):
-        return False
-    return change.role is Role.REMOTE and planned.risk == Risk.LOW
+    return kind_of(planned.change).is_safe(planned.change, Risk(planned.risk))
 
 
-def _at(planned: Planned, strange: Collection[str]) -> str:
-    """The refused cluster that a change writes to, or empty. A mirror waits for all of them."""
-    name = cluster_of(planned.change)
-    if not name:
-        return min(strange, default="")
-    found = f"cluster {name}"
-    return found if found in strange else ""
+def _first_about(about: About, plan: Plan) -> str:
+    """Why the first such subject is refused, or empty."""
+    return next((refused.reason.text for refused in plan.refused if refused.subject.about is about), "")
 
 
-def _takes_away(planned: Planned) -> bool:
-    """What a half-read folder would do harm with."""
-    return isinstance(planned.change, DeleteTopic | DeleteAcl | DeleteUser | RestartMirror | StopMirror)
-
-
-def _removes(change: Change) -> bool:
-    """Also a limit that goes by prune, which rests on everything that was read."""
-    pruned = isinstance(change, AlterQuota) and stage_of(change) is Stage.REMOVALS
-    return pruned or isinstance(change, DeleteTopic | DeleteAcl | DeleteUser)
+def _at(change: Change, strange: Mapping[str, str]) -> str:
+    """Why the cluster that a change writes to is refused, or empty. A mirror waits for all of them."""
+    if change.cluster:
+        return strange.get(change.cluster, "")
+    return strange[min(strange)] if strange else ""
 
 
 def _is_growth(planned: Planned) -> bool:
     return isinstance(planned.change, AddPartitions) and planned.change.role is Role.DECLARED
-
-
-def _touched(planned: Planned) -> str:
-    return touched(planned.change)
-
-
-def _subject(text: str) -> str:
-    """``east/orders partitions`` is about the topic east/orders."""
-    kinds = ("mirror ", "cluster ", "flow ", "access ", "quota ", "user ")
-    return text if text.startswith(kinds) else text.split(" ")[0]

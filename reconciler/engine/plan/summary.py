@@ -1,14 +1,13 @@
-"""A plan or its outcomes in one line: how many of what, where, and how it ends."""
+"""A plan or its outcomes in one line: counts by action, clusters, result."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
-from reconciler.changes import (
-    Action,
+from reconciler.engine.kinds import KINDS
+from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
     AlterQuota,
@@ -19,17 +18,16 @@ from reconciler.changes import (
     DeleteAcl,
     DeleteTopic,
     DeleteUser,
-    FinishReassignment,
+    MirrorChange,
     ReassignReplicas,
     RestartMirror,
     Risk,
     StartMirror,
     StopMirror,
-    cluster_of,
 )
-from reconciler.counts import counted
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.topic_configs import human
+from reconciler.model.config_values import human
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.text import counted
 
 WORDS = ("topic or mirror", "topics and mirrors")
 
@@ -62,53 +60,60 @@ class Summary:
 
 def summarize(plan: Plan) -> Summary:
     changes = [planned.change for planned in plan.changes]
+    counts = Counter(type(change) for change in changes)
+
+    def mirrors(of: type[MirrorChange]) -> tuple[str, ...]:
+        return tuple(change.mirror for change in changes if isinstance(change, of))
+
+    users = [change for change in changes if isinstance(change, AlterUser)]
+    enrolled = sum(change.is_new for change in users)
     return Summary(
         changes=len(changes),
-        clusters=tuple(sorted({cluster_of(change) for change in changes} - {""})),
-        created=sum(isinstance(change, CreateTopic) for change in changes),
-        grown=sum(isinstance(change, AddPartitions) for change in changes),
-        configured=sum(isinstance(change, AlterConfigs) for change in changes),
-        removed=sum(isinstance(change, DeleteTopic) for change in changes),
-        starts=tuple(change.mirror for change in changes if isinstance(change, StartMirror)),
-        restarts=tuple(change.mirror for change in changes if isinstance(change, RestartMirror)),
-        stops=tuple(change.mirror for change in changes if isinstance(change, StopMirror)),
+        clusters=tuple(sorted({change.cluster for change in changes} - {""})),
+        created=counts[CreateTopic],
+        grown=counts[AddPartitions],
+        configured=counts[AlterConfigs],
+        removed=counts[DeleteTopic],
+        starts=mirrors(StartMirror),
+        restarts=mirrors(RestartMirror),
+        stops=mirrors(StopMirror),
         high_risk=sum(planned.risk == Risk.HIGH for planned in plan.changes),
         blocked=len(plan.refused),
         unknown=len(plan.unknown),
         unchanged=plan.unchanged,
-        granted=sum(isinstance(change, CreateAcl) for change in changes),
-        revoked=sum(isinstance(change, DeleteAcl) for change in changes),
-        replicated=sum(isinstance(change, ReassignReplicas) for change in changes),
-        limited=sum(isinstance(change, AlterQuota) for change in changes),
-        enrolled=sum(isinstance(change, AlterUser) and _is_new(change) for change in changes),
-        renewed=sum(isinstance(change, AlterUser) and not _is_new(change) for change in changes),
+        granted=counts[CreateAcl],
+        revoked=counts[DeleteAcl],
+        replicated=counts[ReassignReplicas],
+        limited=counts[AlterQuota],
+        enrolled=enrolled,
+        renewed=len(users) - enrolled,
         dismissed=sum(isinstance(change, DeleteUser) and not change.left for change in changes),
     )
 
 
 def verdict(plan: Plan) -> str:
     """``12 changes on 2 clusters: +5 topics, ~4 configs, !1 mirror restart (west); 2 blocked; 1 unknown``."""
-    found = summarize(plan)
-    if not (found.changes or found.blocked or found.unknown):
+    summary = summarize(plan)
+    if not (summary.changes or summary.blocked or summary.unknown):
         rules = any(cluster.acls is not None for cluster in plan.basis.clusters)
-        one, many = ("topic, mirror or access rule", "topics, mirrors and access rules") if rules else WORDS
+        name, many = ("topic, mirror or access rule", "topics, mirrors and access rules") if rules else WORDS
         if any(cluster.quotas is not None for cluster in plan.basis.clusters):
-            one, many = f"{one.replace(' or ', ', ')} or quota", f"{many.replace(' and ', ', ')} and quotas"
+            name, many = f"{name.replace(' or ', ', ')} or quota", f"{many.replace(' and ', ', ')} and quotas"
         if any(cluster.users is not None for cluster in plan.basis.clusters):
-            one, many = f"{one.replace(' or ', ', ')} or user", f"{many.replace(' and ', ', ')} and users"
-        checked = counted(found.unchanged, one, many)
+            name, many = f"{name.replace(' or ', ', ')} or user", f"{many.replace(' and ', ', ')} and users"
+        checked = counted(summary.unchanged, name, many)
         return f"No changes: everything is as declared ({checked} compared)"
-    where = f" on {counted(len(found.clusters), 'cluster')}" if found.clusters else ""
-    what = ", ".join(_kinds(found, [planned.change for planned in plan.changes]))
-    parts = [f"{counted(found.changes, 'change')}{where}{': ' if what else ''}{what}"]
+    where = f" on {counted(len(summary.clusters), 'cluster')}" if summary.clusters else ""
+    description = ", ".join(_parts([planned.change for planned in plan.changes]))
+    parts = [f"{counted(summary.changes, 'change')}{where}{': ' if description else ''}{description}"]
     if waves := _waves(plan):
         parts.append(waves)
-    if found.high_risk:
-        parts.append(f"{found.high_risk:,} HIGH risk")
-    if found.blocked:
-        parts.append(f"{found.blocked:,} blocked")
-    if found.unknown:
-        parts.append(f"{found.unknown:,} unknown")
+    if summary.high_risk:
+        parts.append(f"{summary.high_risk:,} HIGH risk")
+    if summary.blocked:
+        parts.append(f"{summary.blocked:,} blocked")
+    if summary.unknown:
+        parts.append(f"{summary.unknown:,} unknown")
     return "; ".join(parts)
 
 
@@ -124,11 +129,11 @@ def _waves(plan: Plan) -> str:
 
 def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     """``5 of 6 changes applied; 1 failed, 0 not begun``, or one positive sentence."""
-    count = {result: sum(one.result is result for one in outcomes) for result in Result}
+    count = {result: sum(outcome.result is result for outcome in outcomes) for result in Result}
     if not outcomes:
         held = {"blocked": len(plan.refused), "unknown": len(plan.unknown)}
-        told = ", ".join(f"{number:,} {word}" for word, number in held.items() if number)
-        return f"Nothing could be applied: {told}" if told else "Nothing to apply: everything is as declared"
+        join = ", ".join(f"{number:,} {word}" for word, number in held.items() if number)
+        return f"Nothing could be applied: {join}" if join else "Nothing to apply: everything is as declared"
     if count[Result.DONE] == len(outcomes):
         return f"Applied: {verdict(plan)}"
     applied = f"{count[Result.DONE]} of {counted(len(outcomes), 'change')} applied"
@@ -137,68 +142,9 @@ def applied_verdict(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     return f"{applied}; {count[Result.FAILED]} failed, {count[Result.SKIPPED]} not begun{more}"
 
 
-def action(change: Change) -> Action:
-    """Its value is the sign shown in plans."""
-    match change:
-        case AlterQuota():
-            if all(one.before is None for one in change.limits):
-                return Action.CREATE
-            return Action.DELETE if all(one.after is None for one in change.limits) else Action.UPDATE
-        case AlterUser():
-            return Action.CREATE if _is_new(change) else Action.UPDATE
-        case CreateTopic() | StartMirror() | CreateAcl():
-            return Action.CREATE
-        case AddPartitions() | AlterConfigs() | ReassignReplicas():
-            return Action.UPDATE
-        case RestartMirror():
-            return Action.RESTART
-        case StopMirror() | FinishReassignment():
-            return Action.STOP
-        case DeleteTopic() | DeleteAcl() | DeleteUser():
-            return Action.DELETE
-        case _:
-            assert_never(change)
-
-
-def _is_new(change: AlterUser) -> bool:
-    """No password of it is replaced."""
-    return all(one.before is None for one in change.credentials)
-
-
-def _kinds(found: Summary, changes: Sequence[Change]) -> list[str]:
-    kinds: list[str] = []
-    unfinished = sum(isinstance(change, FinishReassignment) for change in changes)
-    quotas = Counter(action(change) for change in changes if isinstance(change, AlterQuota))
-    if found.created:
-        kinds.append(f"+{counted(found.created, 'topic')}")
-    if found.grown:
-        kinds.append(f"~{counted(found.grown, 'partition count')}")
-    if found.configured:
-        kinds.append(f"~{counted(found.configured, 'config')}")
-    if found.granted:
-        kinds.append(f"+{counted(found.granted, 'access rule')}")
-    if found.enrolled:
-        kinds.append(f"+{counted(found.enrolled, 'user')}")
-    if found.renewed:
-        kinds.append(f"~{counted(found.renewed, 'user')}")
-    kinds += [f"{one.value}{counted(quotas[one], 'quota')}" for one in (Action.CREATE, Action.UPDATE) if quotas[one]]
-    if found.replicated:
-        kinds.append(f"~{counted(found.replicated, 'replication factor')}")
-    if unfinished:
-        kinds.append(f"{Action.STOP.value}{counted(unfinished, 'reassignment')} to finish")
-    for mark, word, names in (
-        ("+", "start", found.starts),
-        ("!", "restart", found.restarts),
-        ("-", "stop", found.stops),
-    ):
-        if names:
-            kinds.append(f"{mark}{counted(len(names), f'mirror {word}')} ({', '.join(names)})")
-    if found.removed:
-        kinds.append(f"-{counted(found.removed, 'topic')}")
-    if found.revoked:
-        kinds.append(f"-{counted(found.revoked, 'access rule')}")
-    if found.dismissed:
-        kinds.append(f"-{counted(found.dismissed, 'user')}")
-    if quotas[Action.DELETE]:
-        kinds.append(f"-{counted(quotas[Action.DELETE], 'quota')}")
-    return kinds
+def _parts(changes: Sequence[Change]) -> Iterator[str]:
+    """What each kind makes or changes, then what each takes away."""
+    mine = {kind.name: [change for change in changes if change.kind is kind.name] for kind in KINDS}
+    counts = [kind.counts(mine[kind.name]) for kind in KINDS]
+    yield from (words for count in counts for words in count.changed)
+    yield from (words for count in counts for words in count.removed)

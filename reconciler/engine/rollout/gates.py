@@ -1,4 +1,4 @@
-"""Which gates do not hold, with figures. What could not be read does not hold."""
+"""Evaluates rollout gates: which of them fail, with figures. What could not be read fails."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.changes import MirrorChange
-from reconciler.counts import counted
+from reconciler.engine.rollout.waves import own_clusters
 from reconciler.errors import Unknown
-from reconciler.healths import ClusterHealth, Fault, Short, Sight
-from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror
-from reconciler.plans import Planned
-from reconciler.rollout.assigning import own_clusters
-from reconciler.rollouts import Gates, MirrorGate
-from reconciler.sizes import time_words
-from reconciler.topology import Topology
+from reconciler.model.changes import MirrorChange
+from reconciler.model.environment.rollout import Gates, MirrorGate
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror
+from reconciler.model.plan import Planned
+from reconciler.model.reports.health import ClusterHealth, Fault, Short, Sight
+from reconciler.text import counted, first_of, time_words
 
 SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class GateScope:
     """What gates look at. ``flows``: mirror -> its flows that are asked for. Mirrors in ``pending`` are about to be
     started, restarted or stopped by the same plan, so nothing is asked of them yet."""
 
@@ -30,23 +29,23 @@ class Scope:
     pending: frozenset[str] = frozenset()
 
 
-def scope_of(topology: Topology, touched: Collection[str], left: Iterable[Planned]) -> Scope:
+def scope_of(topology: Topology, touched: Collection[str], left: Iterable[Planned]) -> GateScope:
     """Clusters of ``touched`` and those that exchange records with them: whoever reads there, and what a region would
     be replaced by. ``left``: changes that are still to come."""
-    flows = [one for one in topology.flows.values() if {one.source, one.target} & set(touched)]
-    clusters = {*touched, *(side for one in flows for side in (one.source, one.target))}
-    names = {one.name for one in flows}
+    flows = [flow for flow in topology.flows.values() if {flow.source, flow.target} & set(touched)]
+    clusters = {*touched, *(side for flow in flows for side in (flow.source, flow.target))}
+    names = {flow.name for flow in flows}
     carried = {
         mirror.name: mine
         for mirror in topology.mirrors.values()
         if (mine := tuple(name for name in mirror.flows if name in names))
     }
-    pending = frozenset(one.change.mirror for one in left if isinstance(one.change, MirrorChange))
-    return Scope(tuple(sorted(clusters & topology.clusters.keys())), carried, pending)
+    pending = frozenset(planned.change.mirror for planned in left if isinstance(planned.change, MirrorChange))
+    return GateScope(tuple(sorted(clusters & topology.clusters.keys())), carried, pending)
 
 
 def touched_by(changes: Iterable[Planned], topology: Topology) -> frozenset[str]:
-    return frozenset(name for one in changes for name in own_clusters(one.change, topology))
+    return frozenset(name for planned in changes for name in own_clusters(planned.change, topology))
 
 
 def health_of(cluster: LiveCluster) -> ClusterHealth:
@@ -64,15 +63,15 @@ def health_of(cluster: LiveCluster) -> ClusterHealth:
     )
 
 
-def faults(gates: Gates, scope: Scope, sight: Sight) -> tuple[Fault, ...]:
+def faults(gates: Gates, scope: GateScope, sight: Sight) -> tuple[Fault, ...]:
     """Empty: all gates hold."""
-    found: list[Fault] = []
+    all_faults: list[Fault] = []
     for name in scope.clusters:
-        found += _of_cluster(gates, name, sight.clusters.get(name))
+        all_faults += _of_cluster(gates, name, sight.clusters.get(name))
     for name, flows in scope.flows.items():
         if name not in scope.pending:
-            found += _of_mirror(gates, name, flows, sight.mirrors.get(name))
-    return tuple(found)
+            all_faults += _of_mirror(gates, name, flows, sight.mirrors.get(name))
+    return tuple(all_faults)
 
 
 def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None) -> Iterator[Fault]:
@@ -83,12 +82,16 @@ def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None)
         return
     if len(health.offline) > gates.offline_partitions:
         count, most = counted(len(health.offline), "offline partition"), gates.offline_partitions
-        yield Fault("offline_partitions", subject, f"{count}, at most {most} allowed: {_listed(health.offline)}")
+        yield Fault(
+            "offline_partitions", subject, f"{count}, at most {most} allowed: {first_of(health.offline, SHOWN)}"
+        )
     if len(health.short) > gates.under_replicated_partitions:
         count = counted(len(health.short), "under-replicated partition")
-        named = [f"{one.topic}-{one.index} ({len(one.isr)} of {len(one.replicas)} in sync)" for one in health.short]
+        named = [
+            f"{short.topic}-{short.index} ({len(short.isr)} of {len(short.replicas)} in sync)" for short in health.short
+        ]
         allowed = f"at most {gates.under_replicated_partitions} allowed"
-        yield Fault("under_replicated_partitions", subject, f"{count}, {allowed}: {_listed(named)}")
+        yield Fault("under_replicated_partitions", subject, f"{count}, {allowed}: {first_of(named, SHOWN)}")
 
 
 def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirror | Unknown | None) -> Iterator[Fault]:
@@ -118,8 +121,8 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
 
 def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
     for name in flows:
-        told = mirror.flows.get(name)
-        stopping = [one for one in told.conditions if one.get("stops")] if told else []
+        flow = mirror.flows.get(name)
+        stopping = [condition for condition in flow.conditions if condition.get("stops")] if flow else []
         if stopping:
             first = stopping[0]
             text = f"{counted(len(stopping), 'condition')} stop copying, such as {first['code']}: {first['text']}"
@@ -139,8 +142,3 @@ def _behind(most_ms: int, name: str, flow: FlowStatus | None, late_ms: int) -> I
     elif seconds * 1000 > most_ms:
         records = f" ({counted(flow.records_lag, 'record')})" if flow is not None and flow.records_lag else ""
         yield Fault("lag", f"flow {name}", f"{time_words(seconds)} behind{records}, {allowed}")
-
-
-def _listed(names: Collection[str]) -> str:
-    shown = list(names)[:SHOWN]
-    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

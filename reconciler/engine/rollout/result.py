@@ -1,20 +1,19 @@
-"""Where a run of a rollout ends: after a named wave, halted, or at its end, and the exit code of each."""
+"""The result of a rollout: done, stopped after a wave, or halted, with its exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.errors import ReconcilerError
-from reconciler.exit_codes import ExitCode
-from reconciler.narrowing import Narrowed
-from reconciler.places import suggestion
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.rollout.assigning import until_wave
+from reconciler.engine.plan.select import Narrowed
+from reconciler.engine.rollout.waves import until_wave
+from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.text import suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RolloutResult:
     """One run: ``outcomes`` of the whole ``plan``. ``until``: the wave it was to end after, or empty. ``halted``: why
     its rollout is not over, or empty."""
 
@@ -51,16 +50,16 @@ def ending(chosen: Narrowed, until: str) -> Narrowed:
     return Narrowed(cut.plan, (*chosen.held, *cut.held))
 
 
-def code_of(code: ExitCode, ended: Ended) -> ExitCode:
+def code_of(code: ExitCode, ended: RolloutResult) -> ExitCode:
     """``code``: what the outcomes alone come to. 5 when the rollout stands still with something done, by this run or an
     earlier one; 2 when all that was to be done by now is done, and later waves are left."""
     if ended.halted:
-        failed = any(one.result is Result.FAILED for one in ended.outcomes)
+        failed = any(outcome.result is Result.FAILED for outcome in ended.outcomes)
         return code if code is ExitCode.ERROR and failed else ExitCode.PARTIAL
     course = ended.plan.rollout
     if not ended.until or course is None or ended.plan.unknown or ended.plan.refused:
         return code
     last = course.index(ended.until)
-    later = {one.id for one in ended.plan.changes if course.index(one.wave) > last}
-    now_done = all(one.result is Result.DONE for one in ended.outcomes if one.id not in later)
+    later = {planned.id for planned in ended.plan.changes if course.index(planned.wave) > last}
+    now_done = all(outcome.result is Result.DONE for outcome in ended.outcomes if outcome.id not in later)
     return ExitCode.CHANGES if later and now_done else code

@@ -1,7 +1,4 @@
-"""Takes a plan through its waves: gates before the first, after each a soak in which they are watched, then the next.
-
-Border: the world is a ``World``; how far it came is a ``Promotion`` that each step leaves there, before the next one.
-"""
+"""Runs a rollout wave by wave: gates before the first, soak time after each, then the next wave."""
 
 from __future__ import annotations
 
@@ -9,26 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from reconciler.engine.rollout.gates import GateScope, faults, scope_of, touched_by
+from reconciler.engine.rollout.soak import Settling, SoakVerdict, looked
 from reconciler.errors import BlockedError, ReconcilerError
-from reconciler.healths import Fault, Sight
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.promotions import ClusterStand, Promotion, Stand
-from reconciler.rollout.advancing import Settling, Verdict, looked
-from reconciler.rollout.judging import Scope, faults, scope_of, touched_by
-from reconciler.rollouts import Course, CourseWave
-from reconciler.sizes import time_words
-from reconciler.topology import Topology
+from reconciler.model.environment.rollout import Course, CourseWave
+from reconciler.model.environment.topology import Topology
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.reports.health import Fault, Sight
+from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.text import time_words
 
 LOOK_SECONDS = 5.0
 WAITING_SECONDS = 2.0
 TOLD_EVERY_MS = 30_000
-AGAIN = "Mend it and run apply again: it goes on from here."
+AGAIN = "Fix it and run apply again: it continues from here."
 
 
-class World(Protocol):
+class RolloutIO(Protocol):
     """What a rollout asks of the world. Only ``kept`` raises."""
 
-    def look(self, scope: Scope) -> Sight: ...
+    def look(self, scope: GateScope) -> Sight: ...
 
     def kept(self) -> Promotion:
         """As the last run left it. Raises ReconcilerError."""
@@ -43,7 +40,7 @@ class World(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Not longer than this; less when somebody wishes a stop."""
+        """Not longer than this; less when somebody asks for a stop."""
         ...
 
     def closed(self) -> str:
@@ -54,7 +51,7 @@ class World(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RolloutOptions:
     """``patient``: waits for gates and soaks; else one look a call, and the next call goes on. ``gap_ms``: the longest
     time between two looks that counts as watched. ``heedless``: gates and soaks are left out."""
 
@@ -64,11 +61,16 @@ class Manner:
 
 
 class Conductor:
-    """The ``Promotion`` of ``applying.restraint`` for plans with a rollout. Lives as long as one run of one plan;
+    """The ``Promotion`` of ``engine.apply.limits`` for plans with a rollout. Lives as long as one run of one plan;
     ``settlings`` may outlive it: what was seen of waves that soak, by name of the wave."""
 
     def __init__(
-        self, plan: Plan, topology: Topology, world: World, manner: Manner, settlings: dict[str, Settling] | None = None
+        self,
+        plan: Plan,
+        topology: Topology,
+        world: RolloutIO,
+        manner: RolloutOptions,
+        settlings: dict[str, Settling] | None = None,
     ) -> None:
         assert plan.rollout is not None
         self.plan = plan
@@ -94,16 +96,16 @@ class Conductor:
     def require_open(self) -> None:
         """Raises BlockedError while a gate does not hold, before anything is begun. A rollout that is under way waits
         for the gates of its last wave instead."""
-        waves = [self.course.index(one.wave) for one in self.plan.changes]
+        waves = [self.course.index(planned.wave) for planned in self.plan.changes]
         under_way = any(self.course.index(wave.name) < min(waves, default=0) for wave in self._pending())
         if self.manner.heedless or not waves or under_way:
             return
-        if found := self._faults():
-            lines = "\n".join(f"  {one}" for one in found)
+        if this_faults := self._faults():
+            lines = "\n".join(f"  {fault}" for fault in this_faults)
             raise BlockedError(
                 "nothing was applied, because gates of the rollout do not hold",
                 lines,
-                "Mend it and apply again. When the plan itself mends it: apply --ignore-gates REASON.",
+                "Fix it and apply again. If the plan itself fixes it: apply --ignore-gates REASON.",
             )
 
     def begin(self, wave: str) -> str:
@@ -115,8 +117,8 @@ class Conductor:
 
     def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
         """The changes of ``wave`` came to ``outcomes``; its soak begins."""
-        self.outcomes |= {one.id: one for one in outcomes}
-        if all(one.result is Result.DONE for one in outcomes):
+        self.outcomes |= {outcome.id: outcome for outcome in outcomes}
+        if all(outcome.result is Result.DONE for outcome in outcomes):
             self._moved(self.course.wave(wave), ClusterStand(wave, Stand.SOAKING), f"wave {wave} is done")
 
     def conclude(self) -> None:
@@ -140,16 +142,16 @@ class Conductor:
 
     def _unfinished(self, index: int) -> str:
         names = self.course.names[:index]
-        left = [one.id for one in self.plan.changes if one.wave in names and not self._done(one.id)]
+        left = [planned.id for planned in self.plan.changes if planned.wave in names and not self._done(planned.id)]
         if not left:
             return ""
-        waves = dict.fromkeys(one.wave for one in self.plan.changes if one.id in left)
+        waves = dict.fromkeys(planned.wave for planned in self.plan.changes if planned.id in left)
         noun = "change was" if len(left) == 1 else "changes were"
         return f"{len(left)} {noun} not done in wave {', '.join(waves)}"
 
     def _done(self, change_id: str) -> bool:
-        found = self.outcomes.get(change_id)
-        return found is not None and found.result is Result.DONE
+        outcome = self.outcomes.get(change_id)
+        return outcome is not None and outcome.result is Result.DONE
 
     def _settled(self, waves: Sequence[CourseWave]) -> str:
         """Why one of ``waves`` has not soaked to its end, or empty."""
@@ -161,25 +163,25 @@ class Conductor:
     def _settle(self, wave: CourseWave) -> str:
         if self.manner.heedless:
             return self._moved(wave, ClusterStand(wave.name, Stand.PASSED), f"wave {wave.name} is over")
-        told = _Told(self.world, wave)
+        log = _SoakLog(self.world, wave)
         while True:
             if closed := self.world.closed():
                 return closed
-            found = self._faults()
-            state = looked(self._settling(wave), found, self.world.now_ms())
+            all_faults = self._faults()
+            state = looked(self._settling(wave), all_faults, self.world.now_ms())
             self.settlings[wave.name] = state
-            told.about(state, found)
-            stand = Stand.PASSED if state.verdict is Verdict.PASSED else Stand.SOAKING
+            log.about(state, all_faults)
+            stand = Stand.PASSED if state.verdict is SoakVerdict.PASSED else Stand.SOAKING
             # Whoever goes on after a kill must not take it for undisturbed: the next look might have ended it.
             soaked = 0 if state.doubted else state.soaked_ms
             if why := self._moved(wave, ClusterStand(wave.name, stand, soaked), f"wave {wave.name}"):
                 return why
-            if state.verdict is Verdict.PASSED:
+            if state.verdict is SoakVerdict.PASSED:
                 del self.settlings[wave.name]
                 return ""
-            if state.verdict is Verdict.BROKEN or not self.manner.patient:
-                return _why_not(wave, state, found)
-            soaks = state.verdict is Verdict.SOAKING
+            if state.verdict is SoakVerdict.BROKEN or not self.manner.patient:
+                return _why_not(wave, state, all_faults)
+            soaks = state.verdict is SoakVerdict.SOAKING
             self.world.wait(min(LOOK_SECONDS, max(0.05, state.left_ms / 1000)) if soaks else WAITING_SECONDS)
 
     def _settling(self, wave: CourseWave) -> Settling:
@@ -188,14 +190,14 @@ class Conductor:
         soaked = 0 if self.promotion.begun(pending) else self.promotion.soaked_ms(pending)
         fresh = Settling(wave.soak_ms, gates.wait_ms, self.manner.gap_ms, soaked)
         known = self.settlings.get(wave.name)
-        if known is None or self.promotion.begun(pending) or known.verdict is Verdict.BROKEN:
+        if known is None or self.promotion.begun(pending) or known.verdict is SoakVerdict.BROKEN:
             return fresh
         return replace(known, soak_ms=wave.soak_ms, wait_ms=gates.wait_ms)
 
     def _faults(self) -> tuple[Fault, ...]:
         soaking = {name for wave in self.course.waves for name in self.promotion.pending(wave.clusters)}
         touched = touched_by(self.plan.changes, self.topology) | soaking
-        left = [one for one in self.plan.changes if not self._done(one.id)]
+        left = [planned for planned in self.plan.changes if not self._done(planned.id)]
         scope = scope_of(self.topology, touched, left)
         return faults(self.course.gates, scope, self.world.look(scope))
 
@@ -222,39 +224,39 @@ class Conductor:
         return why
 
 
-class _Told:
+class _SoakLog:
     """Says what happens, but not with every look."""
 
-    def __init__(self, world: World, wave: CourseWave) -> None:
+    def __init__(self, world: RolloutIO, wave: CourseWave) -> None:
         self.world = world
         self.wave = wave
-        self.last: tuple[Verdict, tuple[Fault, ...]] | None = None
+        self.last: tuple[SoakVerdict, tuple[Fault, ...]] | None = None
         self.at = 0
 
-    def about(self, state: Settling, found: tuple[Fault, ...]) -> None:
+    def about(self, state: Settling, given_faults: tuple[Fault, ...]) -> None:
         now = self.world.now_ms()
-        if self.last == (state.verdict, found) and now - self.at < TOLD_EVERY_MS:
+        if self.last == (state.verdict, given_faults) and now - self.at < TOLD_EVERY_MS:
             return
-        self.last, self.at = (state.verdict, found), now
-        if state.verdict is Verdict.PASSED:
+        self.last, self.at = (state.verdict, given_faults), now
+        if state.verdict is SoakVerdict.PASSED:
             self.world.note(f"wave {self.wave.name}", "passed, all gates hold")
-        elif state.verdict is Verdict.SOAKING:
+        elif state.verdict is SoakVerdict.SOAKING:
             left = time_words(state.left_ms / 1000)
             self.world.note(f"wave {self.wave.name}", f"all gates hold, {left} of its soak are left")
         else:
             doing = "looking again at" if state.doubted else "waiting for"
-            self.world.note(f"wave {self.wave.name}", f"{doing} gates: {_listed(found)}")
+            self.world.note(f"wave {self.wave.name}", f"{doing} gates: {_listed(given_faults)}")
 
 
-def _why_not(wave: CourseWave, state: Settling, found: tuple[Fault, ...]) -> str:
+def _why_not(wave: CourseWave, state: Settling, given_faults: tuple[Fault, ...]) -> str:
     match state.verdict:
-        case Verdict.SOAKING:
+        case SoakVerdict.SOAKING:
             return f"wave {wave.name} soaks for {time_words(state.left_ms / 1000)} more"
-        case Verdict.WAITING:
-            return f"wave {wave.name} waits for its gates: {_listed(found)}"
-        case Verdict.BROKEN | Verdict.PASSED:
-            return f"gates do not hold after wave {wave.name}: {_listed(found)}"
+        case SoakVerdict.WAITING:
+            return f"wave {wave.name} waits for its gates: {_listed(given_faults)}"
+        case SoakVerdict.BROKEN | SoakVerdict.PASSED:
+            return f"gates do not hold after wave {wave.name}: {_listed(given_faults)}"
 
 
-def _listed(found: Sequence[Fault]) -> str:
-    return "; ".join(map(str, found))
+def _listed(given_faults: Sequence[Fault]) -> str:
+    return "; ".join(map(str, given_faults))

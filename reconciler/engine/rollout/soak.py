@@ -1,4 +1,4 @@
-"""What one look at the gates means for a wave that is over: wait on, soak on, passed, or broken. Knows no clock.
+"""The soak time of a wave: whether to wait, pass or halt by one look at the gates. Knows no clock.
 
 Only time counts in which two looks in a row saw all gates hold: what happened while nobody looked is not known.
 """
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reconciler.healths import Fault
+from reconciler.model.reports.health import Fault
 
 
-class Verdict(StrEnum):
+class SoakVerdict(StrEnum):
     WAITING = "waiting"
     SOAKING = "soaking"
     PASSED = "passed"
@@ -35,24 +35,24 @@ class Settling:
     held_at: int | None = None
     waits_since: int | None = None
     doubted: bool = False
-    verdict: Verdict = Verdict.WAITING
+    verdict: SoakVerdict = SoakVerdict.WAITING
 
     @property
     def left_ms(self) -> int:
         return max(0, self.soak_ms - self.soaked_ms)
 
 
-def looked(before: Settling, found: Sequence[Fault], now: int) -> Settling:
+def looked(before: Settling, faults: Sequence[Fault], now: int) -> Settling:
     """Gates may take ``wait_ms`` to hold after the wave; then one that two looks in a row see broken ends it."""
-    if not found:
+    if not faults:
         watched = 0
         if before.held_at is not None and now - before.held_at <= before.gap_ms:
             watched = max(0, now - before.held_at)
         soaked = before.soaked_ms + watched
-        verdict = Verdict.PASSED if soaked >= before.soak_ms else Verdict.SOAKING
+        verdict = SoakVerdict.PASSED if soaked >= before.soak_ms else SoakVerdict.SOAKING
         return replace(before, soaked_ms=soaked, held_at=now, waits_since=None, doubted=False, verdict=verdict)
     if before.held_at is not None:
-        return replace(before, held_at=None, doubted=True, verdict=Verdict.WAITING)
+        return replace(before, held_at=None, doubted=True, verdict=SoakVerdict.WAITING)
     since = now if before.waits_since is None else before.waits_since
-    verdict = Verdict.BROKEN if before.doubted or now - since >= before.wait_ms else Verdict.WAITING
+    verdict = SoakVerdict.BROKEN if before.doubted or now - since >= before.wait_ms else SoakVerdict.WAITING
     return replace(before, soaked_ms=0, waits_since=since, doubted=False, verdict=verdict)

@@ -1,21 +1,21 @@
-"""Where a rollout stands now: what was left to soak, who has the lock, and which gates hold."""
+"""The status of a rollout: soak time that is left, who holds the lock, which gates fail."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.engine.rollout.gates import faults, health_of, scope_of
 from reconciler.errors import Unknown
-from reconciler.healths import Fault, Sight
-from reconciler.live import LiveCluster, LiveState
-from reconciler.locks import LockRecord
-from reconciler.promotions import Promotion
-from reconciler.rollout.judging import faults, health_of, scope_of
-from reconciler.rollouts import Course
-from reconciler.topology import Topology
+from reconciler.model.environment.rollout import Course
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.reports.health import Fault, Sight
+from reconciler.model.state.lock import LockRecord
+from reconciler.model.state.rollout_progress import Promotion
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RolloutStatus:
     """``promotion`` None: nothing was rolled out yet. ``lock`` None: nobody holds it, or it could not be read.
     ``found``: gates that do not hold now, over all clusters."""
 
@@ -32,7 +32,9 @@ class Standing:
 
 def standing_now(
     topology: Topology, live: LiveState, course: Course, kept: Promotion | Unknown | None, lock: LockRecord | None
-) -> Standing:
-    clusters = {n: health_of(one) if isinstance(one, LiveCluster) else one for n, one in live.clusters.items()}
+) -> RolloutStatus:
+    clusters = {
+        n: health_of(cluster) if isinstance(cluster, LiveCluster) else cluster for n, cluster in live.clusters.items()
+    }
     scope = scope_of(topology, frozenset(topology.clusters), ())
-    return Standing(course, kept, lock, faults(course.gates, scope, Sight(clusters, live.mirrors)))
+    return RolloutStatus(course, kept, lock, faults(course.gates, scope, Sight(clusters, live.mirrors)))

@@ -1,4 +1,4 @@
-"""Which wave each change of a plan belongs to: that of its cluster, or the later one of something it has to wait for.
+"""Assigns each change of a plan to a wave: its cluster's, or the later one of what it waits for.
 
 The order within a wave is that of the plan without waves, so all waves together are the same changes in an order that
 keeps each dependency.
@@ -9,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.changes import AddPartitions, AlterConfigs, Change, CreateTopic, Stage, StopMirror, cluster_of
-from reconciler.guarding import clusters_of
-from reconciler.narrowing import Narrowed, without
-from reconciler.plans import Plan, Planned
-from reconciler.rollouts import Course, CourseWave, RolloutWave
-from reconciler.routing import Route
-from reconciler.topic_configs import number
-from reconciler.topology import TopicRef, Topology
+from reconciler.engine.guards.first_contact import clusters_of
+from reconciler.engine.plan.select import Narrowed, without
+from reconciler.model.changes import AddPartitions, AlterConfigs, Change, CreateTopic, Stage, StopMirror
+from reconciler.model.config_values import number
+from reconciler.model.environment.rollout import Course, CourseWave
+from reconciler.model.environment.topology import TopicRef, Topology, clusters_in
+from reconciler.model.plan import Plan, Planned
+from reconciler.resources.flows.routes import Route
 
 RECORD_SIZE = "max.message.bytes"
 REMOTE_FIRST = "a running job would find no topic to copy its records to"
 LARGER_FIRST = "records that are larger must fit into the remote topic first"
 REMOVALS_LAST = "removals come last on their cluster"
-
-
-def clusters_in(wave: RolloutWave, topology: Topology) -> list[str]:
-    """With repetitions, where a cluster is named by its region and by itself."""
-    of_regions = [one.name for one in topology.clusters.values() if one.region in wave.regions]
-    return [*of_regions, *wave.clusters]
 
 
 def course_of(topology: Topology) -> Course | None:
@@ -54,17 +48,18 @@ def in_waves(planned: Iterable[Planned], topology: Topology, routes: Iterable[Ro
     ways = tuple(routes)
     ordered = _with_remotes_first(ordered, ways)
     placed = _placed(ordered, _two_way(ordered, ways), course, topology)
-    told = (
-        replace(one, wave=course.names[placed[one.id].wave], wave_why=_why(placed[one.id], course)) for one in ordered
+    entries = (
+        replace(planned, wave=course.names[placed[planned.id].wave], wave_why=_why(placed[planned.id], course))
+        for planned in ordered
     )
-    return tuple(sorted(told, key=lambda one: placed[one.id].wave))
+    return tuple(sorted(entries, key=lambda planned: placed[planned.id].wave))
 
 
 def until_wave(plan: Plan, name: str) -> Narrowed:
     """``plan`` without the waves that come after ``name``."""
     assert plan.rollout is not None
     last = plan.rollout.index(name)
-    later = {one.id: one.wave for one in plan.changes if plan.rollout.index(one.wave) > last}
+    later = {planned.id: planned.wave for planned in plan.changes if plan.rollout.index(planned.wave) > last}
     return without(plan, {id_: f"wave {wave} comes after {name}, where this run ends" for id_, wave in later.items()})
 
 
@@ -98,26 +93,26 @@ def _placed(
     """The least waves that keep all waits. ``together``: changes that come in one wave with another."""
     wave_of = {name: index for index, wave in enumerate(course.waves) for name in wave.clusters}
     placed: dict[str, _Place] = {}
-    for one in ordered:
-        own = max((wave_of[at] for at in own_clusters(one.change, topology)), default=len(course.waves) - 1)
-        placed[one.id] = _Place(own, own)
+    for planned in ordered:
+        own = max((wave_of[at] for at in own_clusters(planned.change, topology)), default=len(course.waves) - 1)
+        placed[planned.id] = _Place(own, own)
     before: Mapping[str, _Place] = {}
     while before != placed:  # each round only moves changes to later waves
         before = dict(placed)
         latest: dict[str, str] = {}  # cluster -> the change of its last wave so far
-        for one in ordered:
-            cluster = cluster_of(one.change)
-            waits = [(need, one.needs_why) for need in one.needs]
-            waits += [together[one.id]] if one.id in together else []
-            if one.stage == Stage.REMOVALS:
+        for planned in ordered:
+            cluster = planned.change.cluster
+            waits = [(need, planned.needs_why) for need in planned.needs]
+            waits += [together[planned.id]] if planned.id in together else []
+            if planned.stage == Stage.REMOVALS:
                 waits += [(latest[cluster], REMOVALS_LAST)] if cluster in latest else []
             for need, why in waits:
-                if placed[need].wave > placed[one.id].wave:
-                    placed[one.id] = _Place(placed[one.id].own, placed[need].wave, need, why)
-            if one.stage != Stage.REMOVALS:
+                if placed[need].wave > placed[planned.id].wave:
+                    placed[planned.id] = _Place(placed[planned.id].own, placed[need].wave, need, why)
+            if planned.stage != Stage.REMOVALS:
                 last = latest.get(cluster)
-                if last is None or placed[one.id].wave > placed[last].wave:
-                    latest[cluster] = one.id
+                if last is None or placed[planned.id].wave > placed[last].wave:
+                    latest[cluster] = planned.id
     return placed
 
 
@@ -130,7 +125,7 @@ def _why(place: _Place, course: Course) -> str:
 
 def _two_way(ordered: Sequence[Planned], routes: Sequence[Route]) -> Mapping[str, Wait]:
     """Topics of one name that are made on both sides of two flows: each is the other's remote topic."""
-    made = {one.change.ref: one.id for one in ordered if isinstance(one.change, CreateTopic)}
+    made = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
     ways = {(route.source, route.remote) for route in routes if route.source in made and route.remote in made}
     return {made[a]: (made[b], REMOTE_FIRST) for a, b in sorted(ways) if (b, a) in ways}
 
@@ -142,29 +137,31 @@ def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> 
         remotes.setdefault(route.source, []).append(route.remote)
     made: dict[TopicRef, str] = {}
     raised: dict[TopicRef, str] = {}
-    found = []
-    for one in ordered:  # only what stands before it: nothing waits in a circle
-        change = one.change
+    entries = []
+    for planned in ordered:  # only what stands before it: nothing waits in a circle
+        change = planned.change
         waits: list[Wait] = []
         if isinstance(change, CreateTopic | AddPartitions):
             waits = [(made[ref], REMOTE_FIRST) for ref in remotes.get(change.ref, ()) if ref in made]
         if isinstance(change, CreateTopic):
-            made[change.ref] = one.id
+            made[change.ref] = planned.id
         if isinstance(change, AlterConfigs) and _raises_record_size(change):
             waits = [(raised[ref], LARGER_FIRST) for ref in remotes.get(change.ref, ()) if ref in raised]
-            raised[change.ref] = one.id
-        found.append(_joined(one, waits))
-    return tuple(found)
+            raised[change.ref] = planned.id
+        entries.append(_joined(planned, waits))
+    return tuple(entries)
 
 
-def _joined(one: Planned, found: Sequence[Wait]) -> Planned:
-    more = [wait for wait in found if wait[0] not in one.needs]
+def _joined(planned: Planned, value: Sequence[Wait]) -> Planned:
+    more = [wait for wait in value if wait[0] not in planned.needs]
     if not more:
-        return one
-    why = "; ".join(dict.fromkeys(part for part in (one.needs_why, *(reason for _, reason in more)) if part))
-    return replace(one, needs=(*one.needs, *(need for need, _ in more)), needs_why=why)
+        return planned
+    why = "; ".join(dict.fromkeys(part for part in (planned.needs_why, *(reason for _, reason in more)) if part))
+    return replace(planned, needs=(*planned.needs, *(need for need, _ in more)), needs_why=why)
 
 
 def _raises_record_size(change: AlterConfigs) -> bool:
-    found = ((number(one.before), number(one.after)) for one in change.configs if one.key == RECORD_SIZE)
-    return any(before is not None and after is not None and after > before for before, after in found)
+    raises_record_size = (
+        (number(config.before), number(config.after)) for config in change.configs if config.key == RECORD_SIZE
+    )
+    return any(before is not None and after is not None and after > before for before, after in raises_record_size)

@@ -1,26 +1,25 @@
-"""Drift taken over into git: the live value of a declared field, written at the very place where it is declared.
+"""Accepts drift: writes the live value of a declared field into its YAML, at the place where it is declared.
 
-Border: texts in, changed texts out. Only the value's own characters change, so comments, order and layout stay; the
-result is loaded again and must differ from before in exactly the accepted fields.
+Only the value's own characters change, so comments, order and layout stay. The result is loaded again and must differ
+from before in exactly the accepted fields.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.adopting import undeclarable, written
+from reconciler.environment.adopt.topics import undeclarable, written
+from reconciler.environment.adopt.write import value as yaml_value
+from reconciler.environment.load import load
+from reconciler.environment.yaml.nodes import Node, Scalar, node_at
+from reconciler.environment.yaml.read import read
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import LiveState, LiveTopic, Source
-from reconciler.loading import load
-from reconciler.topic_configs import THROTTLES, canonical, human, same
-from reconciler.topology import Topic, TopicRef, Topology, by_name
-from reconciler.topology_text import value as yaml_value
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar
-from reconciler.yaml_text import read
+from reconciler.model.config_values import THROTTLES, canonical, human, same
+from reconciler.model.environment.topology import Topic, TopicRef, Topology, by_name
+from reconciler.model.live import LiveState, LiveTopic, Source
 
 PARTITIONS = "partitions"
 FACTOR = "replication_factor"
@@ -60,15 +59,15 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
     accepted: dict[tuple[str, str], Accepted] = {}
     refused: list[str] = []
     for subject in subjects:
-        found, why = _wanted(subject, topology, live)
-        refused += [f"{subject}: {one}" for one in why]
-        accepted |= {(one.topic, one.field): one for one in found}
+        entries, why = _wanted(subject, topology, live)
+        refused += [f"{subject}: {name}" for name in why]
+        accepted |= {(accepted.topic, accepted.field): accepted for accepted in entries}
     if not refused:
         changed, refused = _written(texts, topology, accepted.values())
     if refused:
         raise ReconcilerError(
             "nothing was accepted, no file was changed",
-            "\n".join(f"  {one}" for one in refused),
+            "\n".join(f"  {name}" for name in refused),
             "Leave these out, or edit the files by hand.",
         )
     _require_only(topology, load({**texts, **changed}, topology.environment, expired_too=True), accepted.values())
@@ -78,55 +77,55 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
 def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Accepted], list[str]]:
     place, _, field = subject.replace(" ", ":", 1).partition(":")
     cluster, sign, name = place.partition("/")
-    wish = topology.topics.get(name)
+    desired = topology.topics.get(name)
     if not sign or not name:
         return [], ["write CLUSTER/TOPIC, or CLUSTER/TOPIC:FIELD for one of its fields"]
-    if wish is None or cluster not in wish.clusters:
-        what = "no topic of this name is declared there"
-        return [], [f"{what}; a remote topic follows its source, and what is not declared is left as it is"]
-    counts = [name for name, count in ((PARTITIONS, wish.partitions), (FACTOR, wish.replication_factor)) if count]
-    fields = [field] if field else [*counts, *sorted(wish.configs)]
+    if desired is None or cluster not in desired.clusters:
+        description = "no topic of this name is declared there"
+        return [], [f"{description}; a remote topic follows its source, and what is not declared is left as it is"]
+    counts = [name for name, count in ((PARTITIONS, desired.partitions), (FACTOR, desired.replication_factor)) if count]
+    fields = [field] if field else [*counts, *sorted(desired.configs)]
     accepted: list[Accepted] = []
     refused: list[str] = []
-    for one in fields:
-        told = _field(wish, one, live, cluster)
+    for text in fields:
+        told = _field(desired, text, live, cluster)
         if isinstance(told, Accepted):
             accepted.append(told)
         elif told or field:
-            refused.append(told or f"{one} does not differ")
+            refused.append(told or f"{text} does not differ")
     if not accepted and not refused:
-        what = "none of the fields declared on the topic itself differs"
-        refused.append(f"{what}; values of classes and defaults are edited where they stand")
+        description = "none of the fields declared on the topic itself differs"
+        refused.append(f"{description}; values of classes and defaults are edited where they are written")
     return accepted, refused
 
 
-def _field(wish: Topic, field: str, live: LiveState, asked: str) -> Accepted | str:
+def _field(desired: Topic, field: str, live: LiveState, asked: str) -> Accepted | str:
     """What to write, or why not; empty when it does not differ on any cluster of the topic. ``asked``: of a cluster."""
     topics: list[LiveTopic] = []
-    for cluster in wish.clusters:
+    for cluster in desired.clusters:
         known = live.known(cluster)
-        if known is None or wish.name not in known.topics:
+        if known is None or desired.name not in known.topics:
             why = "could not be read" if known is None else "does not have it"
-            return f"{TopicRef(cluster, wish.name)}: the declaration also counts there, and the cluster {why}"
-        topics.append(known.topics[wish.name])
+            return f"{TopicRef(cluster, desired.name)}: the declaration also counts there, and the cluster {why}"
+        topics.append(known.topics[desired.name])
     if field == PARTITIONS:
-        return _count(wish, field, wish.partitions, [len(topic.partitions) for topic in topics])
+        return _count(desired, field, desired.partitions, [len(topic.partitions) for topic in topics])
     if field == FACTOR:
-        return _count(wish, field, wish.replication_factor, [topic.replication_factor for topic in topics])
-    if field not in wish.configs:
-        return _undeclared(field, topics[wish.clusters.index(asked)])
-    return _config(wish, field, topics)
+        return _count(desired, field, desired.replication_factor, [topic.replication_factor for topic in topics])
+    if field not in desired.configs:
+        return _undeclared(field, topics[desired.clusters.index(asked)])
+    return _config(desired, field, topics)
 
 
-def _count(wish: Topic, field: str, declared: int | None, found: Sequence[int | None]) -> Accepted | str:
-    """``found``: on each cluster of the topic; None where its partitions differ."""
+def _count(desired: Topic, field: str, declared: int | None, value: Sequence[int | None]) -> Accepted | str:
+    """``value``: on each cluster of the topic; None where its partitions differ."""
     if declared is None:
         return f"{field} is not declared on the topic itself"
-    if set(found) == {declared}:
+    if set(value) == {declared}:
         return ""
-    if len(set(found)) > 1 or found[0] is None:
-        return _apart(field, [str(count or "mixed") for count in found], wish)
-    return Accepted(wish.name, field, str(declared), str(found[0]), str(found[0]))
+    if len(set(value)) > 1 or value[0] is None:
+        return _apart(field, [str(count or "mixed") for count in value], desired)
+    return Accepted(desired.name, field, str(declared), str(value[0]), str(value[0]))
 
 
 def _undeclared(key: str, topic: LiveTopic) -> str:
@@ -138,25 +137,25 @@ def _undeclared(key: str, topic: LiveTopic) -> str:
     return f"{key} is set there and not declared, so there is no value to replace: add {line} to the topic's configs"
 
 
-def _config(wish: Topic, key: str, topics: Sequence[LiveTopic]) -> Accepted | str:
-    found: list[str] = []
-    for cluster, topic in zip(wish.clusters, topics, strict=True):
+def _config(desired: Topic, key: str, topics: Sequence[LiveTopic]) -> Accepted | str:
+    names: list[str] = []
+    for cluster, topic in zip(desired.clusters, topics, strict=True):
         entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
         if entry is None or entry.value is None or key in THROTTLES:
             return f"{key} on {cluster} could not be read, or is not known or hidden there"
         if wrong := undeclarable(topic, key, entry.value):
             return f"{key} is {entry.value} on {cluster}: {wrong}"
-        found.append(entry.value)
-    if all(same(key, one, wish.configs[key]) for one in found):
+        names.append(entry.value)
+    if all(same(key, name, desired.configs[key]) for name in names):
         return ""
-    if not all(same(key, one, found[0]) for one in found):
-        return _apart(key, [human(key, one) for one in found], wish)
-    return Accepted(wish.name, key, human(key, wish.configs[key]), written(key, found[0]), found[0])
+    if not all(same(key, name, names[0]) for name in names):
+        return _apart(key, [human(key, name) for name in names], desired)
+    return Accepted(desired.name, key, human(key, desired.configs[key]), written(key, names[0]), names[0])
 
 
-def _apart(field: str, values: Sequence[str], wish: Topic) -> str:
-    told = ", ".join(f"{value} on {cluster}" for cluster, value in zip(wish.clusters, values, strict=True))
-    return f"one declaration counts for all its clusters, but {field} is {told}"
+def _apart(field: str, values: Sequence[str], desired: Topic) -> str:
+    join = ", ".join(f"{value} on {cluster}" for cluster, value in zip(desired.clusters, values, strict=True))
+    return f"one declaration counts for all its clusters, but {field} is {join}"
 
 
 def _written(
@@ -164,22 +163,22 @@ def _written(
 ) -> tuple[dict[str, str], list[str]]:
     changed: dict[str, str] = {}
     refused: list[str] = []
-    for one in accepted:
-        where = topology.topics[one.topic].where
+    for value in accepted:
+        where = topology.topics[value.topic].where
         text = changed.get(where.file, texts[where.file])
-        node = _node(read(where.file, text).root, one)
-        done = _spliced(text, node, one)
+        node = _node(read(where.file, text).root, value)
+        done = _spliced(text, node, value)
         if done is None:
             place = replace(where, line=node.line, column=node.column) if node else where
             how = "as a list, through an alias, or over several lines, which is edited by hand only"
-            line = f"{one.field}: {_as_before('', one.text)}"
-            refused.append(f"{one.topic} {one.field}: it is written at {place} {how}; the live value is {line}")
+            line = f"{value.field}: {_as_before('', value.text)}"
+            refused.append(f"{value.topic} {value.field}: it is written at {place} {how}; the live value is {line}")
         else:
             changed[where.file] = done
     return changed, refused
 
 
-def _spliced(text: str, node: Node | None, one: Accepted) -> str | None:
+def _spliced(text: str, node: Node | None, accepted: Accepted) -> str | None:
     """``text`` with the one value replaced; None when it is not a plain or quoted value on a single line."""
     if not isinstance(node, Scalar):
         return None
@@ -190,7 +189,7 @@ def _spliced(text: str, node: Node | None, one: Accepted) -> str | None:
     end = quoted.end() if quoted else start + len(node.text)
     if not quoted and line[start:end] != node.text:
         return None
-    lines[node.line - 1] = line[:start] + _as_before(line[start:end], one.text) + line[end:]
+    lines[node.line - 1] = line[:start] + _as_before(line[start:end], accepted.text) + line[end:]
     return mark + "".join(lines)
 
 
@@ -205,40 +204,47 @@ def _as_before(old: str, new: str) -> str:
     return new if plain else yaml_value(new)
 
 
-def _node(root: Node | None, one: Accepted) -> Node | None:
-    path = ("topics", one.topic, *((one.field,) if one.field in (PARTITIONS, FACTOR) else ("configs", one.field)))
-    node = root
-    for step in path:
-        if not isinstance(node, YamlMapping) or step not in node.entries:
-            return None
-        node = node.entries[step].value
-    return node
+def _node(root: Node | None, accepted: Accepted) -> Node | None:
+    path = (accepted.field,) if accepted.field in (PARTITIONS, FACTOR) else ("configs", accepted.field)
+    return node_at(root, "topics", accepted.topic, *path)
 
 
 def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted]) -> None:
     """An anchor shared by several topics would carry the value further: then nothing is written."""
     wished = dict(before.topics)
-    for one in accepted:
-        topic = wished[one.topic]
-        if one.field == PARTITIONS:
-            wished[one.topic] = replace(topic, partitions=int(one.found))
-        elif one.field == FACTOR:
-            wished[one.topic] = replace(topic, replication_factor=int(one.found))
+    for value in accepted:
+        topic = wished[value.topic]
+        if value.field == PARTITIONS:
+            wished[value.topic] = replace(topic, partitions=int(value.found))
+        elif value.field == FACTOR:
+            wished[value.topic] = replace(topic, replication_factor=int(value.found))
         else:
-            wished[one.topic] = replace(topic, configs={**topic.configs, one.field: one.found})
-    asked, written = (list(_plain(one)) for one in (replace(before, topics=by_name(wished.values())), after))
+            wished[value.topic] = replace(topic, configs={**topic.configs, value.field: value.found})
+    asked, written = (_plain(topology) for topology in (replace(before, topics=by_name(wished.values())), after))
     if asked != written:
-        named = ", ".join(f"{one.topic} {one.field} (topic at {before.topics[one.topic].where})" for one in accepted)
-        others = ", ".join(str(one[0]) for one in written if isinstance(one, tuple) and one and one not in asked)
+        named = ", ".join(f"{it.topic} {it.field} (topic at {before.topics[it.topic].where})" for it in accepted)
+        from deepdiff import DeepDiff  # imported in 0.1 s, which only these words are worth
+
+        others = ", ".join(sorted(DeepDiff(asked, written).affected_root_keys))
         raise ReconcilerError(
             f"nothing was accepted, no file was changed: {named} is written once, used in several places (an anchor)",
-            f"{others or 'Something else'} would change with it.",
+            f"{others} would change with it.",
             "Give the topic a value of its own first, such as configs: {<<: *anchor, KEY: VALUE}.",
         )
 
 
-def _plain(topology: Topology) -> Iterator[object]:
-    yield from (dict(topology.clusters), dict(topology.flows), dict(topology.mirrors), topology.deletions)
-    for name, topic in sorted(topology.topics.items()):
-        configs = {key: canonical(key, text) for key, text in topic.configs.items()}
-        yield name, topic.clusters, topic.partitions, topic.replication_factor, configs, dict(topic.labels)
+def _plain(topology: Topology) -> dict[str, object]:
+    """What accepted values must leave as it is, by the name that people know it by."""
+    topics = {
+        f"topic {name}": (
+            topic.clusters,
+            topic.partitions,
+            topic.replication_factor,
+            {key: canonical(key, text) for key, text in topic.configs.items()},
+            dict(topic.labels),
+        )
+        for name, topic in topology.topics.items()
+    }
+    parts = {"cluster": topology.clusters, "flow": topology.flows, "mirror": topology.mirrors}
+    nouns = {f"{kind} {name}": noun for kind, part in parts.items() for name, noun in part.items()}
+    return {**topics, **nouns, "deletions": topology.deletions}

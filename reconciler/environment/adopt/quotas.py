@@ -1,7 +1,4 @@
-"""The quotas of a live cluster as entries of ``quotas``; what no entry can hold is told.
-
-Border: nouns in, nouns and words out.
-"""
+"""Adopts the quotas of a live cluster as ``quotas`` entries; reports what no entry can hold."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from reconciler.quotas import BYTE_RATES, CONNECTIONS, KINDS, OF_CLIENTS, Limits, Quota, QuotaEntity, limit_words
-from reconciler.yaml_nodes import CONTROL
+from reconciler.environment.yaml.nodes import CONTROL
+from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KINDS, OF_CLIENTS, Limits, Quota, QuotaEntity, limit_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> AdoptedQuo
     """In the order of their entities; one entry each."""
     quotas: list[Quota] = []
     left: list[str] = []
-    for whom, limits in sorted(live.items(), key=lambda one: str(one[0])):
+    for whom, limits in sorted(live.items(), key=lambda pair: str(pair[0])):
         if why := _why_not(whom):
             left.append(f"{whom}: {why}")
             continue
@@ -48,7 +45,7 @@ def _why_not(whom: QuotaEntity) -> str:
     if not kinds or not set(kinds) <= set(KINDS) or ("ip" in kinds and len(kinds) > 1):
         return "nobody that an entry can name"
     if any(part.name is not None and (not part.name or CONTROL.search(part.name)) for part in whom.parts):
-        return "it holds characters that may not stand in a topology"
+        return "it contains characters that are not allowed in a topology"
     if any(part.kind == "user" and (part.name or "").startswith("User:") for part in whom.parts):
         return "a user's name does not begin with User:"
     return ""

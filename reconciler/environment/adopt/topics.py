@@ -1,7 +1,6 @@
-"""A live cluster -> the topics that git takes over from it, and everything that it does not, each with why.
+"""Adopts the topics of an existing cluster: which are declared, with which values, and why others are not.
 
-Border: decides what is declared and with which values. Nothing is guessed: what could not be read, or what a
-declaration cannot hold, is left out and told. The words on disk are ``topology_text``.
+Nothing is guessed: what could not be read, or what a declaration cannot hold, is left out and reported.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from reconciler.access.adopting import NO_ACCESS, AdoptedAccess, adopt_access
-from reconciler.changes import Ignored
-from reconciler.counts import counted
-from reconciler.enrolling.adopting import NO_USERS, AdoptedUsers, adopt_users
+from reconciler.environment.adopt.acls import NO_ACCESS, AdoptedAccess, adopt_access
+from reconciler.environment.adopt.quotas import NO_QUOTAS, AdoptedQuotas, adopt_quotas
+from reconciler.environment.adopt.users import NO_USERS, AdoptedUsers, adopt_users
+from reconciler.environment.parse.values import Wrong, topic_config
+from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
-from reconciler.limiting.adopting import NO_QUOTAS, AdoptedQuotas, adopt_quotas
-from reconciler.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
-from reconciler.settings import Wrong, topic_config
-from reconciler.topic_configs import THROTTLES, canonical, human, number, same
-from reconciler.topology import Cluster, Topic, TopicRef, Topology
-from reconciler.yaml_nodes import CONTROL, Scalar
-from replication.policy import DefaultReplicationPolicy
+from reconciler.model.changes import Ignored
+from reconciler.model.config_values import THROTTLES, canonical, human, number, same
+from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
+from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
+from reconciler.replication.policy import DefaultReplicationPolicy
+from reconciler.text import counted, first_of
 
 INTERNAL = "internal topic"
 REMOTE = "remote topic"
@@ -52,22 +51,22 @@ class Adoption:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class AdoptOptions:
     """``exclude``: expressions that match whole topic names. ``known``: the environment the cluster joins."""
 
     exclude: tuple[re.Pattern[str], ...] = ()
     known: Topology | None = None
 
 
-def adopt(cluster: Cluster, live: LiveCluster, taking: Taking) -> Adoption:
+def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption:
     """``cluster`` already carries the id that ``live`` told. Topics come in the order of their names."""
     topics: list[AdoptedTopic] = []
     left: list[Ignored] = []
     for name in sorted(live.topics):
-        found = live.topics[name]
-        why = _why_not(cluster.name, found, taking)
+        topic = live.topics[name]
+        why = _why_not(cluster.name, topic, taking)
         if why is None:
-            topics.append(_adopted(cluster.name, found))
+            topics.append(_adopted(cluster.name, topic))
         else:
             left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
@@ -87,46 +86,42 @@ def _notes(live: LiveCluster) -> Iterator[str]:
     if not live.sees_all:
         yield "the principal may not describe every topic: topics it cannot see are not here, and may exist"
     if live.access is not None:
-        for unread in (live.access.acls, live.access.owned):
-            if isinstance(unread, Unknown):
-                yield f"no access rule is declared: {unread.error}. {unread.todo}"
-                break
-        yield from (f"access rule not understood, left alone: {one}" for one in live.access.not_understood)
+        yield from _unread("access rule", live.access.acls, live.access.owned)
+        yield from (f"access rule not understood, left alone: {name}" for name in live.access.not_understood)
     if live.users is not None:
-        for missing in (live.users.credentials, live.users.recorded):
-            if isinstance(missing, Unknown):
-                yield f"no SCRAM user is declared: {missing.error}. {missing.todo}"
-                break
-    if isinstance(live.quotas, Unknown):
-        yield f"no quota is declared: {live.quotas.error}. {live.quotas.todo}"
+        yield from _unread("SCRAM user", live.users.credentials, live.users.recorded)
+    yield from _unread("quota", live.quotas)
     silent = sorted(name for name, topic in live.topics.items() if isinstance(topic.configs, Unknown))
     if silent:
         yield f"the configs of {counted(len(silent), 'topic')} could not be read, so none is declared for them"
 
 
+def _unread(kind: str, *answers: object) -> Iterator[str]:
+    if unknown := next((answer for answer in answers if isinstance(answer, Unknown)), None):
+        yield f"no {kind} is declared: {unknown.error}. {unknown.todo}"
+
+
 def _taken_for_declared(cluster: str, live: LiveCluster, known: Topology | None) -> Iterator[str]:
     """A cluster that was adopted before this one could not know that this one's name makes remote topics."""
-    begins = f"{cluster}."
     declared = known.topics.values() if known else ()
-    found = [one for one in declared if one.name.startswith(begins) and one.name.removeprefix(begins) in live.topics]
-    if found:
-        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        named = ", ".join(str(TopicRef(one.clusters[0], one.name)) for one in found[:8])
-        what = f"declared before, but named as remote topics of {cluster} ({len(found)}): {named}{more}"
-        yield f"{what}. Where a flow makes them, take them out of the files"
+    remotes = {f"{cluster}.{name}" for name in live.topics}
+    names = [str(TopicRef(topic.clusters[0], topic.name)) for topic in declared if topic.name in remotes]
+    if names:
+        description = f"declared before, but named as remote topics of {cluster} ({len(names)}): {first_of(names, 8)}"
+        yield f"{description}. Where a flow makes them, take them out of the files"
 
 
-def _why_not(cluster: str, topic: LiveTopic, taking: Taking) -> tuple[str, str] | None:
+def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions) -> tuple[str, str] | None:
     """Rule and words, or None for a topic that is taken."""
     name = topic.name
     if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
         return INTERNAL, "Kafka, Connect or a mirror looks after it itself"
-    if hit := next((one for one in taking.exclude if one.fullmatch(name)), None):
+    if hit := next((pattern for pattern in taking.exclude if pattern.fullmatch(name)), None):
         return EXCLUDED, f"matches --exclude {hit.pattern}"
     if taking.known is None:
         return None
     others = taking.known.clusters.keys() - {cluster}
-    if origin := next((one for one in sorted(others) if name.startswith(f"{one}.") and name != f"{one}."), None):
+    if origin := next((text for text in sorted(others) if name.startswith(f"{text}.") and name != f"{text}."), None):
         return REMOTE, f"named as the remote topic of {origin}/{name.removeprefix(f'{origin}.')}; a flow makes it"
     if (other := taking.known.topics.get(name)) is not None:
         return ELSEWHERE, f"{other.where} declares it; {_difference(cluster, other, topic)}"
@@ -146,9 +141,9 @@ def _difference(cluster: str, other: Topic, topic: LiveTopic) -> str:
     else:
         held = topic.configs
         for key, value in sorted(other.configs.items()):
-            found = held.get(key)
-            if found is None or not same(key, found.value, value):
-                here = human(key, found.value) if found else "unknown to the brokers"
+            config = held.get(key)
+            if config is None or not same(key, config.value, value):
+                here = human(key, config.value) if config else "unknown to the brokers"
                 apart.append(f"{key} is {here} here and {human(key, value)} there")
     return "; ".join(apart) if apart else f"equal here: add {cluster} to its clusters"
 
@@ -177,24 +172,24 @@ def _factors(topic: LiveTopic) -> str:
 def _configs(topic: LiveTopic, held: Mapping[str, ConfigValue], comments: list[str]) -> dict[str, str]:
     """The overrides as they are written. What cannot be declared goes to ``comments``."""
     taken: dict[str, str] = {}
-    for key, found in sorted(held.items()):
-        if found.source is not Source.TOPIC:
+    for key, config in sorted(held.items()):
+        if config.source is not Source.TOPIC:
             continue
         if key in THROTTLES:
-            comments.append(f"{key} is set: a throttle of whoever moves the replicas, not declared")
-        elif found.sensitive or found.value is None:
+            comments.append(f"{key} is set: a throttle of a reassignment, not declared")
+        elif config.sensitive or config.value is None:
             comments.append(f"{key} is set: the broker hides its value, not declared")
-        elif wrong := undeclarable(topic, key, found.value):
-            comments.append(f"{key} is {found.value}: {wrong}, not declared")
+        elif wrong := undeclarable(topic, key, config.value):
+            comments.append(f"{key} is {config.value}: {wrong}, not declared")
         else:
-            taken[key] = written(key, found.value)
+            taken[key] = written(key, config.value)
     return taken
 
 
 def undeclarable(topic: LiveTopic, key: str, value: str) -> str:
     """Why git cannot declare this live value of ``topic``; empty when it can."""
     if CONTROL.search(value):
-        return "it holds characters that may not stand in a topology"
+        return "it contains characters that are not allowed in a topology"
     judged = topic_config(key, Scalar(value, False, 0, 0))
     if isinstance(judged, Wrong):
         return judged.what
@@ -215,7 +210,7 @@ def written(key: str, value: str) -> str:
 
 def counts(left_out: Sequence[Ignored]) -> dict[str, list[str]]:
     """Names (without the cluster) by rule, in the order of the rules' words."""
-    found: dict[str, list[str]] = {}
-    for one in sorted(left_out, key=lambda one: (one.rule, one.subject)):
-        found.setdefault(one.rule, []).append(one.subject.partition("/")[2])
-    return found
+    by_name: dict[str, list[str]] = {}
+    for ignored in sorted(left_out, key=lambda ignored: (ignored.rule, ignored.subject)):
+        by_name.setdefault(ignored.rule, []).append(ignored.subject.partition("/")[2])
+    return by_name

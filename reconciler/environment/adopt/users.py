@@ -1,7 +1,4 @@
-"""The SCRAM users of a live cluster as entries of ``users``, with the passwords they have; what cannot be is told.
-
-Border: nouns in, nouns and words out.
-"""
+"""Adopts the SCRAM users of a live cluster as ``users`` entries, with the passwords they have."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.environment.yaml.nodes import CONTROL
 from reconciler.errors import Unknown
-from reconciler.live import LiveUsers
-from reconciler.users import AS_FOUND, LEAST_ITERATIONS, Credentials, ScramUser, UserRecord, user_words
-from reconciler.yaml_nodes import CONTROL
+from reconciler.model.live import LiveUsers
+from reconciler.model.users import AS_FOUND, LEAST_ITERATIONS, Credentials, ScramUser, UserRecord, user_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""An adopted cluster as YAML texts, one for each file: stable order, units where exact, comments for what is left out.
-
-Border: nouns in, texts by relative path out. A text is read back by ``loading`` as exactly the values it was made of.
-"""
+"""Writes an adopted cluster as YAML files: stable order, units, comments for what is left out."""
 
 from __future__ import annotations
 
@@ -11,15 +8,14 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from reconciler.access.adopting import AdoptedAccess, fields_of
-from reconciler.access_rules import NamePattern
-from reconciler.acls import PatternType
-from reconciler.adopting import AdoptedTopic, Adoption, counts
-from reconciler.enrolling.adopting import AdoptedUsers
-from reconciler.limiting.adopting import AdoptedQuotas
-from reconciler.limiting.adopting import fields_of as quota_fields
-from reconciler.quotas import BYTE_RATES, exact_size
-from reconciler.topology import Cluster
+from reconciler.environment.adopt.acls import AdoptedAccess, fields_of
+from reconciler.environment.adopt.quotas import AdoptedQuotas
+from reconciler.environment.adopt.quotas import fields_of as quota_fields
+from reconciler.environment.adopt.topics import AdoptedTopic, Adoption, counts
+from reconciler.environment.adopt.users import AdoptedUsers
+from reconciler.model.acls import NamePattern, PatternType
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.quotas import BYTE_RATES, exact_size
 
 WIDTH = 120
 ONE_FILE = 60
@@ -38,18 +34,18 @@ _SEGMENT = re.compile(r"[._-]")
 def texts(adoption: Adoption) -> dict[str, str]:
     """``cluster.yaml``; ``access.yaml``, ``quotas.yaml``, ``users.yaml`` if there are any;
     ``topics.yaml`` or ``topics/<names begin>.yaml``."""
-    found = {"cluster.yaml": _cluster_text(adoption)}
+    by_name = {"cluster.yaml": "\n".join([*_said(adoption), *_cluster(adoption.cluster)]) + "\n"}
     if len(adoption.topics) <= ONE_FILE:
         files = {"topics.yaml": list(adoption.topics)} if adoption.topics else {}
     else:
         files = {f"topics/{name}.yaml": part for name, part in _groups(adoption.topics)}
     if adoption.access.rules:
-        found["access.yaml"] = _access_text(adoption.access)
+        by_name["access.yaml"] = _access_text(adoption.access)
     if adoption.quotas.quotas:
-        found["quotas.yaml"] = _quotas_text(adoption.quotas)
+        by_name["quotas.yaml"] = _quotas_text(adoption.quotas)
     if adoption.users.users:
-        found["users.yaml"] = _users_text(adoption.users)
-    return found | {path: _topics_text(part) for path, part in files.items()}
+        by_name["users.yaml"] = _users_text(adoption.users)
+    return by_name | {path: _topics_text(part) for path, part in files.items()}
 
 
 def scalar(text: str) -> str:
@@ -67,17 +63,14 @@ def value(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else scalar(text)
 
 
-def _cluster_text(adoption: Adoption) -> str:
-    return "\n".join([*_said(adoption), *_cluster(adoption.cluster)]) + "\n"
-
-
 def _said(adoption: Adoption) -> Iterator[str]:
-    yield f"# Adopted from the live cluster {adoption.cluster.cluster_id}: its topics stand beside this file."
+    yield f"# Adopted from the live cluster {adoption.cluster.cluster_id}: its topics are beside this file."
     for note in adoption.notes:
         yield from _comment(f"Note: {note}.")
     for rule, names in counts(adoption.left_out).items():
         yield from _comment(f"Left out, {rule} ({len(names)}): {', '.join(names)}")
-    for why in dict.fromkeys(f"{one.subject}: {one.text}" for one in adoption.left_out if one.rule.startswith("decl")):
+    declared = (ignored for ignored in adoption.left_out if ignored.rule.startswith("decl"))
+    for why in dict.fromkeys(f"{ignored.subject}: {ignored.text}" for ignored in declared):
         yield from _comment(why)
 
 
@@ -85,21 +78,14 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
     """``text`` may hold anything a broker said: it becomes one line before it is wrapped."""
     clean = _UNPRINTABLE.sub(" ", text)
     start = f"{indent}# "
-    wrapped = textwrap.wrap(
-        clean,
-        WIDTH,
-        initial_indent=start,
-        subsequent_indent=f"{start}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    yield from wrapped
+    whole_words = textwrap.TextWrapper(WIDTH, start, f"{start}  ", break_long_words=False, break_on_hyphens=False)
+    yield from whole_words.wrap(clean)
 
 
 def _cluster(cluster: Cluster) -> Iterator[str]:
     yield "clusters:"
     yield f"  {scalar(cluster.name)}:"
-    yield f"    bootstrap_servers: [{', '.join(scalar_server(one) for one in cluster.bootstrap_servers)}]"
+    yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
     if cluster.cluster_id is not None:
         yield f"    cluster_id: {scalar(cluster.cluster_id)}"
     if cluster.client:
@@ -112,51 +98,46 @@ def scalar_server(server: str) -> str:
     return json.dumps(server) if server.startswith("[") else server
 
 
+def _section_text(name: str, head: Iterable[str], left_out: Iterable[str], entries: Iterable[str]) -> str:
+    comments = (line for each in left_out for line in _comment(f"Left out: {each}"))
+    return "\n".join([*head, *comments, f"{name}:", *entries]) + "\n"
+
+
 def _access_text(access: AdoptedAccess) -> str:
-    lines = ["# The rules as the cluster holds them; docs/access.md has roles, which say the same in fewer words."]
-    for one in access.left_out:
-        lines += _comment(f"Left out: {one}")
-    lines.append("access:")
-    for rule in access.rules:
-        fields = {key: _field(value) for key, value in fields_of(rule).items()}
-        lines += _item_of_list(fields)
-    return "\n".join(lines) + "\n"
+    head = "# The rules as the cluster holds them; docs/change/access.md has roles, which say the same in fewer words."
+    rules = ({key: _field(value) for key, value in fields_of(rule).items()} for rule in access.rules)
+    return _section_text("access", [head], access.left_out, (line for rule in rules for line in _item_of_list(rule)))
 
 
 def _field(value: str | tuple[NamePattern | str, ...]) -> str:
     if isinstance(value, str):
         return scalar(value)
-    return "[" + ", ".join(_item(one) for one in value) + "]"
+    return "[" + ", ".join(_item(item) for item in value) + "]"
 
 
-def _item(one: NamePattern | str) -> str:
-    if isinstance(one, str):
-        return scalar(one)
-    name = scalar(one.name)
-    return name if one.pattern is PatternType.LITERAL else f"{{prefix: {name}}}"
+def _item(entry: NamePattern | str) -> str:
+    if isinstance(entry, str):
+        return scalar(entry)
+    name = scalar(entry.name)
+    return name if entry.pattern is PatternType.LITERAL else f"{{prefix: {name}}}"
 
 
 def _quotas_text(adopted: AdoptedQuotas) -> str:
-    lines = ["# The quotas as the cluster holds them."]
-    for one in adopted.left_out:
-        lines += _comment(f"Left out: {one}")
-    lines.append("quotas:")
+    lines: list[str] = []
     for quota in adopted.quotas:
         fields = {"clusters": f"[{', '.join(map(scalar, quota.clusters))}]"}
         for key, text, limit in quota_fields(quota):
             fields[key] = _limit(key, limit) if limit is not None else scalar(text) if text else "{default: true}"
         lines.append(f"  - {_flow(fields)}")
-    return "\n".join(lines) + "\n"
+    return _section_text("quotas", ["# The quotas as the cluster holds them."], adopted.left_out, lines)
 
 
 def _users_text(adopted: AdoptedUsers) -> str:
-    lines = [
+    head = [
         "# The SCRAM users as the cluster holds them. Version 0 keeps the password that is there. To set one, let",
-        "# password refer to it and raise version (docs/users.md).",
+        "# password refer to it and raise version (docs/change/users.md).",
     ]
-    for one in adopted.left_out:
-        lines += _comment(f"Left out: {one}")
-    lines.append("users:")
+    lines: list[str] = []
     for user in adopted.users:
         fields = {
             "clusters": f"[{', '.join(map(scalar, user.clusters))}]",
@@ -169,7 +150,7 @@ def _users_text(adopted: AdoptedUsers) -> str:
         if user.take_over:
             fields["take_over"] = "true"
         lines += _item_of_list(fields)
-    return "\n".join(lines) + "\n"
+    return _section_text("users", head, adopted.left_out, lines)
 
 
 def _item_of_list(fields: Mapping[str, str]) -> Iterator[str]:
@@ -189,10 +170,7 @@ def _limit(key: str, limit: float) -> str:
 
 
 def _topics_text(topics: Iterable[AdoptedTopic]) -> str:
-    lines = ["topics:"]
-    for topic in topics:
-        lines += _topic(topic)
-    return "\n".join(lines) + "\n"
+    return _section_text("topics", (), (), (line for topic in topics for line in _topic(topic)))
 
 
 def _topic(adopted: AdoptedTopic) -> Iterator[str]:
@@ -227,7 +205,7 @@ def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedT
     for name, members in sorted(_by_prefix(topics, 1).items()):
         groups.setdefault(name if len(members) > 1 else "other", []).extend(members)
     for name, members in sorted(groups.items()):
-        members.sort(key=lambda one: one.topic.name)
+        members.sort(key=lambda topic: topic.topic.name)
         if len(members) <= FILE_LIMIT:
             yield name, members
             continue
@@ -237,12 +215,12 @@ def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedT
 
 def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[AdoptedTopic]]:
     """``words`` grows for a group that is too long, as long as that divides it into more than single topics."""
-    found: dict[str, list[AdoptedTopic]] = {}
+    adopted_topics: dict[str, list[AdoptedTopic]] = {}
     for topic in topics:
         parts = [part for part in _SEGMENT.split(topic.topic.name.lower()) if part][:words]
-        found.setdefault("-".join(parts)[:80] or "other", []).append(topic)
+        adopted_topics.setdefault("-".join(parts)[:80] or "other", []).append(topic)
     whole: dict[str, list[AdoptedTopic]] = {}
-    for name, members in found.items():
+    for name, members in adopted_topics.items():
         longer = _by_prefix(members, words + 1) if len(members) > FILE_LIMIT and words < 4 else {}
         useful = 1 < len(longer) <= len(members) // 4
         for inner, part in (longer if useful else {name: members}).items():

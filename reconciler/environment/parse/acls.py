@@ -1,5 +1,4 @@
-"""One entry of ``access`` from YAML to an ``AccessRule``. Border: as ``building``; which fields belong to which role is
-said here, because the shape of an entry depends on the role it names."""
+"""Parses ``access`` entries: the fields that each role takes."""
 
 from __future__ import annotations
 
@@ -8,13 +7,23 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from reconciler.access_rules import AccessRole, AccessRule, ExactRule, NamePattern
-from reconciler.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
-from reconciler.places import nearest
-from reconciler.reading import Reading
-from reconciler.settings import Wrong
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar, Sequence
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
+from reconciler.model.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessRole,
+    AccessRule,
+    ExactRule,
+    NamePattern,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from reconciler.text import nearest
 
 EXACT = "resource"
 _ALWAYS = frozenset({"principal", "clusters", "hosts", "absent"})
@@ -33,12 +42,9 @@ REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 OPTIONAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         AccessRole.PRODUCER: ("transactional_ids",),
-        AccessRole.CONSUMER: (),
         AccessRole.STREAMS: ("reads", "writes"),
         AccessRole.CONNECT: ("reads", "writes", "transactional_ids"),
         AccessRole.MIRROR: ("flows",),
-        AccessRole.RECONCILER_PLAN: (),
-        AccessRole.RECONCILER_APPLY: (),
         EXACT: ("names", "permission"),
     }
 )
@@ -67,7 +73,8 @@ _PRINCIPAL = re.compile(r"[A-Z][A-Za-z]*:.+")
 
 def build_access(reading: Reading) -> AccessRule:
     """``reading.name`` is the entry's number, from 1."""
-    role = _role(reading)
+    word = reading.value("role", default=None)
+    role = None if word is None else AccessRole(word)
     _fields(reading, role)
     names = {field: _patterns(reading, field) for field in ("topics", "groups", "transactional_ids", "reads", "writes")}
     return AccessRule(
@@ -85,11 +92,6 @@ def build_access(reading: Reading) -> AccessRule:
     )
 
 
-def _role(reading: Reading) -> AccessRole | None:
-    text = reading.value("role", default=None)
-    return None if text is None else AccessRole(text)
-
-
 def _fields(reading: Reading, role: AccessRole | None) -> None:
     """Every field must have a meaning here: one that has none would look as if it held."""
     written = reading.place.entry.value
@@ -100,12 +102,12 @@ def _fields(reading: Reading, role: AccessRole | None) -> None:
         reading.wrong((), Wrong("access-without-role", "it has neither role nor resource", why, todo))
         return
     kind, word = (EXACT, "a rule by resource") if role is None else (str(role), f"the role {role}")
-    known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL[kind], *(("role",) if role else ())}
+    known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL.get(kind, ()), *(("role",) if role else ())}
     for field in written.entries.keys() - known:
-        what = f"{word} has no field {field}"
+        problem = f"{word} has no field {field}"
         why = "A field that nothing reads would look as if it held"
         todo = f"Remove it; {word} has {', '.join(sorted(known - _ALWAYS - {'role'})) or 'no fields of its own'}"
-        reading.wrong((field,), Wrong("access-field", what, why, todo))
+        reading.wrong((field,), Wrong("access-field", problem, why, todo))
     for field in REQUIRED[kind]:
         if field not in written.entries:
             todo = f"Add {field}" + (", or [] for clients without a group" if field == "groups" else "")
@@ -115,12 +117,12 @@ def _fields(reading: Reading, role: AccessRole | None) -> None:
 
 def _principal(reading: Reading) -> str:
     text = str(reading.value("principal", default=""))
-    kind, found, _ = text.partition(":")
+    kind, principal, _ = text.partition(":")
     near = nearest(kind, ["User"])
     if is_principal(text):
         return text
     why = "Kafka compares principals letter by letter, so the rule would be about nobody"
-    todo = f"Write User:{text.partition(':')[2] if found and near else text}"
+    todo = f"Write User:{text.partition(':')[2] if principal and near else text}"
     reading.wrong(("principal",), Wrong("bad-principal", f'the principal is "{text}"', why, todo))
     return text
 
@@ -135,8 +137,8 @@ def _hosts(reading: Reading) -> tuple[str, ...]:
     hosts = reading.texts("hosts", default=(WILDCARD,))
     for index, host in enumerate(hosts):
         if host != WILDCARD and not is_address(host):
-            what, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
-            reading.wrong(("hosts", index), Wrong("bad-host", what, why, 'Write an IP address, or "*" for all'))
+            problem, why = f'hosts has "{host}"', "Kafka compares addresses, never names or networks"
+            reading.wrong(("hosts", index), Wrong("bad-host", problem, why, 'Write an IP address, or "*" for all'))
     return hosts
 
 
@@ -177,8 +179,8 @@ def _exact(reading: Reading) -> ExactRule | None:
     operations = tuple(map(Operation, reading.texts("operations")))
     for index, operation in enumerate(operations):
         if operation not in MEANT_FOR[resource] and operation is not Operation.ALL:
-            what = f"the operation {operation} does not exist on {resource}"
+            problem = f"the operation {operation} does not exist on {resource}"
             todo = f"Write one of: {', '.join(sorted(MEANT_FOR[resource]))}, all"
-            wrong = Wrong("bad-operation", what, "No request asks for it, so the rule would say nothing", todo)
+            wrong = Wrong("bad-operation", problem, "No request asks for it, so the rule would say nothing", todo)
             reading.wrong(("operations", index), wrong)
     return ExactRule(resource, names, operations, Permission(reading.value("permission", default="allow")))

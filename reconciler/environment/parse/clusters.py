@@ -1,18 +1,18 @@
-"""From parsed entries to clusters and layers of defaults: all that a command needs to know before it can connect.
+"""Parses ``clusters`` and the layers of defaults: all that is needed before connecting.
 
-Border: as ``building``, and imports little, so that reads of clusters can begin before most of the program is imported.
+Imports little, so that reads of clusters can begin before most of the program is imported.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from reconciler.places import locate
-from reconciler.reading import Reading, sentence
-from reconciler.replicas import Pace
-from reconciler.settings import Wrong, client_setting, retention_step, topic_config
-from reconciler.sizes import size_bytes
-from reconciler.topology import Cluster, Principal, TopicDefaults
+from reconciler.environment.parse.values import client_setting, retention_step, topic_config
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.locations import locate
+from reconciler.model.environment.topology import Cluster, Principal, TopicDefaults
+from reconciler.model.replicas import ReassignmentPace
+from reconciler.text import size_bytes
 
 
 def build_cluster(reading: Reading) -> Cluster:
@@ -35,11 +35,13 @@ def build_cluster(reading: Reading) -> Cluster:
     )
 
 
-def _pace(reading: Reading) -> Pace:
-    usual = Pace()
-    return Pace(
-        throttle=_size(reading, ("reassignment", "throttle_bytes_per_second"), usual.throttle),
-        bytes_in_flight=_size(reading, ("reassignment", "bytes_in_flight"), usual.bytes_in_flight),
+def _pace(reading: Reading) -> ReassignmentPace:
+    usual = ReassignmentPace()
+    return ReassignmentPace(
+        throttle=reading.quantity("reassignment", "throttle_bytes_per_second", default=usual.throttle, read=size_bytes),
+        bytes_in_flight=reading.quantity(
+            "reassignment", "bytes_in_flight", default=usual.bytes_in_flight, read=size_bytes
+        ),
         partitions_in_flight=reading.value("reassignment", "partitions_in_flight", default=usual.partitions_in_flight),
     )
 
@@ -54,15 +56,3 @@ def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
         lower_retention_by=reading.mapping(*path, "lower_retention_by", each=retention_step),
         where=at,
     )
-
-
-def _size(reading: Reading, path: tuple[str, ...], default: int) -> int:
-    text = reading.value(*path, default=None)
-    if text is None:
-        return default
-    try:
-        return size_bytes(str(text))
-    except ValueError as error:
-        what = f'{".".join(path)} is "{text}"'
-        reading.wrong(path, Wrong("bad-size", what, "It is not a size", sentence(error)))
-    return default

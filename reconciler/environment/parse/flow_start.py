@@ -1,7 +1,4 @@
-"""How a flow's records are copied, from its entry: where partitions start, how fast, and when to go on after a loss.
-
-Border: given an entry whose shape is right; notes problems of single values.
-"""
+"""Parses how a flow is copied: ``start`` of its partitions, rate limit, going on after a loss."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from reconciler.environment.parse.record_filter import time_ms
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.locations import Places
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import Problem
-from reconciler.places import Places
-from reconciler.reading import Reading
-from reconciler.selecting import time_ms
-from reconciler.settings import Wrong
-from reconciler.sizes import size_bytes
-from reconciler.topology import Start
-from reconciler.travels import Travel
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Scalar
-from replication.conditions import CONTINUABLE
+from reconciler.replication.conditions import CONTINUABLE
+from reconciler.replication.handover import Start
+from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.text import sentence, size_bytes
 
 LEAST_RATE = 1024
 """Bytes per second. One batch is the smallest piece that is copied, so less would only be a stutter."""
@@ -31,18 +28,19 @@ def read_start(reading: Reading) -> Start:
         return Start(kind=str(reading.value("start", default="earliest")))
     given = [field for field in ("timestamp", "offsets") if field in node.entries]
     if len(given) != 1:
-        what = "start has both timestamp and offsets" if given else "start has neither timestamp nor offsets"
-        reading.wrong(("start",), Wrong("bad-value", what, "A partition starts at one place", "Write one of the two"))
+        problem = "start has both timestamp and offsets" if given else "start has neither timestamp nor offsets"
+        why = "A partition starts at one place"
+        reading.wrong(("start",), Wrong("bad-value", problem, why, "Write one of the two"))
         return Start()
     if given == ["offsets"]:
         return Start("offsets", None, _offsets(reading), str(reading.value("start", "otherwise", default="earliest")))
     if "otherwise" in node.entries:
-        what, why = "start.otherwise stands beside timestamp", "A timestamp is for every partition"
-        reading.wrong(("start", "otherwise"), Wrong("bad-value", what, why, "Remove it"))
+        problem, why = "start.otherwise is combined with timestamp", "A timestamp is for every partition"
+        reading.wrong(("start", "otherwise"), Wrong("bad-value", problem, why, "Remove it"))
     return _timestamp(reading)
 
 
-def check_starts(travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
+def check_starts(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
     """A start for a topic that the flow leaves out would never be read."""
     for travel in travels.values():
         flow = travel.flow
@@ -51,22 +49,22 @@ def check_starts(travels: Mapping[str, Travel], places: Places) -> Iterator[Prob
             if why is not None:
                 yield Problem(
                     "start-topic-not-mirrored",
-                    places.find("flows", flow.name, "start", "offsets", topic, or_else=flow.where),
+                    places.of(flow, "start", "offsets", topic),
                     f"flow {flow.name}: start.offsets names the topic {topic}, which the flow does not mirror: {why}",
                     "An offset that nothing reads would look as if it held",
-                    "Mend the name, or remove it",
+                    "Correct the name, or remove it",
                 )
 
 
 def _offsets(reading: Reading) -> Mapping[str, Mapping[int, int]]:
     node = reading.node("start", "offsets")
-    found: dict[str, Mapping[int, int]] = {}
+    offsets: dict[str, Mapping[int, int]] = {}
     for topic, entry in sorted(node.entries.items()) if isinstance(node, YamlMapping) else ():
         each = entry.value.data
         if isinstance(each, dict):
             at = {int(p): int(offset) for p, offset in each.items() if isinstance(offset, int)}
-            found[topic] = MappingProxyType(dict(sorted(at.items())))
-    return MappingProxyType(found)
+            offsets[topic] = MappingProxyType(dict(sorted(at.items())))
+    return MappingProxyType(offsets)
 
 
 def read_rate_limit(reading: Reading) -> int | None:
@@ -76,9 +74,9 @@ def read_rate_limit(reading: Reading) -> int | None:
     try:
         rate = int(node.text) if re.fullmatch(r"[0-9]{1,19}", node.text) else size_bytes(node.text)
     except ValueError as error:
-        what, why = f'rate_limit is "{node.text}"', "Bytes per second are wanted here"
-        todo = str(error)[0].upper() + str(error)[1:]
-        reading.wrong(("rate_limit",), Wrong("bad-size", what, why, f"{todo}, without a time: it is per second"))
+        problem, why = f'rate_limit is "{node.text}"', "Bytes per second are wanted here"
+        todo = f"{sentence(error)}, without a time: it is per second"
+        reading.wrong(("rate_limit",), Wrong("bad-size", problem, why, todo))
         return None
     if rate < LEAST_RATE:
         why = "One batch is the smallest piece that is copied, so less would be a stutter"
@@ -102,7 +100,7 @@ def _timestamp(reading: Reading) -> Start:
     assert isinstance(node, Scalar)
     moment = time_ms(node.text)
     if isinstance(moment, Wrong):
-        what = f"start.timestamp is {moment.what}"
-        reading.wrong(("start", "timestamp"), Wrong(moment.code, what, moment.why, moment.todo))
+        description = f"start.timestamp is {moment.what}"
+        reading.wrong(("start", "timestamp"), Wrong(moment.code, description, moment.why, moment.todo))
         return Start("earliest")
     return Start("timestamp", moment)

@@ -1,13 +1,10 @@
-"""Entries that count for the whole environment, from YAML to nouns: classes, protections, the limit of a shrink.
-
-Border: as ``building``: one entry at a time, with its shape already seen to.
-"""
+"""Parses classes, protections and the shrink limit of an environment."""
 
 from __future__ import annotations
 
-from reconciler.building_clusters import build_defaults
-from reconciler.reading import Reading
-from reconciler.topology import AuditTopic, Protection, ShrinkLimit, TopicDefaults
+from reconciler.environment.parse.clusters import build_defaults
+from reconciler.environment.yaml.entry import Reading
+from reconciler.model.environment.topology import AuditTopic, Protection, ShrinkLimit, TopicDefaults
 
 
 def build_class(reading: Reading) -> tuple[str, TopicDefaults]:
@@ -19,13 +16,11 @@ def build_protection(reading: Reading) -> Protection:
 
 
 def build_audit(reading: Reading) -> AuditTopic:
-    return AuditTopic(
-        reading.value("topic", default=""), reading.value("cluster", default=""), where=reading.place.where
-    )
+    topic, cluster = (reading.value(field, default="") for field in ("topic", "cluster"))
+    return AuditTopic(topic, cluster, where=reading.place.where)
 
 
 def build_shrink_limit(reading: Reading) -> ShrinkLimit:
     standard = ShrinkLimit()
-    return ShrinkLimit(
-        reading.value("percent", default=standard.percent), reading.value("least", default=standard.least)
-    )
+    percent = reading.value("percent", default=standard.percent)
+    return ShrinkLimit(percent, reading.value("least", default=standard.least))

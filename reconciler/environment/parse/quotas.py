@@ -1,16 +1,16 @@
-"""One entry of ``quotas`` from YAML to a ``Quota``. Border: as ``building``; which keys fit whom is said here."""
+"""Parses ``quotas`` entries: which keys fit whom."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from types import MappingProxyType
 
-from reconciler.quotas import CONNECTIONS, KEYS, OF_CLIENTS, Quota, entity
-from reconciler.reading import Reading
-from reconciler.settings import Wrong
-from reconciler.sizes import size_bytes
-from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.environment.parse.acls import is_address
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.model.quotas import CONNECTIONS, KEYS, OF_CLIENTS, Quota, entity
+from reconciler.text import sentence, size_bytes
 
 FIELDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
 """The YAML's fields -> Kafka's words for the parts of an entity."""
@@ -26,20 +26,18 @@ def build_quota(reading: Reading) -> Quota:
     fitting = (CONNECTIONS,) if "ip" in parts else OF_CLIENTS
     for path, key in [*(((key,), key) for key in limits), *((("remove", n), key) for n, key in enumerate(remove))]:
         if key not in fitting and parts:
-            what = f"{key} does not fit {entity(parts)}"
+            problem = f"{key} does not fit {entity(parts)}"
             why = "Kafka limits connections by address, and everything else by user and client id"
-            reading.wrong(path, Wrong("quota-key", what, why, f"It has {', '.join(fitting)}"))
+            reading.wrong(path, Wrong("quota-key", problem, why, f"It has {', '.join(fitting)}"))
     for index, key in enumerate(remove):
         if key in limits:
-            what = f"{key} is set and removed"
-            reading.wrong(("remove", index), _both(what))
+            reading.wrong(("remove", index), _both(f"{key} is set and removed"))
     written = [key for key in KEYS if reading.node(key) is not None]
     if absent and (written or remove):
-        what = "it is absent and has limits"
-        reading.wrong(("absent",), _both(what))
+        reading.wrong(("absent",), _both("it is absent and has limits"))
     if not (absent or written or remove):
-        what, why = "it limits nothing", "An entry without a key says nothing"
-        reading.wrong((), Wrong("quota-empty", what, why, f"Add one of {', '.join(fitting)}, or absent: true"))
+        problem, why = "it limits nothing", "An entry without a key says nothing"
+        reading.wrong((), Wrong("quota-empty", problem, why, f"Add one of {', '.join(fitting)}, or absent: true"))
     return Quota(
         number=int(reading.name),
         clusters=reading.texts("clusters"),
@@ -51,8 +49,8 @@ def build_quota(reading: Reading) -> Quota:
     )
 
 
-def _both(what: str) -> Wrong:
-    return Wrong("quota-contradiction", what, "One asks for a limit, the other for its end", "Remove one of the two")
+def _both(subject: str) -> Wrong:
+    return Wrong("quota-contradiction", subject, "One asks for a limit, the other for its end", "Remove one of the two")
 
 
 def _name(reading: Reading, field: str) -> str | None:
@@ -67,24 +65,17 @@ def _whom(reading: Reading, parts: dict[str, str | None]) -> None:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
         reading.wrong((), Wrong("quota-entity", "it names nobody", why, todo))
     if "ip" in parts and len(parts) > 1:
-        what, why = "ip stands with user or client_id", "Kafka has no such quota: an address is limited by itself"
-        reading.wrong(("ip",), Wrong("quota-entity", what, why, "Make two entries of it"))
+        problem = "ip is combined with user or client_id"
+        why = "Kafka has no such quota: an address is limited by itself"
+        reading.wrong(("ip",), Wrong("quota-entity", problem, why, "Make two entries of it"))
     address = parts.get("ip")
-    if address is not None and not _is_address(address):
-        what, why = f'ip is "{address}"', "Kafka counts connections by address, never by name or network"
-        reading.wrong(("ip",), Wrong("quota-entity", what, why, "Write an IP address, or {default: true}"))
+    if address is not None and not is_address(address):
+        problem, why = f'ip is "{address}"', "Kafka counts connections by address, never by name or network"
+        reading.wrong(("ip",), Wrong("quota-entity", problem, why, "Write an IP address, or {default: true}"))
     user = parts.get("user")
     if user is not None and user.startswith("User:"):
-        what, why = f'user is "{user}"', "A quota is for the name alone, so this one would be for nobody"
-        reading.wrong(("user",), Wrong("quota-entity", what, why, f"Write {user.removeprefix('User:')}"))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+        problem, why = f'user is "{user}"', "A quota is for the name alone, so this one would be for nobody"
+        reading.wrong(("user",), Wrong("quota-entity", problem, why, f"Write {user.removeprefix('User:')}"))
 
 
 def _limits(reading: Reading) -> Iterator[tuple[str, float]]:
@@ -101,7 +92,7 @@ def _limits(reading: Reading) -> Iterator[tuple[str, float]]:
             if not value:
                 raise ValueError("write a size above 0, or absent or remove for the end of a limit")
         except ValueError as error:
-            what, why = f'{key} is "{written}"', "Kafka wants bytes per second here"
-            reading.wrong((key,), Wrong("bad-size", what, why, f"{str(error)[0].upper()}{str(error)[1:]}"))
+            problem, why = f'{key} is "{written}"', "Kafka wants bytes per second here"
+            reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
             continue
         yield key, float(value)

@@ -1,7 +1,4 @@
-"""From the YAML of a flow's ``where`` and ``headers`` to the tests and additions of ``replication``.
-
-Border: the shape is right already; notes what single values get wrong, with their line.
-"""
+"""Parses a flow's ``where`` and ``headers``."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from reconciler.backtracking import unfit
-from reconciler.places import Step, nearest
-from reconciler.settings import Wrong
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar, Sequence
-from replication.additions import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
-from replication.selection import (
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.locations import Step
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
+from reconciler.replication.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
+from reconciler.replication.record_filter import (
     AllOf,
     AnyOf,
     Equals,
@@ -29,6 +25,8 @@ from replication.selection import (
     ValueTest,
     Where,
 )
+from reconciler.resources.flows.names.redos import unfit
+from reconciler.text import nearest
 
 Path = tuple[Step, ...]
 Note = Callable[[Path, Wrong], None]
@@ -78,9 +76,9 @@ def selection(node: Node, note: Note, path: Path = ("where",)) -> Where:
 def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
     given = [key for key in node.entries if key != "name"]
     if len(given) != 1:
-        what = f"{path[-1]} has {' and '.join(given) or 'no test'}"
+        problem = f"{path[-1]} has {' and '.join(given) or 'no test'}"
         todo = "Write one of equals, prefix, matches or exists; join several with all or any"
-        note(path, Wrong("bad-where", what, "Each test asks one thing", todo))
+        note(path, Wrong("bad-where", problem, "Each test asks one thing", todo))
         return Exists(True)
     kind, value = given[0], node.entries[given[0]].value
     match kind, value:
@@ -91,7 +89,7 @@ def _value_test(node: YamlMapping, note: Note, path: Path) -> ValueTest:
                 re.compile(text.encode())
             except re.error as error:
                 why = "No record could be tested"
-                note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Mend the expression"))
+                note((*path, kind), Wrong("bad-regex", f'"{text}": {error}', why, "Correct the expression"))
             else:
                 if (wrong := unfit(text)) and wrong.code == "regex-backtracks":
                     note((*path, kind), Wrong("regex-backtracks", f'"{text}", {wrong.what}', wrong.why, wrong.todo))
@@ -109,25 +107,25 @@ def _operand(node: Node, note: Note, path: Path) -> bytes:
     digits = node.entries["hex"].value
     assert isinstance(digits, Scalar)
     if len(digits.text) % 2:
-        what = f'hex "{digits.text}" has {len(digits.text)} digits'
-        note((*path, "hex"), Wrong("bad-where", what, "Two digits make a byte", "Add the missing digit"))
+        description = f'hex "{digits.text}" has {len(digits.text)} digits'
+        note((*path, "hex"), Wrong("bad-where", description, "Two digits make a byte", "Add the missing digit"))
         return b""
     return bytes.fromhex(digits.text)
 
 
 def _between(node: YamlMapping, note: Note, path: Path) -> Timestamp:
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for side, entry in node.entries.items():
         assert isinstance(entry.value, Scalar)
         moment = time_ms(entry.value.text)
         if isinstance(moment, Wrong):
             note((*path, side), Wrong(moment.code, f"timestamp.{side} is {moment.what}", moment.why, moment.todo))
         else:
-            found[side] = moment
-    low, high = found.get("from"), found.get("to")
+            by_name[side] = moment
+    low, high = by_name.get("from"), by_name.get("to")
     if low is not None and high is not None and low >= high:
-        what = "timestamp.from is not before timestamp.to"
-        note(path, Wrong("bad-where", what, "No record could pass", "Exchange the two, or leave one out"))
+        description = "timestamp.from is not before timestamp.to"
+        note(path, Wrong("bad-where", description, "No record could pass", "Exchange the two, or leave one out"))
     return Timestamp(low, high)
 
 
@@ -135,7 +133,7 @@ def additions(node: Node | None, note: Note) -> tuple[AddedHeader, ...]:
     """``headers.add`` in its order."""
     if not isinstance(node, YamlMapping):
         return ()
-    found = []
+    headers = []
     for name, entry in node.entries.items():
         if not isinstance(entry.value, Scalar):
             continue
@@ -143,18 +141,18 @@ def additions(node: Node | None, note: Note) -> tuple[AddedHeader, ...]:
         wrong = _wrong_addition(name, entry.value.text)
         if wrong is not None:
             note(path, wrong)
-        found.append(AddedHeader(name, entry.value.text))
-    return tuple(found)
+        headers.append(AddedHeader(name, entry.value.text))
+    return tuple(headers)
 
 
 def _wrong_addition(name: str, value: str) -> Wrong | None:
     if name == PROVENANCE_HEADER:
-        why = "It tells which clusters a record has been on, and two-way flows rely on it"
+        why = "It says which clusters a record has been on, and two-way flows rely on it"
         return Wrong("bad-added-header", f"the header {name} is added", why, "Choose another name")
     bad = fault(value)
     if bad is None:
         return None
     near = nearest(bad.strip("{}"), PLACEHOLDERS)
     todo = f"Perhaps {{{near}}} is meant" if near else "Write {{ and }} for braces"
-    known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+    known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
     return Wrong("bad-added-header", f"the header {name} holds {bad}", f"Known are {known}", todo)

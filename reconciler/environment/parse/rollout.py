@@ -1,18 +1,15 @@
-"""The ``rollout`` section, from YAML to a noun.
-
-Border: as ``building``: one entry, with its shape already seen to.
-"""
+"""Parses the ``rollout`` section."""
 
 from __future__ import annotations
 
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.entry import Reading
+from reconciler.environment.yaml.locations import Places
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.errors import Problem
-from reconciler.places import Places
-from reconciler.reading import Reading
-from reconciler.rollouts import Gates, MirrorGate, Rollout, RolloutWave
-from reconciler.settings import Wrong
-from reconciler.sizes import duration_ms
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar, Sequence
+from reconciler.model.environment.rollout import Gates, MirrorGate, Rollout, RolloutWave
+from reconciler.text import duration_ms, sentence
 
 IGNORED = "ignored"
 
@@ -22,16 +19,14 @@ def build_rollout(reading: Reading) -> Rollout | None:
     root = reading.node()
     if not isinstance(root, YamlMapping) or not root.entries:
         return None
-    waves = reading.node("waves")
-    items = waves.items if isinstance(waves, Sequence) else ()
-    if not items:
+    waves = _waves(reading)
+    if not waves:
         where = reading.place.where
         todo = "Add waves: a list such as [{name: canary, regions: [eu-west]}, {name: rest, regions: [us-east]}]"
         why = "Without waves nobody knows which region comes first"
         reading.problems.append(Problem("missing-field", where, "rollout lacks the field waves", why, todo))
-    built = tuple(_wave(reading, index, item) for index, item in enumerate(items))
     soak = _duration(reading, ("soak",), reading.node("soak"), 0) or 0
-    return Rollout(built, soak, _gates(reading), reading.place.where)
+    return Rollout(waves, soak, _gates(reading), reading.place.where)
 
 
 def half_read_rollout(places: Places) -> Rollout | None:
@@ -40,20 +35,25 @@ def half_read_rollout(places: Places) -> Rollout | None:
     if place is None:
         return None
     reading = Reading("rollout", "rollout", place)
-    waves = reading.node("waves")
-    items = waves.items if isinstance(waves, Sequence) else ()
-    return Rollout(tuple(_wave(reading, index, item) for index, item in enumerate(items))) if items else None
+    waves = _waves(reading)
+    return Rollout(waves) if waves else None
+
+
+def _waves(reading: Reading) -> tuple[RolloutWave, ...]:
+    node = reading.node("waves")
+    items = node.items if isinstance(node, Sequence) else ()
+    return tuple(_wave(reading, index, item) for index, item in enumerate(items))
 
 
 def _wave(reading: Reading, index: int, item: Node) -> RolloutWave:
     fields = item.entries if isinstance(item, YamlMapping) else {}
-    found = {name: entry.value for name, entry in fields.items()}
-    name = found.get("name")
+    by_name = {name: entry.value for name, entry in fields.items()}
+    name = by_name.get("name")
     return RolloutWave(
         str(name.data) if name is not None else "",
-        _texts(found.get("regions")),
-        _texts(found.get("clusters")),
-        _duration(reading, ("waves", index, "soak"), found.get("soak"), None),
+        _texts(by_name.get("regions")),
+        _texts(by_name.get("clusters")),
+        _duration(reading, ("waves", index, "soak"), by_name.get("soak"), None),
         reading.place.document.where(item),
     )
 
@@ -77,10 +77,9 @@ def _duration(reading: Reading, path: tuple[str | int, ...], node: Node | None, 
     try:
         return duration_ms(str(node.data))
     except ValueError as error:
-        told = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-        todo = str(error)
-        wrong = Wrong("bad-duration", f"{told} is {node.data}", "It cannot be waited for", todo[0].upper() + todo[1:])
-        reading.wrong(path, wrong)
+        lstrip = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+        problem = f"{lstrip} is {node.data}"
+        reading.wrong(path, Wrong("bad-duration", problem, "It cannot be waited for", sentence(error)))
         return default
 
 

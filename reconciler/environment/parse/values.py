@@ -1,6 +1,6 @@
-"""Kafka's topic configs and librdkafka's client settings as texts: normalised, with units, and with secrets kept out.
+"""Normalises topic configs and client settings: units, spellings, and no secrets in the open.
 
-Border: values of single keys. Whether a broker accepts a value is asked of the broker at plan.
+Whether a broker accepts a value is asked of the broker at plan.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reconciler.places import distance, nearest
-from reconciler.sizes import LARGEST, duration_ms, looks_like_duration, looks_like_size, size_bytes
-from reconciler.topic_configs import THROTTLES
-from reconciler.yaml_nodes import Node, Scalar
-from reconciler.yaml_nodes import Sequence as YamlSequence
+from reconciler.environment.yaml.nodes import Node, Scalar
+from reconciler.environment.yaml.nodes import Sequence as YamlSequence
+from reconciler.model.config_values import THROTTLES
+from reconciler.text import LARGEST, distance, duration_ms, looks_like_duration, looks_like_size, nearest, size_bytes
 
 # Topic configs of Kafka 4.3 (LogConfig), and those that brokers before 4.0 still know
 TOPIC_CONFIGS = frozenset({
@@ -79,32 +78,20 @@ def is_reference(text: str) -> bool:
 def topic_config(key: str, node: Node) -> str | Wrong:
     """The value of one topic config: durations for ``*.ms``, sizes for ``*.bytes``, lists joined with commas."""
     if key in THROTTLES:
-        return Wrong(
-            "config-not-declared",
-            f"{key} is declared",
-            "Throttles belong to a running reassignment, which sets and clears them",
-            "Remove it",
-        )
+        why = "Throttles belong to a running reassignment, which sets and clears them"
+        return Wrong("config-not-declared", f"{key} is declared", why, "Remove it")
     near = None if key in TOPIC_CONFIGS else nearest(key, TOPIC_CONFIGS)
     if near is not None and _one_slip(key, near):
-        return Wrong(
-            "unknown-config",
-            f"{key} is not a topic config of Kafka",
-            "The broker would refuse it",
-            f"Perhaps {near} is meant",
-        )
+        why = "The broker would refuse it"
+        return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps {near} is meant")
     if isinstance(node, YamlSequence):
         return ",".join(scalar_text(item) for item in node.items if isinstance(item, Scalar))
     if not isinstance(node, Scalar):
         return ""  # the schema has said so
     text = scalar_text(node)
     if has_reference(text):
-        return Wrong(
-            "reference-not-here",
-            f"{key} holds a reference",
-            "References are resolved in client settings only",
-            "Write the value itself",
-        )
+        why = "References are resolved in client settings only"
+        return Wrong("reference-not-here", f"{key} holds a reference", why, "Write the value itself")
     return with_units(key, text, strict=key in TOPIC_CONFIGS)
 
 
@@ -124,12 +111,8 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
             todo = str(error)[0].upper() + str(error)[1:]
             return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", f"{todo}, or plain {word}")
     if strict and not key.endswith((".ms", ".bytes")) and (looks_like_duration(text) or looks_like_size(text)):
-        return Wrong(
-            "unit-not-here",
-            f'{key} is "{text}"',
-            "Only keys that end in .ms or .bytes have a unit",
-            "Write the plain value Kafka wants",
-        )
+        why = "Only keys that end in .ms or .bytes have a unit"
+        return Wrong("unit-not-here", f'{key} is "{text}"', why, "Write the plain value Kafka wants")
     return text
 
 
@@ -137,10 +120,10 @@ def retention_step(key: str, node: Node) -> str | Wrong:
     """How much one apply lowers a retention by: milliseconds or bytes, more than 0."""
     if not isinstance(node, Scalar):
         return ""  # the schema has said so
-    found = with_units(key, scalar_text(node), strict=True)
-    if isinstance(found, Wrong) or int(found) > 0:
-        return found
-    return Wrong("out-of-range", f"{key} is {found}", "A step of nothing never arrives", "Write a step above 0")
+    units = with_units(key, scalar_text(node), strict=True)
+    if isinstance(units, Wrong) or int(units) > 0:
+        return units
+    return Wrong("out-of-range", f"{key} is {units}", "A step of zero never arrives", "Write a step above 0")
 
 
 def client_setting(key: str, node: Node) -> str | Wrong:
@@ -149,42 +132,42 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         return ""  # the schema has said so
     text = scalar_text(node)
     if key in RESERVED_SETTINGS:
-        return Wrong(
-            "reserved-setting",
-            f"{key} cannot be set by hand",
-            f"The reconciler and the mirror job decide it: {RESERVED_SETTINGS[key]}",
-            "Remove it",
-        )
+        why = f"The reconciler and the mirror job decide it: {RESERVED_SETTINGS[key]}"
+        return Wrong("reserved-setting", f"{key} cannot be set by hand", why, "Remove it")
     if has_reference(text) or re.search(r"\$(env|file)\b", text, re.IGNORECASE):
         left = _REFERENCE.sub("", text)
         if "${" in left or re.search(r"\$(env|file)\b", left, re.IGNORECASE):
-            return Wrong(
-                "bad-reference",
-                f"{key} holds a reference that cannot be read",
-                "It would reach Kafka as plain text",
-                "Write ${env:NAME} or ${file:PATH}; there are no defaults and nothing can be nested",
-            )
+            why = "It would reach Kafka as plain text"
+            todo = "Write ${env:NAME} or ${file:PATH}; there are no defaults and nothing can be nested"
+            return Wrong("bad-reference", f"{key} holds a reference that cannot be read", why, todo)
         if is_secret(key) and left:
-            return Wrong(
-                "secret-in-git",
-                f"{key} mixes a reference with literal text",
-                "A part of the secret would stand in git",
-                "Let the reference be the whole value",
-            )
+            why, todo = "Part of the secret would be in git", "Let the reference be the whole value"
+            return Wrong("secret-in-git", f"{key} mixes a reference with literal text", why, todo)
         return text
     if is_secret(key):
-        return Wrong(
-            "secret-in-git",
-            f"{key} holds a literal value",
-            "Whoever can read the repository could use it",
-            "Write ${env:NAME} or ${file:PATH}, and change the secret if it was ever committed",
-        )
-    found = with_units(key, text, strict=False)
-    if isinstance(found, Wrong):
-        return Wrong(found.code, f"{key} has a value that is not a number with a unit", found.why, found.todo)
-    return found
+        why = "Anyone who can read the repository could use it"
+        todo = "Write ${env:NAME} or ${file:PATH}, and change the secret if it was ever committed"
+        return Wrong("secret-in-git", f"{key} holds a literal value", why, todo)
+    units = with_units(key, text, strict=False)
+    if isinstance(units, Wrong):
+        return Wrong(units.code, f"{key} has a value that is not a number with a unit", units.why, units.todo)
+    return units
 
 
 def _one_slip(key: str, near: str) -> bool:
     """At most two characters apart, or equal but for the signs between the words."""
     return re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near) or distance(key, near) <= 2
+
+
+def label(_: str, node: Node) -> str:
+    return scalar_text(node) if isinstance(node, Scalar) else ""
+
+
+def spark_setting(key: str, node: Node) -> str | Wrong:
+    if not isinstance(node, Scalar):
+        return ""  # the schema has said so
+    if has_reference(node.text):
+        why = "References are resolved in client settings only"
+        todo = "Write the value itself, or let Spark read the secret from its own place"
+        return Wrong("reference-not-here", f"{key} holds a reference", why, todo)
+    return scalar_text(node)

@@ -1,26 +1,29 @@
-"""Rules over the whole topology that no single file can know.
-
-Border: nouns in, problems out, nothing of YAML but the places to point at. ``loading.load`` runs it on what it built.
-"""
+"""Validates the whole environment: runs the rules of every kind."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
 
-from reconciler.checking_clusters import check_clusters
-from reconciler.collisions import arrivals, check_declared_apart, check_flows_apart, check_metric_names
-from reconciler.connecting import check_connections, check_one_path
-from reconciler.copying import check_starts
-from reconciler.errors import Problem, Where
-from reconciler.expressions import check_expressions, expression_faults
-from reconciler.half_read import half_read_flows, half_read_topics
-from reconciler.loops import Loop, Unproved, find_loops
-from reconciler.places import Places, Step, suggestion, unknown_cluster
-from reconciler.provenance_rules import check_provenance
-from reconciler.topology import Flow, Mirror, Topic, Topology
-from reconciler.travels import policy_fault, travels_of
-from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.environment.parse.flow_start import check_starts
+from reconciler.environment.parse.partial import half_read_flows, half_read_topics
+from reconciler.environment.validate.client_settings import check_connections, check_one_path
+from reconciler.environment.validate.clusters import check_clusters
+from reconciler.environment.validate.collisions import (
+    arrivals,
+    check_declared_apart,
+    check_flows_apart,
+    check_metric_names,
+)
+from reconciler.environment.validate.expressions import check_expressions, expression_faults
+from reconciler.environment.validate.provenance import check_provenance
+from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
+from reconciler.errors import Problem
+from reconciler.model.environment.topology import Flow, Mirror, Topology
+from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.resources.flows.loops import Loop, Unproved, find_loops
+from reconciler.resources.flows.names.carried import policy_fault, travels_of
+from reconciler.text import sentence, suggestion
 
 NO_PLACES = Places()
 MAX_TOPIC_NAME = 249
@@ -52,7 +55,7 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
 
 def _half_read(topology: Topology, places: Places) -> Iterator[Problem]:
     for topic in half_read_topics(topology, places):
-        yield from _topic_clusters(topology, places, topic)
+        yield from unknown_clusters(places, topology.clusters, topic, f"topic {topic.name}")
     for flow in half_read_flows(topology, places):
         yield from _flow_clusters(topology, places, flow)
         yield from expression_faults(flow, places)
@@ -65,96 +68,69 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
     yield from check_declared_apart(topology, travels, places)
     yield from check_metric_names(topology, remote, places)
     yield from check_starts(travels, places)
-    for one in remote:
-        if len(one.name) > MAX_TOPIC_NAME:
-            flow = topology.flows[one.flow]
-            yield Problem(
-                "bad-topic-name",
-                _at(places, flow, "naming"),
-                f"the flow {one.flow} would name a topic with {len(one.name)} characters: {one.name}",
-                f"Kafka allows {MAX_TOPIC_NAME} characters",
-                f"Exclude {one.upstream}, or give the cluster {one.source} a shorter alias",
-            )
+    for arrival in remote:
+        if len(arrival.name) > MAX_TOPIC_NAME:
+            flow = topology.flows[arrival.flow]
+            problem = f"the flow {arrival.flow} would name a topic with {len(arrival.name)} characters: {arrival.name}"
+            why = f"Kafka allows {MAX_TOPIC_NAME} characters"
+            todo = f"Exclude {arrival.upstream}, or give the cluster {arrival.source} a shorter alias"
+            yield Problem("bad-topic-name", places.of(flow, "naming"), problem, why, todo)
     declared = {
         cluster: sorted(topic.name for topic in topology.topics.values() if cluster in topic.clusters)
         for cluster in topology.clusters
     }
-    for found in find_loops(travels.values(), declared):
-        yield _loop_problem(topology, places, found)
+    for find_loop in find_loops(travels.values(), declared):
+        yield _loop_problem(topology, places, find_loop)
     yield from check_provenance(topology, travels, places)
 
 
-def _loop_problem(topology: Topology, places: Places, found: Loop | Unproved) -> Problem:
-    where = _at(places, topology.flows[min(found.flows)])
-    if isinstance(found, Unproved):
-        return Problem(
-            "mirror-loop-unproved",
-            where,
-            f"no proof that records do not go in circles over the flows {', '.join(found.flows)}",
-            "The paths or expressions are too many to follow all of them",
-            "Use default naming with one separator for all of them, or simpler expressions",
-        )
-    start = found.hops[0].source
-    lacking = [name for name in found.flows if topology.flows[name].provenance is None]
+def _loop_problem(topology: Topology, places: Places, value: Loop | Unproved) -> Problem:
+    where = places.of(topology.flows[min(value.flows)])
+    if isinstance(value, Unproved):
+        problem = f"no proof that records do not go in circles over the flows {', '.join(value.flows)}"
+        why = "The paths or expressions are too many to follow all of them"
+        todo = "Use default naming with one separator for all of them, or simpler expressions"
+        return Problem("mirror-loop-unproved", where, problem, why, todo)
+    start = value.hops[0].source
+    lacking = [name for name in value.flows if topology.flows[name].provenance is None]
     cure = (
         f"give {', '.join(lacking)} provenance, too: a loop is cut where all of its flows have it"
-        if all(topology.flows[name].naming.policy == "identity" for name in found.flows)
+        if all(topology.flows[name].naming.policy == "identity" for name in value.flows)
         else "use default naming with one separator on all of these flows and aliases without it"
     )
     return Problem(
         "mirror-loop",
         where,
-        f"{'possible ' if found.doubtful else ''}mirror loop, a record would come back to {start}: {found}",
-        f"The expressions {', '.join(found.doubtful)} use a construct that no proof covers, so a loop is not excluded"
-        if found.doubtful
+        f"{'possible ' if value.doubtful else ''}mirror loop, a record would come back to {start}: {value}",
+        f"The expressions {', '.join(value.doubtful)} use a construct that no proof covers, so a loop is not excluded"
+        if value.doubtful
         else "Each round would copy the record again, without end or under ever longer names",
-        f"{cure[0].upper()}{cure[1:]}, or make their topics disjoint with topics and exclude_topics",
+        f"{sentence(cure)}, or make their topics disjoint with topics and exclude_topics",
     )
 
 
-def _policy_problem(topology: Topology, places: Places, what: str) -> Problem:
+def _policy_problem(topology: Topology, places: Places, subject: str) -> Problem:
     flow = min((flow for flow in topology.flows.values() if ":" in flow.naming.policy), key=lambda flow: flow.name)
-    return Problem(
-        "bad-policy",
-        _at(places, flow, "naming", "policy"),
-        f"a naming policy failed: {what}",
-        "Without it nobody knows how remote topics are named",
-        "Mend the class, or use default or identity",
-    )
-
-
-def _at(places: Places, noun: Topic | Flow | Mirror, *path: Step) -> Where:
-    section = f"{type(noun).__name__.lower()}s"
-    return places.find(section, noun.name, *path, or_else=noun.where)
-
-
-def _topic_clusters(topology: Topology, places: Places, topic: Topic) -> Iterator[Problem]:
-    if topology.clusters.keys() >= {*topic.clusters}:
-        return
-    for index, cluster in enumerate(topic.clusters):
-        yield from _known_cluster(topology, places, cluster, f"topic {topic.name}", topic, "clusters", index)
+    why = "Without it nobody knows how remote topics are named"
+    todo = "Fix the class, or use default or identity"
+    return Problem("bad-policy", places.of(flow, "naming", "policy"), f"a naming policy failed: {subject}", why, todo)
 
 
 def _topics(topology: Topology, places: Places) -> Iterator[Problem]:
     for topic in topology.topics.values():
-        yield from _topic_clusters(topology, places, topic)
+        if not topology.clusters.keys() >= {*topic.clusters}:
+            yield from unknown_clusters(places, topology.clusters, topic, f"topic {topic.name}")
         wrong = _illegal(topic.name)
         if wrong:
-            why = (
-                f"Kafka allows letters, digits, '.', '_' and '-', at most {MAX_TOPIC_NAME} of them; . and .. are taken"
-            )
-            what = f'the topic name "{topic.name[:80]}" {wrong}'
-            yield Problem("bad-topic-name", _at(places, topic), what, why, "Rename the topic")
+            allowed = f"letters, digits, '.', '_' and '-', at most {MAX_TOPIC_NAME} of them"
+            why = f"Kafka allows {allowed}; . and .. are taken"
+            problem = f'the topic name "{topic.name[:80]}" {wrong}'
+            yield Problem("bad-topic-name", places.of(topic), problem, why, "Rename the topic")
         elif topic.name in KAFKA_TOPICS or topic.name in (STATUS_TOPIC, OFFSETS_TOPIC):
             owner = "Kafka" if topic.name in KAFKA_TOPICS else "the mirror job"
-            what = f"the internal topic {topic.name} is declared"
-            yield Problem(
-                "internal-topic",
-                _at(places, topic),
-                what,
-                f"{owner[0].upper()}{owner[1:]} looks after it itself",
-                "Remove it",
-            )
+            problem = f"the internal topic {topic.name} is declared"
+            why = f"{sentence(owner)} looks after it itself"
+            yield Problem("internal-topic", places.of(topic), problem, why, "Remove it")
 
 
 def _illegal(name: str) -> str:
@@ -166,32 +142,25 @@ def _illegal(name: str) -> str:
     return f"holds {', '.join(map(repr, bad))}" if bad else ""
 
 
-def _known_cluster(
-    topology: Topology, places: Places, name: str, subject: str, noun: Topic | Flow, *path: Step
-) -> Iterator[Problem]:
-    if not name or name in topology.clusters:
-        return
-    if problem := unknown_cluster(places, topology.clusters, name, subject, _at(places, noun, *path)):
-        yield problem
-
-
 def _flow_clusters(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:
     for field, cluster in (("source", flow.source), ("target", flow.target)):
-        yield from _known_cluster(topology, places, cluster, f"flow {flow.name}: {field}", flow, field)
+        if cluster:
+            subject, where = f"flow {flow.name}: {field}", places.of(flow, field)
+            yield from unknown_name(places, topology.clusters, cluster, subject, where)
 
 
 def _flows(topology: Topology, places: Places) -> Iterator[Problem]:
     for flow in topology.flows.values():
         yield from _flow_clusters(topology, places, flow)
         if flow.source == flow.target:
-            what = f"flow {flow.name}: source and target are both {flow.source}"
+            problem = f"flow {flow.name}: source and target are both {flow.source}"
             why = "Records would be copied into the cluster they come from"
-            yield Problem("same-source-and-target", _at(places, flow, "target"), what, why, "Name two clusters")
+            yield Problem("same-source-and-target", places.of(flow, "target"), problem, why, "Name two clusters")
         wrong = policy_fault(flow)
         if wrong:
             why = "Without it nobody knows how remote topics are named"
             todo = "Check the import path, or use default or identity"
-            yield Problem("bad-policy", _at(places, flow, "naming", "policy"), f"flow {flow.name}: {wrong}", why, todo)
+            yield Problem("bad-policy", places.of(flow, "naming", "policy"), f"flow {flow.name}: {wrong}", why, todo)
 
 
 def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
@@ -199,32 +168,32 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
     doubtful: set[str] = set()  # they name a flow that is not there, perhaps a slip for one that is
     for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
         if not mirror.flows and places.complete and not _with_errors("flows", topology.flows, places):
-            what = f"mirror {mirror.name} carries no flow"
+            problem = f"mirror {mirror.name} has no flow"
             why = f"It names none, and no flow that is still free goes to a cluster {mirror.name}"
             todo = "Name its flows, give it the alias of a target cluster, or remove it"
-            yield Problem("mirror-without-flows", _at(places, mirror), what, why, todo)
+            yield Problem("mirror-without-flows", places.of(mirror), problem, why, todo)
         for index, name in enumerate(mirror.flows):
-            where = _at(places, mirror, "flows", index)
+            where = places.of(mirror, "flows", index)
             if name not in topology.flows:
                 doubtful.add(mirror.name)
                 if places.complete and not places.has("flows", name):
                     todo = suggestion(name, topology.flows, "Declare it under flows")
-                    what = f"mirror {mirror.name} names the unknown flow {name}"
-                    yield Problem("unknown-flow", where, what, "No file of the environment declares it", todo)
+                    problem = f"mirror {mirror.name} names the unknown flow {name}"
+                    yield Problem("unknown-flow", where, problem, "No file of the environment declares it", todo)
                 continue
             other = carriers.setdefault(name, mirror)
             if other is not mirror:
-                what = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
+                problem = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
                 why = "Two applications would fence each other for ever"
-                yield Problem("flow-in-two-mirrors", where, what, why, "Keep it in one of them")
-    left = [one for one in topology.flows.values() if one.name not in carriers and one.target in topology.mirrors]
+                yield Problem("flow-in-two-mirrors", where, problem, why, "Keep it in one of them")
+    left = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
     if not left or not places.complete or _with_errors("mirrors", topology.mirrors, places):
         return
     for flow in left:
         if flow.target not in doubtful:
-            what = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
+            problem = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
             todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"
-            yield Problem("flow-without-mirror", _at(places, flow), what, "No application would carry it", todo)
+            yield Problem("flow-without-mirror", places.of(flow), problem, "No application would run it", todo)
 
 
 def _with_errors(section: str, built: Collection[str], places: Places) -> bool:

@@ -1,28 +1,26 @@
-"""Rules over what counts for the whole environment: classes that topics name, expressions of prune and protected.
-
-Border: as ``checking``: nouns in, problems out.
-"""
+"""Validates classes and the expressions of prune lists and protections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.backtracking import unfit
+from reconciler.environment.validate.expressions import barren
+from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem, Where
-from reconciler.expressions import barren
-from reconciler.places import Places, suggestion
-from reconciler.topology import Topology
+from reconciler.model.environment.topology import Topology
+from reconciler.resources.flows.names.redos import unfit
+from reconciler.text import suggestion
 
 
 def check_rules(topology: Topology, places: Places) -> Iterator[Problem]:
     yield from _classes(topology, places)
     for cluster in topology.clusters.values():
         for index, text in enumerate(cluster.prune_topics):
-            where = places.find("clusters", cluster.name, "prune", "topics", index, or_else=cluster.where)
+            where = places.of(cluster, "prune", "topics", index)
             yield from _expression(text, where, f"cluster {cluster.name}: prune.topics[{index}]")
     yield from _audit(topology, places)
-    for one in topology.rules.protected:
-        yield from _expression(one.pattern, one.where, "protected")
+    for protection in topology.rules.protected:
+        yield from _expression(protection.pattern, protection.where, "protected")
 
 
 def _classes(topology: Topology, places: Places) -> Iterator[Problem]:
@@ -30,7 +28,7 @@ def _classes(topology: Topology, places: Places) -> Iterator[Problem]:
         name = topic.class_name
         if not name or name in topology.rules.classes or places.has("classes", name) or not places.complete:
             continue
-        where = places.find("topics", topic.name, "class", or_else=topic.where)
+        where = places.of(topic, "class")
         todo = suggestion(name, topology.rules.classes, "Declare it under classes")
         why = "No file of the environment declares it, so nobody knows its values"
         yield Problem("unknown-class", where, f"topic {topic.name} names the unknown class {name}", why, todo)
@@ -43,8 +41,8 @@ def _audit(topology: Topology, places: Places) -> Iterator[Problem]:
     if not places.has("clusters", audit.cluster):
         where = places.find("audit", "audit", "cluster", or_else=audit.where)
         todo = suggestion(audit.cluster, topology.clusters, "Name one of the clusters")
-        what = f"audit names the unknown cluster {audit.cluster}"
-        yield Problem("unknown-cluster", where, what, "There is no place for the audit record", todo)
+        problem = f"audit names the unknown cluster {audit.cluster}"
+        yield Problem("unknown-cluster", where, problem, "There is no place for the audit record", todo)
 
 
 def _expression(text: str, where: Where, subject: str) -> Iterator[Problem]:

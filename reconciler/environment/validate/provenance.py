@@ -1,54 +1,52 @@
-"""What flows with provenance may be: names that stay, and no record on two ways."""
+"""Validates flows with provenance: names that stay, no record on two paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from reconciler.errors import Problem, Where
-from reconciler.languages import both
-from reconciler.name_search import UndecidedError, shortest
-from reconciler.places import Places
-from reconciler.provenance_proof import Doubled, Undecided, find_doubled
-from reconciler.topology import Flow, Topology
-from reconciler.travels import Travel
+from reconciler.environment.yaml.locations import Places
+from reconciler.errors import Problem
+from reconciler.model.environment.topology import Topology
+from reconciler.replication.policy import policy_word
+from reconciler.resources.flows.names.automata import both
+from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.resources.flows.names.search import UndecidedError, shortest
+from reconciler.resources.flows.provenance_proof import Doubled, Undecided, find_doubled
 
 
-def check_provenance(topology: Topology, travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
+def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
     for flow in topology.flows.values():
         if flow.provenance is not None and flow.naming.policy != "identity":
-            yield Problem(
-                "provenance-naming",
-                places.find("flows", flow.name, "provenance", or_else=flow.where),
-                f"flow {flow.name}: provenance with naming policy {flow.naming.policy}",
-                "It is for names that stay; default names tell by themselves where records have been",
-                "Write naming: {policy: identity}, or remove provenance",
-            )
+            problem = f"flow {flow.name}: provenance with naming policy {policy_word(flow.naming.policy)}"
+            why = "It is for names that stay; default names already say where records have been"
+            todo = "Write naming: {policy: identity}, or remove provenance"
+            yield Problem("provenance-naming", places.of(flow, "provenance"), problem, why, todo)
     yield from _origins(travels, places)
-    for found in find_doubled(travels.values()):
-        yield _unproved(topology, places, found) if isinstance(found, Undecided) else _doubled(topology, places, found)
+    for value in find_doubled(travels.values()):
+        yield _unproved(topology, places, value) if isinstance(value, Undecided) else _doubled(topology, places, value)
 
 
-def _origins(travels: Mapping[str, Travel], places: Places) -> Iterator[Problem]:
-    """An offset is translated over the records of two clusters; those of a third would be skipped without a word."""
-    synced = (one for one in travels.values() if one.flow.provenance is not None and one.flow.groups.sync_offsets)
-    for travel, other in product(synced, travels.values()):
+def _origins(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    """An offset is translated over the records of two clusters; those of a third would be skipped silently."""
+    kept = [travel for travel in travels.values() if travel.flow.provenance is not None]
+    for travel, other in product((travel for travel in kept if travel.flow.groups.sync_offsets), kept):
         flow, third = travel.flow, other.flow
         pair = (flow.source, flow.target)
-        if third.provenance is None or third.target not in pair or third.source in pair or not _meet(travel, other):
+        if third.target not in pair or third.source in pair or not _meet(travel, other):
             continue
         yield Problem(
             "offsets-of-three-clusters",
-            places.find("flows", flow.name, "groups", "sync_offsets", or_else=flow.where),
+            places.of(flow, "groups", "sync_offsets"),
             f"flow {flow.name}: sync_offsets, but {third.source} writes to the same topics by {third.name}",
-            f"A group's offset tells what it has read of {flow.source} and {flow.target}; records of {third.source} "
+            f"A group's offset says what it has read of {flow.source} and {flow.target}; records of {third.source} "
             "could be skipped",
             "Write sync_offsets: false and move groups with reconciler failover, which warns, or make their topics "
             "disjoint",
         )
 
 
-def _meet(travel: Travel, other: Travel) -> bool:
+def _meet(travel: FlowNaming, other: FlowNaming) -> bool:
     """Whether both may bring records to one topic; yes where nobody can tell."""
     if travel.custom or other.custom:
         return True
@@ -58,29 +56,22 @@ def _meet(travel: Travel, other: Travel) -> bool:
         return True
 
 
-def _unproved(topology: Topology, places: Places, found: Undecided) -> Problem:
-    flow = topology.flows[min(found.flows)]
-    return Problem(
-        "records-doubled-unproved",
-        _at(places, flow),
-        f"no proof that no record arrives twice over the flows {', '.join(found.flows)}",
-        "The paths or expressions are too many to follow all of them, or a custom naming policy is among the flows",
-        "Use provenance: local on all of them, or simpler expressions",
-    )
+def _unproved(topology: Topology, places: Places, undecided: Undecided) -> Problem:
+    flow = topology.flows[min(undecided.flows)]
+    problem = f"no proof that no record arrives twice over the flows {', '.join(undecided.flows)}"
+    why = "The paths or expressions are too many to follow all of them, or a custom naming policy is among the flows"
+    todo = "Use provenance: local on all of them, or simpler expressions"
+    return Problem("records-doubled-unproved", places.of(flow, "provenance"), problem, why, todo)
 
 
-def _doubled(topology: Topology, places: Places, found: Doubled) -> Problem:
-    one, other = (", then ".join(way) for way in found.ways)
-    doubt = f" (no proof is possible with {', '.join(found.doubtful)})" if found.doubtful else ""
+def _doubled(topology: Topology, places: Places, doubled: Doubled) -> Problem:
+    name, other = (", then ".join(way) for way in doubled.ways)
+    doubt = f" (no proof is possible with {', '.join(doubled.doubtful)})" if doubled.doubtful else ""
     return Problem(
         "records-doubled",
-        _at(places, topology.flows[found.ways[1][-1]]),
-        f"records of {found.origin}/{found.topic} {'may' if doubt else 'would'} arrive on {found.target} twice: by "
-        f"{one}, and by {other}{doubt}",
+        places.of(topology.flows[doubled.ways[1][-1]], "provenance"),
+        f"records of {doubled.origin}/{doubled.topic} {'may' if doubt else 'would'} arrive on {doubled.target} twice: "
+        f"by {name}, and by {other}{doubt}",
         "Provenance keeps a record from coming back, not from coming on two ways",
         "Use provenance: local, so that each record travels straight from where it was written, or remove a flow",
     )
-
-
-def _at(places: Places, flow: Flow) -> Where:
-    return places.find("flows", flow.name, "provenance", or_else=flow.where)

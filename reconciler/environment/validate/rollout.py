@@ -1,17 +1,14 @@
-"""The waves of a rollout against clusters and flows: every cluster in one wave, none beside the one it stands in for.
-
-Border: as ``checking``: nouns in, problems out.
-"""
+"""Validates rollout waves: every cluster in one wave, none beside the one it stands in for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from reconciler.environment.yaml.locations import Places, unknown_name
 from reconciler.errors import Problem, Where
-from reconciler.places import Places, suggestion, unknown_cluster
-from reconciler.rollout.assigning import clusters_in
-from reconciler.rollouts import Rollout, RolloutWave
-from reconciler.topology import Topology
+from reconciler.model.environment.rollout import Rollout, RolloutWave
+from reconciler.model.environment.topology import Topology, clusters_in
+from reconciler.text import first_of, suggestion
 
 SHOWN = 5
 
@@ -26,9 +23,9 @@ def check_rollout(topology: Topology, rollout: Rollout | None, places: Places) -
         yield from _wave(topology, wave, index, places)
         first = names.setdefault(wave.name, wave)
         if first is not wave and wave.name:
-            what = f"rollout: the wave {wave.name} is defined again"
+            problem = f"rollout: the wave {wave.name} is defined again"
             why = f"It is already defined at {first.where}, and --until-wave could mean either"
-            yield Problem("duplicate-name", where, what, why, "Give it another name")
+            yield Problem("duplicate-name", where, problem, why, "Give it another name")
     yield from _once(topology, rollout, places)
     yield from _apart(topology, rollout, places)
 
@@ -41,18 +38,16 @@ def _wave(topology: Topology, wave: RolloutWave, index: int, places: Places) -> 
 
     if not wave.regions and not wave.clusters:
         why = "A wave that comes to no cluster would only look like caution"
-        yield Problem(
-            "empty-wave", at(), f"rollout: {said} names no region and no cluster", why, "Add regions or clusters"
-        )
+        problem = f"rollout: {said} names no region and no cluster"
+        yield Problem("empty-wave", at(), problem, why, "Add regions or clusters")
     for number, name in enumerate(wave.clusters):
-        if problem := unknown_cluster(places, topology.clusters, name, f"rollout: {said}", at("clusters", number)):
-            yield problem
-    known = {one.region for one in topology.clusters.values() if one.region is not None}
+        yield from unknown_name(places, topology.clusters, name, f"rollout: {said}", at("clusters", number))
+    known = {cluster.region for cluster in topology.clusters.values() if cluster.region is not None}
     for number, name in enumerate(wave.regions):
         if name not in known and _all_known(topology, places):
-            what, why = f"rollout: {said} names the unknown region {name}", "No cluster of the environment has it"
+            problem, why = f"rollout: {said} names the unknown region {name}", "No cluster of the environment has it"
             todo = suggestion(name, known, "Add region to the clusters, or name the clusters themselves")
-            yield Problem("unknown-region", at("regions", number), what, why, todo)
+            yield Problem("unknown-region", at("regions", number), problem, why, todo)
 
 
 def _all_known(topology: Topology, places: Places) -> bool:
@@ -64,32 +59,29 @@ def _once(topology: Topology, rollout: Rollout, places: Places) -> Iterator[Prob
     taken: dict[str, RolloutWave] = {}
     for index, wave in enumerate(rollout.waves):
         where = places.find("rollout", "rollout", "waves", index, or_else=wave.where)
-        found = clusters_in(wave, topology)
-        for name in sorted(set(found)):
+        clusters = clusters_in(wave, topology)
+        for name in sorted(set(clusters)):
             other = taken.setdefault(name, wave)
-            if other is not wave or found.count(name) > 1:
+            if other is not wave or clusters.count(name) > 1:
                 twice = f"the waves {other.name} and {wave.name}" if other is not wave else f"wave {wave.name} twice"
-                what = f"rollout: cluster {name} is in {twice}"
+                problem = f"rollout: cluster {name} is in {twice}"
                 why = "Its changes could only come in one of them"
                 todo = "Name it once: by its region, or by its own name"
-                yield Problem("cluster-in-two-waves", where, what, why, todo)
+                yield Problem("cluster-in-two-waves", where, problem, why, todo)
     left = [name for name in sorted(topology.clusters) if name not in taken]
     slips = any(name not in topology.clusters for wave in rollout.waves for name in wave.clusters)
-    regions = {one.region for one in topology.clusters.values()}
+    regions = {cluster.region for cluster in topology.clusters.values()}
     slips = slips or any(name not in regions for wave in rollout.waves for name in wave.regions)
     if left and not slips:
-        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
-        noun = "cluster" if len(left) == 1 else "clusters"
-        what = f"rollout: {noun} {', '.join(left[:SHOWN])}{more} {'is' if len(left) == 1 else 'are'} in no wave"
-        why = "Nobody could tell when changes there may begin"
+        noun, verb = ("cluster", "is") if len(left) == 1 else ("clusters", "are")
+        problem = f"rollout: {noun} {first_of(left, SHOWN)} {verb} in no wave"
+        why = "It would be unclear when changes there may begin"
         where = places.find("rollout", "rollout", "waves", or_else=rollout.where)
-        yield Problem("cluster-in-no-wave", where, what, why, "Add it to a wave, by its region or its name")
+        yield Problem("cluster-in-no-wave", where, problem, why, "Add it to a wave, by its region or its name")
 
 
 def _apart(topology: Topology, rollout: Rollout, places: Places) -> Iterator[Problem]:
-    ways: Mapping[tuple[str, str], str] = {
-        (flow.source, flow.target): flow.name for flow in sorted(topology.flows.values(), key=lambda one: one.name)
-    }
+    ways = {(flow.source, flow.target): flow.name for _, flow in sorted(topology.flows.items())}
     for index, wave in enumerate(rollout.waves):
         members = sorted({name for name in clusters_in(wave, topology) if name in topology.clusters})
         for left in members:

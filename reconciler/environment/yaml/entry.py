@@ -1,4 +1,4 @@
-"""One parsed entry of the environment's files while it is read: values at paths, and the problems noted on the way."""
+"""One YAML entry while it is parsed: values at paths, and the problems noted on the way."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from reconciler.environment.parse.values import Wrong
+from reconciler.environment.yaml.locations import Place, Step, locate
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at
+from reconciler.environment.yaml.schema import subject
 from reconciler.errors import Problem
-from reconciler.places import Place, Step, locate
-from reconciler.settings import Wrong
-from reconciler.shape import subject
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_nodes import Node, Scalar, Sequence
+from reconciler.text import duration_ms, sentence, size_bytes
+
+MIN_INTERVAL_MS = 100
 
 
 @dataclass(slots=True)
@@ -26,17 +29,12 @@ class Reading:
 
     def wrong(self, path: tuple[Step, ...], wrong: Wrong) -> None:
         where = self.place.document.where(locate(self.place.entry, path))
-        what = f"{subject((self.section, self.name))}: {wrong.what}"
-        self.problems.append(Problem(wrong.code, where, what, wrong.why, wrong.todo))
+        description = f"{subject((self.section, self.name))}: {wrong.what}"
+        self.problems.append(Problem(wrong.code, where, description, wrong.why, wrong.todo))
 
     def node(self, *path: str) -> Node | None:
         """The node at a path of field names, or None when it is not written."""
-        node: Node = self.place.entry.value
-        for step in path:
-            if not isinstance(node, YamlMapping) or step not in node.entries:
-                return None
-            node = node.entries[step].value
-        return node
+        return node_at(self.place.entry.value, *path)
 
     def value(self, *path: str, default: Any) -> Any:
         """The plain value at a path. The schema has already seen to its type."""
@@ -46,6 +44,27 @@ class Reading:
         data = node.data
         return int(data) if isinstance(data, float) else data
 
+    def quantity(self, *path: str, default: int, read: Callable[[str], int]) -> int:
+        """``read``: ``size_bytes`` or ``duration_ms``."""
+        text = self.value(*path, default=None)
+        if text is None:
+            return default
+        try:
+            return read(str(text))
+        except ValueError as error:
+            code, why = ("bad-size", "It is not a size") if read is size_bytes else ("bad-duration", "It is not a time")
+            self.wrong(path, Wrong(code, f'{".".join(path)} is "{text}"', why, sentence(error)))
+        return default
+
+    def interval(self, *path: str, default: int) -> int:
+        """Milliseconds between two refreshes or reports."""
+        milliseconds = self.quantity(*path, default=default, read=duration_ms)
+        if milliseconds < MIN_INTERVAL_MS:
+            problem = f"{'.'.join(path)} is {self.value(*path, default=None)}"
+            why = "Shorter intervals cost more than they show"
+            self.wrong(path, Wrong("out-of-range", problem, why, "Write 100ms or more"))
+        return milliseconds
+
     def texts(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         node = self.node(*path)
         if not isinstance(node, Sequence):
@@ -54,17 +73,12 @@ class Reading:
 
     def mapping(self, *path: str, each: Callable[[str, Node], str | Wrong]) -> Mapping[str, str]:
         node = self.node(*path)
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         if isinstance(node, YamlMapping):
             for key, entry in node.entries.items():
                 value = each(key, entry.value)
                 if isinstance(value, Wrong):
                     self.wrong((*path, key), value)
                 else:
-                    found[key] = value
-        return MappingProxyType(found)
-
-
-def sentence(error: ValueError) -> str:
-    text = str(error)
-    return text[0].upper() + text[1:]
+                    texts[key] = value
+        return MappingProxyType(texts)

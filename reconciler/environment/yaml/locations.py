@@ -1,20 +1,26 @@
-"""Where each name and field of an environment stands, so that rules over nouns can point at the line to edit.
-
-Border: holds parsed documents and answers questions about places; judges nothing.
-"""
+"""Line numbers of names and fields in the YAML, for errors of validation."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from reconciler.environment.yaml.nodes import Document, Entry, Node, Scalar, Sequence
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import NOWHERE, Problem, Where
-from reconciler.yaml_nodes import Document, Entry, Node, Scalar, Sequence
-from reconciler.yaml_nodes import Mapping as YamlMapping
+from reconciler.model.acls import AccessRule
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Tombstone, Topic
+from reconciler.model.quotas import Quota
+from reconciler.model.users import ScramUser
+from reconciler.text import suggestion
 
 Step = str | int
+Declared = AccessRule | Cluster | Flow | Mirror | Quota | ScramUser | Tombstone | Topic
+_SECTIONS: Mapping[type[Declared], str] = {
+    AccessRule: "access", Cluster: "clusters", Flow: "flows", Mirror: "mirrors", Quota: "quotas", ScramUser: "users",
+    Tombstone: "deletions", Topic: "topics",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,17 @@ class Places:
             return or_else
         return place.document.where(locate(place.entry, path))
 
+    def of(self, noun: Declared, *path: Step) -> Where:
+        """As ``find``, of what was declared."""
+        match noun:
+            case AccessRule() | Quota() | ScramUser():
+                name = str(noun.number)
+            case Tombstone():
+                name = str(noun.ref)
+            case _:
+                name = noun.name
+        return self.find(_SECTIONS[type(noun)], name, *path, or_else=noun.where)
+
     def has(self, section: str, name: str) -> bool:
         return (section, name) in self.entries
 
@@ -66,43 +83,23 @@ def locate(start: Entry | Node, path: Iterable[Step]) -> Entry | Node:
     return here
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``, or None when none is near."""
-    by_lower = {other.lower(): other for other in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
-    return by_lower[min(found, key=lambda other: distance(name.lower(), other))] if found else None
+def unknown_name(
+    places: Places, declared: Collection[str], name: str, subject: str, where: Where, section: str = "clusters"
+) -> Iterator[Problem]:
+    """The problem of a cluster or flow that ``subject`` names and no file declares; none where one does, or may."""
+    if name in declared or places.has(section, name) or not places.complete:
+        return  # first: it is asked for each topic, and the walk below is over all of them
+    known = {*declared, *(entry for of, entry in places.entries if of == section)}
+    code = "unknown-cluster" if section == "clusters" else "unknown-flow"
+    problem = f"{subject} names the unknown {section.removesuffix('s')} {name}"
+    todo = suggestion(name, known, f"Declare it under {section}")
+    yield Problem(code, where, problem, "No file of the environment declares it", todo)
 
 
-def distance(left: str, right: str) -> int:
-    """How many characters to add, drop, replace or swap with their neighbour (optimal string alignment)."""
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        before, last = row.copy(), before
-        row[0] = i
-        for j, b in enumerate(right, 1):
-            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                row[j] = min(row[j], last[j - 2] + 1)
-    return row[-1]
-
-
-def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to do about an unknown name: the nearest one, or all when they are few, or ``otherwise``."""
-    names = sorted(known)
-    near = nearest(name, names)
-    if near is not None:
-        return f"Perhaps {near} is meant"
-    if names and len(names) <= 20:
-        return f"Known here: {', '.join(names)}"
-    return otherwise
-
-
-def unknown_cluster(places: Places, declared: Collection[str], name: str, subject: str, where: Where) -> Problem | None:
-    """The problem of a cluster that ``subject`` names and no file declares; None where one does, or may."""
-    if name in declared or places.has("clusters", name) or not places.complete:
-        return None  # first: it is asked for each topic, and the walk below is over all of them
-    known = {*declared, *(one for section, one in places.entries if section == "clusters")}
-    what = f"{subject} names the unknown cluster {name}"
-    todo = suggestion(name, known, "Declare it under clusters")
-    return Problem("unknown-cluster", where, what, "No file of the environment declares it", todo)
+def unknown_clusters(
+    places: Places, declared: Collection[str], noun: AccessRule | Quota | ScramUser | Topic, subject: str
+) -> Iterator[Problem]:
+    """``unknown_name`` of each cluster in the list of a noun."""
+    for index, name in enumerate(noun.clusters):
+        if name and name not in declared:
+            yield from unknown_name(places, declared, name, subject, places.of(noun, "clusters", index))

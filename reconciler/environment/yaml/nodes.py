@@ -1,4 +1,4 @@
-"""A parsed YAML file as frozen nodes that know their line and column. Values are read by YAML 1.2's core schema."""
+"""A parsed YAML file as frozen nodes with line and column. Values by YAML 1.2's core schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBER_OF_YAML_1_1 = re.compile(
     r"|[-+]?[0-9]+[eE][-+]?[0-9]+"  # a number of YAML 1.1 needs a dot before its exponent
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that may not stand in a topology, not even escaped. Three of them end a line for some readers of YAML."""
+"""Characters that is not allowed in a topology, not even escaped. Three of them end a line for some readers of YAML."""
 
 WORDS_OF_YAML_1_1 = frozenset({"yes", "no", "on", "off"})
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -28,11 +28,8 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 @lru_cache(1 << 12)
 def ambiguous(text: str) -> bool:
     """Does YAML 1.1 read this word without quotes as another value than YAML 1.2?"""
-    return text.lower() in WORDS_OF_YAML_1_1 or ambiguous_number(text)
-
-
-def ambiguous_number(text: str) -> bool:
-    return bool(_LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text))
+    number = _LEADING_ZERO.fullmatch(text) or _NUMBER_OF_YAML_1_1.fullmatch(text)
+    return number is not None or text.lower() in WORDS_OF_YAML_1_1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +98,15 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
+def node_at(root: Node | None, *path: str) -> Node | None:
+    """The node at a path of keys, or None when it is not written."""
+    for step in path:
+        if not isinstance(root, Mapping) or step not in root.entries:
+            return None
+        root = root.entries[step].value
+    return root
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One file. ``root`` is None when the text could not be read to its end; then ``problems`` says why."""
@@ -114,5 +120,7 @@ class Document:
 
 
 def control_character(where: Where, char: str) -> Problem:
-    what = f"broken YAML: the character U+{ord(char):04X} may not stand in a topology"
-    return Problem("yaml-broken", where, what, "Nothing there can be named so, and no terminal shows it", "Remove it")
+    description = f"broken YAML: the character U+{ord(char):04X} is not allowed in a topology"
+    return Problem(
+        "yaml-broken", where, description, "Nothing there can be named so, and no terminal shows it", "Remove it"
+    )

@@ -1,7 +1,4 @@
-"""Every entry of an environment's documents under its section and name.
-
-Border: shapes are ``shape``, values ``building``; here a name that is defined twice is the only problem.
-"""
+"""All entries of an environment's documents by section and name; reports names defined twice."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from types import MappingProxyType
 
+from reconciler.environment.yaml.locations import Place, Places
+from reconciler.environment.yaml.nodes import Document, Entry, Scalar, Sequence
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Problem
-from reconciler.places import Place, Places
-from reconciler.shape import SECTIONS
-from reconciler.yaml_nodes import Document, Entry, Scalar, Sequence
-from reconciler.yaml_nodes import Mapping as YamlMapping
 
 NUMBERED = ("access", "quotas", "users")
 

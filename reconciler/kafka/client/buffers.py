@@ -1,4 +1,4 @@
-"""Receive buffers that are used again: fresh memory costs a page fault per 4 KiB, more than the copy itself."""
+"""Pool of receive buffers: fresh memory costs a page fault per 4 KiB, more than the copy itself."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""One cluster as a client sees it: brokers, leaders, coordinators, connections that come back by themselves."""
+"""A cluster as a client sees it: metadata, leaders, coordinators, connections that reconnect."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from wire import protocol
-from wire.buffers import BufferPool
-from wire.connection import Connection
-from wire.dialing import connect
-from wire.errors import BrokerError, ConnectionLostError, SettingError, check
-from wire.settings import ConnectionSettings
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, SettingError, check
+from reconciler.kafka.protocol import generated as protocol
 
 Key = tuple[str, int]
 NO_ID = UUID(int=0)
@@ -45,14 +46,14 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class CommittedPosition:
     """A committed offset: ``offset`` is -1 where nothing is committed."""
 
     offset: int
     metadata: str
 
 
-class Cluster:
+class ClusterClient:
     """Made inside a running loop; ``close`` before the loop ends. ``name`` appears in errors."""
 
     def __init__(self, name: str, bootstrap: Sequence[str], settings: ConnectionSettings) -> None:
@@ -61,6 +62,7 @@ class Cluster:
         self.pool = BufferPool()
         self.topics: dict[str, TopicMetadata] = {}
         self.brokers: tuple[int, ...] = ()
+        self.cluster_id = ""
         self._bootstrap = [_address(server) for server in bootstrap]
         self._nodes: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[int | None, str], Connection] = {}
@@ -119,7 +121,8 @@ class Cluster:
     # metadata
 
     async def refresh(self, topics: Iterable[str] | None) -> None:
-        """Reads metadata of ``topics`` (None: of all we may see) into ``self.topics``, and which brokers there are.
+        """Reads metadata of ``topics`` (None: of all we may see) into ``self.topics``, which brokers there are, and
+        the cluster's id.
 
         Raises ConnectionLostError or BrokerError.
         """
@@ -135,6 +138,7 @@ class Cluster:
             ),
             ANSWER_WITHIN,
         )
+        self.cluster_id = answer.cluster_id or ""
         self.brokers = tuple(broker.node_id for broker in answer.brokers)
         for broker in answer.brokers:
             self.learn(broker.node_id, broker.host, broker.port)
@@ -160,8 +164,8 @@ class Cluster:
 
     async def any_control(self) -> Connection:
         """A control connection to a broker that is up, bootstrap servers last."""
-        live = [c for (_, purpose), c in self._connections.items() if purpose == "control" and c.closed is None]
-        if live:
+        held = [c for (_, purpose), c in self._connections.items() if purpose == "control"]
+        if live := [c for c in held if c.closed is None and not c.expired]:
             return random.choice(live)  # noqa: S311 - any of them
         try:
             return await self.control()
@@ -193,91 +197,101 @@ class Cluster:
 
         Partitions whose leader does not answer get a BrokerError; a lost connection raises.
         """
-        found: dict[Key, int | BrokerError] = {}
-        for node, keys in self._by_leader(wanted, found).items():
-            connection = await self.control(node)
-            version = connection.version(protocol.ListOffsetsRequest)
-            topic_type = protocol.ListOffsetsRequest.ListOffsetsTopic
-            topics = [
+        request, offsets = protocol.ListOffsetsRequest, dict[Key, int | BrokerError]()
+        topic_type, partition_type = request.ListOffsetsTopic, request.ListOffsetsTopic.ListOffsetsPartition
+        async for connection, topics in self._leaders_of(wanted, offsets):
+            asked = [
                 topic_type(
                     name=name,
                     partitions=[
-                        topic_type.ListOffsetsPartition(
-                            partition_index=p, current_leader_epoch=-1, timestamp=wanted[name, p]
-                        )
+                        partition_type(partition_index=p, current_leader_epoch=-1, timestamp=wanted[name, p])
                         for p in partitions
                     ],
                 )
-                for name, partitions in _by_topic(keys).items()
+                for name, partitions in topics.items()
             ]
+            version, isolation = connection.version(request), int(committed)
             answer = await connection.call(
-                protocol.ListOffsetsRequest(
-                    replica_id=-1, isolation_level=int(committed), topics=topics, version=version
-                )
+                request(replica_id=-1, isolation_level=isolation, topics=asked, version=version)
             )
             for topic in answer.topics:
                 for p in topic.partitions:
-                    what = f"offsets of {topic.name}-{p.partition_index} on {self.name}"
-                    found[topic.name, p.partition_index] = BrokerError(p.error_code, what) if p.error_code else p.offset
-        return found
+                    subject = f"offsets of {topic.name}-{p.partition_index} on {self.name}"
+                    failure = BrokerError(p.error_code, subject) if p.error_code else None
+                    offsets[topic.name, p.partition_index] = failure or p.offset
+        return offsets
 
     async def epoch_ends(self, wanted: Mapping[Key, int]) -> dict[Key, tuple[int, int] | BrokerError]:
         """(largest epoch not above, its end offset) per partition, for truncation checks (KIP-320); -1 undefined."""
-        found: dict[Key, tuple[int, int] | BrokerError] = {}
-        request = protocol.OffsetForLeaderEpochRequest
-        for node, keys in self._by_leader(wanted, found).items():
-            connection = await self.control(node)
-            topics = [
-                request.OffsetForLeaderTopic(
+        request, epoch_ends = protocol.OffsetForLeaderEpochRequest, dict[Key, tuple[int, int] | BrokerError]()
+        topic_type, partition_type = request.OffsetForLeaderTopic, request.OffsetForLeaderTopic.OffsetForLeaderPartition
+        async for connection, topics in self._leaders_of(wanted, epoch_ends):
+            asked = [
+                topic_type(
                     topic=name,
                     partitions=[
-                        request.OffsetForLeaderTopic.OffsetForLeaderPartition(
-                            partition=p, current_leader_epoch=-1, leader_epoch=wanted[name, p]
-                        )
+                        partition_type(partition=p, current_leader_epoch=-1, leader_epoch=wanted[name, p])
                         for p in partitions
                     ],
                 )
-                for name, partitions in _by_topic(keys).items()
+                for name, partitions in topics.items()
             ]
-            answer = await connection.call(request(replica_id=-1, topics=topics, version=connection.version(request)))
+            answer = await connection.call(request(replica_id=-1, topics=asked, version=connection.version(request)))
             for topic in answer.topics:
                 for p in topic.partitions:
-                    what = f"leader epochs of {topic.topic}-{p.partition} on {self.name}"
-                    found[topic.topic, p.partition] = (
-                        BrokerError(p.error_code, what) if p.error_code else (p.leader_epoch, p.end_offset)
-                    )
-        return found
+                    subject = f"leader epochs of {topic.topic}-{p.partition} on {self.name}"
+                    failure = BrokerError(p.error_code, subject) if p.error_code else None
+                    epoch_ends[topic.topic, p.partition] = failure or (p.leader_epoch, p.end_offset)
+        return epoch_ends
 
-    async def positions(self, group: str, keys: Iterable[Key]) -> dict[Key, Position]:
+    async def positions(self, group: str, keys: Iterable[Key]) -> dict[Key, CommittedPosition]:
         """Committed offsets, only stable ones (KIP-447). Raises BrokerError 88 while a transaction is undecided."""
         node = await self.coordinator(group, GROUP)
         connection = await self.control(node)
         topic_type = protocol.OffsetFetchRequest.OffsetFetchRequestTopic
-        topics = [topic_type(name=name, partition_indexes=ps) for name, ps in _by_topic(keys).items()]
+        topics = [topic_type(name=name, partition_indexes=ps) for name, ps in by_topic(keys).items()]
         version = connection.version(protocol.OffsetFetchRequest)
         answer = await connection.call(
             protocol.OffsetFetchRequest(group_id=group, topics=topics, require_stable=True, version=version)
         )
         check(answer.error_code, f"positions of group {group} on {self.name}")
-        found: dict[Key, Position] = {}
+        positions: dict[Key, CommittedPosition] = {}
         for topic in answer.topics:
             for p in topic.partitions:
                 check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {group} on {self.name}")
-                found[topic.name, p.partition_index] = Position(p.committed_offset, p.metadata or "")
-        return found
+                positions[topic.name, p.partition_index] = CommittedPosition(p.committed_offset, p.metadata or "")
+        return positions
 
-    def _by_leader(self, keys: Iterable[Key], failed: dict[Key, Any]) -> dict[int, list[Key]]:
+    def by_leader(self, keys: Iterable[Key]) -> dict[int, list[Key]]:
+        """Partitions by the node that leads them; under NO_LEADER those that nobody leads now."""
         by_node: dict[int, list[Key]] = {}
         for key in keys:
             leader = self.leader(*key)
-            if leader is None or leader.node == NO_LEADER:
-                failed[key] = BrokerError(5 if leader else 3, f"{key[0]}-{key[1]} on {self.name}")
-            else:
-                by_node.setdefault(leader.node, []).append(key)
+            by_node.setdefault(NO_LEADER if leader is None else leader.node, []).append(key)
         return by_node
 
+    async def _leaders_of(
+        self, keys: Iterable[Key], failed: dict[Key, Any]
+    ) -> AsyncIterator[tuple[Connection, dict[str, list[int]]]]:
+        """A connection to each leader with its partitions by topic. ``failed`` gets those without a leader."""
+        by_node = self.by_leader(keys)
+        for key in by_node.pop(NO_LEADER, ()):
+            failed[key] = BrokerError(5 if self.leader(*key) else 3, f"{key[0]}-{key[1]} on {self.name}")
+        for node, led in by_node.items():
+            yield await self.control(node), by_topic(led)
 
-def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+
+def printed_id(topic_id: bytes) -> str:
+    """As Kafka prints it, empty where there is none."""
+    return "" if topic_id == NO_ID.bytes else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def parsed_id(printed: str) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(f"{printed}==")) if printed else NO_ID
+
+
+def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+    """Topic -> its partitions among ``keys``."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in keys:
         grouped.setdefault(topic, []).append(partition)

@@ -15,14 +15,15 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from wire.buffers import BufferPool
-from wire.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
-from wire.frames import SIZE, Frame, Frames
-from wire.settings import ConnectionSettings
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.errors import ConnectionLostError, MalformedResponseError, UnsupportedBrokerError
+from reconciler.kafka.client.frames import SIZE, Frame, Frames
 
+T = TypeVar("T")
 Chunk = bytes | bytearray | memoryview
 WATCH_EVERY = 1.0
 READ_AT_ONCE = 8 << 20
@@ -95,9 +96,31 @@ class Connection:
         head = _HEAD.pack(size, key, version, correlation, len(self._client_id)) + tail
         return self._enqueue(correlation, [memoryview(head), *(memoryview(part) for part in parts)], patience)
 
+    async def ask(self, api: tuple[int, int, bool], body: bytes, read: Callable[[memoryview], T]) -> T:
+        """The answer to one hand-packed request, as ``read`` reads it. See ``send``."""
+        frame = await self.send(api, [body])
+        try:
+            return read(frame.body)
+        finally:
+            frame.drop()
+
+    @contextlib.contextmanager
+    def read(self, frame: Frame) -> Iterator[None]:
+        """Gives the memory of a response back after it was read. One that breaks the protocol costs the connection:
+        raises ConnectionLostError."""
+        try:
+            yield
+        except MalformedResponseError as error:
+            self.close(error)
+            raise ConnectionLostError(str(error)) from error
+        finally:
+            frame.drop()
+
     async def call(self, request: Any, patience: float | None = None) -> Any:
         """Sends a request of the generated codec and waits for its answer. Respects a throttle of the broker."""
-        from wire import protocol  # with kafka-python: who packs by hand does not wait for its import
+        from reconciler.kafka.protocol import (
+            generated as protocol,  # with kafka-python: who packs by hand does not wait for its import
+        )
 
         wait = self.throttled_until - time.monotonic()
         if wait > 0:
@@ -119,16 +142,16 @@ class Connection:
 
     def version(self, request: Any, cap: int = 99) -> int:
         """The newest version both sides and this package know. Raises UnsupportedBrokerError."""
-        from wire import protocol
+        from reconciler.kafka.protocol import generated as protocol
 
         return self.negotiated(request.API_KEY, 0, min(protocol.NEWEST[request], cap), request.__name__)
 
-    def negotiated(self, key: int, lowest: int, newest: int, what: str) -> int:
+    def negotiated(self, key: int, lowest: int, newest: int, subject: str) -> int:
         low, high = self.versions.get(key, (0, -1))
         version = min(high, newest)
         if version < max(low, lowest):
             raise UnsupportedBrokerError(
-                f"broker {self.where} offers {what} {low} to {high}, the mirror needs {lowest} to {newest}. "
+                f"broker {self.where} offers {subject} {low} to {high}, the mirror needs {lowest} to {newest}. "
                 "Kafka 2.8 or newer is needed"
             )
         return version

@@ -1,4 +1,4 @@
-"""How a connection comes to be: name, socket, TLS, version negotiation, SASL."""
+"""Opens a connection to a broker: DNS, socket, TLS, version negotiation, SASL login."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import socket
 import ssl
 import time
 
-from wire.buffers import BufferPool
-from wire.connection import Connection
-from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError, check, name_of
-from wire.settings import ConnectionSettings
-from wire.versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import (
+    AuthenticationFailedError,
+    ConnectionLostError,
+    UnsupportedBrokerError,
+    check,
+    name_of,
+)
+from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
 
 _UNSUPPORTED_VERSION = 35
 
@@ -53,11 +59,11 @@ async def _open(address: tuple[str, int], settings: ConnectionSettings, pool: Bu
 async def _socket(address: tuple[str, int], settings: ConnectionSettings, where: str) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(*address, family=settings.family, type=socket.SOCK_STREAM)
+        entries = await loop.getaddrinfo(*address, family=settings.family, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConnectionLostError(f"the name of {where} cannot be resolved: {error}") from None
     last: OSError | None = None
-    for family, kind, number, _, resolved in found:
+    for family, kind, number, _, resolved in entries:
         sock = socket.socket(family, kind, number)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -112,11 +118,8 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 async def _negotiate(connection: Connection) -> None:
-    frame = await connection.send((API_VERSIONS, VERSION, True), [pack_api_versions("mirror", "1")])
-    try:
-        answer = unpack_api_versions(frame.body)
-    finally:
-        frame.drop()
+    asked = pack_api_versions("mirror", "1")
+    answer = await connection.ask((API_VERSIONS, VERSION, True), asked, unpack_api_versions)
     connection.throttle(answer.throttle)
     if answer.error == _UNSUPPORTED_VERSION:
         raise UnsupportedBrokerError(f"broker {connection.where} is older than Kafka 2.4; 2.8 or newer is needed")
@@ -129,8 +132,8 @@ async def _authenticate(connection: Connection) -> None:
     sasl = connection.settings.sasl
     if sasl is None:
         return
-    from wire import protocol  # only who needs a mechanism waits for these imports
-    from wire.sasl import exchange
+    from reconciler.kafka.client.auth.sasl import exchange
+    from reconciler.kafka.protocol import generated as protocol  # only who needs a mechanism waits for these imports
 
     shake = await connection.call(protocol.SaslHandshakeRequest(mechanism=sasl.mechanism, version=1))
     if shake.error_code:

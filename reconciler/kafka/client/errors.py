@@ -1,9 +1,9 @@
-"""Kafka's own names of its error codes, which its tools, logs and pages use (``Errors`` of Kafka 4.3)."""
+"""Errors between a client and a broker, by what the caller has to do about them."""
 
 from __future__ import annotations
 
-FIRST = -1
-NAMES = """
+_FIRST = -1
+_NAMES = """
     UNKNOWN_SERVER_ERROR NONE OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION INVALID_FETCH_SIZE
     LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER REQUEST_TIMED_OUT BROKER_NOT_AVAILABLE REPLICA_NOT_AVAILABLE
     MESSAGE_TOO_LARGE STALE_CONTROLLER_EPOCH OFFSET_METADATA_TOO_LARGE NETWORK_EXCEPTION
@@ -37,4 +37,73 @@ NAMES = """
     INVALID_REGULAR_EXPRESSION REBOOTSTRAP_REQUIRED STREAMS_INVALID_TOPOLOGY STREAMS_INVALID_TOPOLOGY_EPOCH
     STREAMS_TOPOLOGY_FENCED SHARE_SESSION_LIMIT_REACHED
 """.split()  # noqa: SIM905 - a name a line would be a page
-"""The first is of code ``FIRST``."""
+"""Of Kafka's error codes (``Errors`` of Kafka 4.3); the first is of code ``_FIRST``."""
+
+# Leader or coordinator moved, or not there yet: refresh metadata and try again.
+RETRIABLE = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 27, 51, 56, 72, 74, 75, 76, 78, 88, 89, 100, 103})
+MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 76, 78, 100, 103})
+COORDINATOR_MOVED = frozenset({14, 15, 16})
+CONCURRENT_TRANSACTIONS = 51
+FENCED = frozenset({47, 90})
+DENIED = frozenset({29, 30, 31, 53, 65})
+OUT_OF_RANGE = 1
+CORRUPT = 2
+UNKNOWN_TOPIC = 3
+TRANSACTION_TIMEOUT_REFUSED = 50
+UNSTABLE = 88
+TOO_LARGE = frozenset({10, 18})
+DUPLICATE_SEQUENCE = 46
+
+
+def name_of(code: int) -> str:
+    """Kafka's name of an error code, with the code: ``NOT_LEADER_OR_FOLLOWER (6)``; of a later one only the code."""
+    at = code - _FIRST
+    return f"{_NAMES[at]} ({code})" if 0 <= at < len(_NAMES) else f"error code {code}"
+
+
+class WireError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConnectionLostError(WireError):
+    """The broker cannot be reached, closed the connection, or did not answer in time. Try again."""
+
+
+class MalformedResponseError(WireError):
+    """A response that breaks the protocol: nothing in it may be used."""
+
+
+class SettingError(WireError):
+    """A client setting that is unknown where security depends on it, missing, or contradicts another."""
+
+
+class AuthenticationFailedError(WireError):
+    """TLS or SASL refused us, or we refused the broker. Never carries a secret."""
+
+
+class UnsupportedBrokerError(WireError):
+    """The broker lacks a request version that the mirror needs."""
+
+
+class BrokerError(WireError):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, subject: str) -> None:
+        super().__init__(f"{subject}: {name_of(code)}")
+        self.code = code
+
+    @property
+    def retriable(self) -> bool:
+        return self.code in RETRIABLE
+
+
+class FencedError(BrokerError):
+    """A newer holder of the transactional.id fenced us: stop, and do not fight back."""
+
+
+def check(code: int, subject: str) -> None:
+    """Raises FencedError or BrokerError for a code that is not 0."""
+    if code in FENCED:
+        raise FencedError(code, subject)
+    if code:
+        raise BrokerError(code, subject)

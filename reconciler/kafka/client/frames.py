@@ -1,6 +1,6 @@
-"""Answers as they come off a socket: many short ones in one read, a long one straight into pooled memory.
+"""Splits the bytes of a socket into responses: many short ones in one read, a long one into pooled memory.
 
-It knows no sockets: whoever reads asks where the next bytes shall go, and tells how many came.
+It knows no sockets: the reader asks where the next bytes go, and says how many came.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wire.buffers import Buffer, BufferPool
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.buffers import Buffer, BufferPool
+from reconciler.kafka.client.errors import MalformedResponseError
 
 LARGEST_FRAME = 256 << 20
 POOLED_FROM = 1 << 15

@@ -1,4 +1,4 @@
-"""Small topics as logs: a few records appended, partitions read from an offset to their end.
+"""Reads and appends to small topics, such as the offset map: a few records, from an offset to the end.
 
 For what a mirror keeps beside its records. Appending is neither idempotent nor transactional: write only what may
 stand twice.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
-from wire import fetch_answers, fetching, producing, protocol
-from wire.batches import scan, seal
-from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from wire.codecs import LZ4
-from wire.errors import MOVED, BrokerError, ConnectionLostError, MalformedResponseError
-from wire.fetch_answers import FetchedPartition
-from wire.fetching import FetchLimits, FetchSession, Want
-from wire.records import Record, encode, tail_of
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
+from reconciler.kafka.client.errors import MOVED, BrokerError
+from reconciler.kafka.protocol import fetch_request as fetching
+from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records.batches import CONTROL, scan, seal
+from reconciler.kafka.records.codecs import LZ4
+from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
 
 APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
@@ -28,7 +31,7 @@ KeyValue = tuple[bytes, bytes | None]
 """None: a tombstone."""
 
 
-async def append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:
+async def append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequence[KeyValue]]) -> None:
     """Appends (key, value) to partitions, in order, with acks of all in-sync replicas.
 
     Records have our time, or none where the broker refuses it: a clock that is further ahead than
@@ -37,9 +40,7 @@ async def append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[Ke
     """
     await leaders(cluster, [topic])
     now = int(time.time() * 1000)
-    rounds = max(-(-len(members) // MOST_APPENDED) for members in records.values())
-    for part in range(rounds):
-        begin = part * MOST_APPENDED
+    for begin in range(0, max(map(len, records.values())), MOST_APPENDED):
         some = {partition: members[begin : begin + MOST_APPENDED] for partition, members in records.items()}
         wanted = {partition: members for partition, members in some.items() if members}
         try:
@@ -51,7 +52,7 @@ async def append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[Ke
             await _append(cluster, topic, wanted, now)
 
 
-async def leaders(cluster: Cluster, topics: Sequence[str]) -> None:
+async def leaders(cluster: ClusterClient, topics: Sequence[str]) -> None:
     """Metadata of topics that are not known yet. Raises BrokerError for one that does not exist or is hidden."""
     missing = [topic for topic in topics if topic not in cluster.topics or cluster.topics[topic].error]
     if missing:
@@ -61,33 +62,40 @@ async def leaders(cluster: Cluster, topics: Sequence[str]) -> None:
             raise BrokerError(cluster.topics[topic].error, f"topic {topic} on {cluster.name}")
 
 
-async def _append(cluster: Cluster, topic: str, records: Mapping[int, Sequence[KeyValue]], now: int) -> None:
-    by_node: dict[int, dict[Key, memoryview]] = {}
-    for partition, members in records.items():
-        leader = cluster.leader(topic, partition)
-        if leader is None or leader.node < 0:
-            cluster.topics.pop(topic, None)
-            raise BrokerError(5, f"{topic}-{partition} on {cluster.name}")
-        raw = memoryview(encode([Record(i, now, 0, tail_of(*one)) for i, one in enumerate(members)], LZ4))
-        seal(raw, (-1, -1), -1, transactional=False)
-        by_node.setdefault(leader.node, {})[topic, partition] = raw
-    await asyncio.gather(*(_append_at(cluster, node, batches) for node, batches in by_node.items()))
+async def _append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequence[KeyValue]], now: int) -> None:
+    try:
+        by_node = _by_leader(cluster, [(topic, partition) for partition in records])
+    except BrokerError:
+        cluster.topics.pop(topic, None)
+        raise
+    batches = {(topic, partition): _batch(members, now) for partition, members in records.items()}
+    await asyncio.gather(
+        *(_append_at(cluster, node, {key: batches[key] for key in keys}) for node, keys in by_node.items())
+    )
 
 
-async def _append_at(cluster: Cluster, node: int, batches: Mapping[Key, memoryview]) -> None:
+def _batch(members: Sequence[KeyValue], now: int) -> memoryview:
+    raw = memoryview(encode([Record(i, now, 0, tail_of(*pair)) for i, pair in enumerate(members)], LZ4))
+    seal(raw, (-1, -1), -1, transactional=False)
+    return raw
+
+
+def _by_leader(cluster: ClusterClient, keys: Iterable[Key]) -> dict[int, list[Key]]:
+    """Raises BrokerError for one that nobody leads."""
+    by_node = cluster.by_leader(keys)
+    if lost := by_node.get(NO_LEADER):
+        raise BrokerError(5, f"{lost[0][0]}-{lost[0][1]} on {cluster.name}")
+    return by_node
+
+
+async def _append_at(cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview]) -> None:
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     body = producing.pack(producing.CLASSIC, None, batches, APPEND_TIMEOUT_MS)
     patience = APPEND_TIMEOUT_MS / 1000 + 5
     frame = await connection.send((protocol.PRODUCE, producing.CLASSIC, False), body, patience)
-    try:
+    with connection.read(frame):
         throttle, answers = producing.unpack(producing.CLASSIC, frame.body)
-    except MalformedResponseError as error:
-        connection.close(error)
-        raise ConnectionLostError(str(error)) from error
-    finally:
-        if frame.buffer is not None:
-            frame.buffer.release()
     connection.throttle(throttle)
     for answer in answers:
         if answer.error:
@@ -97,7 +105,7 @@ async def _append_at(cluster: Cluster, node: int, batches: Mapping[Key, memoryvi
 
 
 async def read(
-    cluster: Cluster, offsets: Mapping[Key, int], ends: Mapping[Key, int], *, committed: bool = False
+    cluster: ClusterClient, offsets: Mapping[Key, int], ends: Mapping[Key, int], *, committed: bool = False
 ) -> AsyncIterator[FetchedPartition]:
     """Answers of Fetch from ``offsets`` until each partition has been read to its end in ``ends``, in order.
 
@@ -106,14 +114,8 @@ async def read(
     """
     left = {key: offset for key, offset in offsets.items() if offset < ends[key]}
     while left:
-        by_node: dict[int, dict[Key, int]] = {}
-        for key, offset in left.items():
-            leader = cluster.leader(*key)
-            if leader is None or leader.node < 0:
-                raise BrokerError(5, f"{key[0]}-{key[1]} on {cluster.name}")
-            by_node.setdefault(leader.node, {})[key] = offset
-        for node, wanted in by_node.items():
-            async for answer in _fetch(cluster, node, wanted, committed):
+        for node, keys in _by_leader(cluster, left).items():
+            async for answer in _fetch(cluster, node, {key: left[key] for key in keys}, committed):
                 key = (answer.topic, answer.partition)
                 if answer.error:
                     if answer.error in MOVED:
@@ -126,6 +128,24 @@ async def read(
                     del left[key]
 
 
+async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterator[KeyValue]:
+    """The records with a key that partitions hold now. Raises BrokerError or ConnectionLostError."""
+    first, until = await begins(cluster, keys), await ends(cluster, keys)
+    async for answer in read(cluster, first, until):
+        for pair in key_values(answer):
+            yield pair
+
+
+def key_values(answer: FetchedPartition) -> Iterator[KeyValue]:
+    """Of its records that have a key."""
+    for batch in scan(answer.records):
+        if not batch.attributes & CONTROL:
+            for record in records_of(answer.records, batch):
+                key, value = key_and_value(record)
+                if key is not None:
+                    yield key, value
+
+
 def next_offset(answer: FetchedPartition, offset: int) -> int:
     """The offset after the last whole batch of an answer that was asked from ``offset``."""
     batches = scan(answer.records)
@@ -133,15 +153,13 @@ def next_offset(answer: FetchedPartition, offset: int) -> int:
 
 
 async def _fetch(
-    cluster: Cluster, node: int, wanted: Mapping[Key, int], committed: bool
+    cluster: ClusterClient, node: int, wanted: Mapping[Key, int], committed: bool
 ) -> AsyncIterator[FetchedPartition]:
     connection = await cluster.connection(node, "read")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     ids = {topic: cluster.topics[topic].topic_id for topic, _ in wanted}
     by_name = any(topic_id == NO_ID for topic_id in ids.values())
-    newest = fetch_answers.NAMES if by_name else fetch_answers.IDS
-    version = connection.negotiated(protocol.FETCH, fetch_answers.NAMES, newest, "Fetch")
-    version = version if version >= fetch_answers.IDS else fetch_answers.NAMES
+    version = fetch_answers.version_for(connection.negotiated, by_name=by_name)
     session = FetchSession()
     session.epoch = -1  # no session: everything is said in this one request
     for (topic, partition), offset in wanted.items():
@@ -150,7 +168,7 @@ async def _fetch(
         session.want(Want(topic, ids[topic], partition, offset, epoch, PARTITION_BYTES))
     body = fetching.pack(version, session, FetchLimits(WAIT_MS, 1, READ_BYTES, committed))
     frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body])
-    try:
+    with connection.read(frame):
         names = {topic_id: topic for topic, topic_id in ids.items()}
         fetched = fetch_answers.unpack(version, frame.body, names)
         connection.throttle(fetched.throttle_ms)
@@ -158,30 +176,25 @@ async def _fetch(
             raise BrokerError(fetched.error, f"reading from broker {node} of {cluster.name}")
         for answer in fetched.partitions:
             yield answer
-    except MalformedResponseError as error:
-        connection.close(error)
-        raise ConnectionLostError(str(error)) from error
-    finally:
-        if frame.buffer is not None:
-            frame.buffer.release()
 
 
-async def ends(cluster: Cluster, keys: Sequence[Key], *, committed: bool = False) -> dict[Key, int]:
+async def ends(cluster: ClusterClient, keys: Sequence[Key], *, committed: bool = False) -> dict[Key, int]:
     """Where partitions end now: high watermark, or last stable offset. Raises BrokerError, ConnectionLostError."""
-    return await _bounds(cluster, keys, LATEST, committed=committed)
+    return await bounds(cluster, keys, LATEST, committed=committed)
 
 
-async def _bounds(cluster: Cluster, keys: Sequence[Key], timestamp: int, *, committed: bool) -> dict[Key, int]:
-    found: dict[Key, int] = {}
+async def bounds(cluster: ClusterClient, keys: Iterable[Key], timestamp: int, *, committed: bool) -> dict[Key, int]:
+    """As ``ClusterClient.list_offsets``, of all or none. Raises BrokerError, ConnectionLostError."""
+    offsets: dict[Key, int] = {}
     for key, offset in (await cluster.list_offsets(dict.fromkeys(keys, timestamp), committed=committed)).items():
         if isinstance(offset, BrokerError):
             if offset.code in MOVED:
                 cluster.topics.pop(key[0], None)
             raise offset
-        found[key] = offset
-    return found
+        offsets[key] = offset
+    return offsets
 
 
-async def begins(cluster: Cluster, keys: Sequence[Key]) -> dict[Key, int]:
+async def begins(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int]:
     """Log start offsets. Raises BrokerError, ConnectionLostError."""
-    return await _bounds(cluster, keys, EARLIEST, committed=False)
+    return await bounds(cluster, keys, EARLIEST, committed=False)

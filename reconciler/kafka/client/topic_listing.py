@@ -1,6 +1,4 @@
-"""All topics of a cluster for somebody who looks again and again: an answer that says the same as the last one is not
-decoded. The answer's size is the cluster's; comparing it costs next to nothing.
-"""
+"""Lists the topics of a cluster again and again; a response equal to the last one is not decoded."""
 
 from __future__ import annotations
 
@@ -8,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from wire import topics
-from wire.cluster import Cluster
-from wire.compact import Reader
-from wire.connection import Connection
-from wire.errors import ConnectionLostError
-from wire.frames import Frame
-from wire.topics import TopicOf
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import ConnectionLostError
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol import metadata_and_configs as topics
+from reconciler.kafka.protocol.flexible import ResponseReader
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 
 PATIENCE = 15.0
 
@@ -22,7 +20,7 @@ PATIENCE = 15.0
 class TopicListing:
     """``read`` gives the very same object until something changed; a leader or in-sync replica counts as something."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._told = b""
         self._topics: Sequence[TopicOf] = ()
@@ -30,10 +28,10 @@ class TopicListing:
     async def read(self) -> Sequence[TopicOf]:
         """Raises WireError."""
         reader = await self._answer(None)
-        told = reader.frame[reader.at :]
-        if told != self._told:
+        frame = reader.frame[reader.at :]
+        if frame != self._told:
             self._topics = tuple(topics.unpack_topics(reader))
-            self._told = told
+            self._told = frame
         return self._topics
 
     async def of(self, names: Sequence[str]) -> Sequence[TopicOf]:
@@ -41,7 +39,7 @@ class TopicListing:
         Raises WireError."""
         return topics.unpack_topics(await self._answer(names))
 
-    async def _answer(self, names: Sequence[str] | None) -> Reader:
+    async def _answer(self, names: Sequence[str] | None) -> ResponseReader:
         try:
             connection, frame = await self._ask(names)
         except ConnectionLostError:

@@ -1,4 +1,4 @@
-"""What one process remembers of how its transactions ended, for markers that a broker forgot."""
+"""Remembers how transactions of this process ended, for markers that a broker forgot."""
 
 from __future__ import annotations
 

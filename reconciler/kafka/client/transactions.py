@@ -1,4 +1,4 @@
-"""The producer's identity at the target: producer id, transactions in both protocol versions, positions inside them.
+"""Transactional producer: producer id and epoch, fencing by transactional.id, commit and abort, both versions.
 
 Classic (before Kafka 4.0, or transaction.version below 2): partitions are announced, the epoch stays, sequences go on.
 KIP-890 version 2: the leader adds partitions by itself, every EndTxn brings a new epoch and sequences restart at 0.
@@ -11,13 +11,23 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from wire import position_requests, producing, protocol, transaction_state
-from wire.cluster import GROUP, TRANSACTION, Cluster, Key
-from wire.connection import Connection
-from wire.endings import Endings
-from wire.errors import CONCURRENT_TRANSACTIONS, COORDINATOR_MOVED, DENIED, BrokerError, ConnectionLostError, check
-from wire.position_requests import Committed
-from wire.transaction_state import TransactionState
+from reconciler.kafka.client.cluster import GROUP, TRANSACTION, ClusterClient, Key, by_topic
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_MOVED,
+    DENIED,
+    BrokerError,
+    ConnectionLostError,
+    check,
+)
+from reconciler.kafka.client.transaction_ends import Endings
+from reconciler.kafka.protocol import commit_offsets as position_requests
+from reconciler.kafka.protocol import describe_transactions as transaction_state
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.describe_transactions import TransactionState
 
 TRANSACTION_TIMEOUT_MS = 60_000
 PATIENCE = 25.0
@@ -46,7 +56,7 @@ class Identity:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         transactional_id: str | None,
         group: str,
         purpose: str = "control",
@@ -152,13 +162,11 @@ class Identity:
 
     async def add_partitions(self, keys: Iterable[Key]) -> None:
         """Classic only: announces partitions before their first batch of a transaction."""
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in keys:
-            by_topic.setdefault(topic, []).append(partition)
         request = protocol.AddPartitionsToTxnRequest
+        topic_type, named = request.AddPartitionsToTxnTopic, by_topic(keys)
 
         async def ask(connection: Connection) -> None:
-            topics = [request.AddPartitionsToTxnTopic(name=name, partitions=ps) for name, ps in by_topic.items()]
+            topics = [topic_type(name=name, partitions=partitions) for name, partitions in named.items()]
             answer = await connection.call(
                 request(
                     v3_and_below_transactional_id=self.transactional_id,
@@ -174,7 +182,7 @@ class Identity:
 
         await self._patiently(TRANSACTION, ask)
 
-    async def commit_positions(self, positions: Mapping[Key, Committed]) -> None:
+    async def commit_positions(self, positions: Mapping[Key, OffsetToCommit]) -> None:
         """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition."""
         if not positions:
             return
@@ -229,18 +237,18 @@ class Identity:
             coordinator = await self._coordinator(TRANSACTION)
             if coordinator.round_trip > _FAR:
                 return
-            told = await self._state(coordinator)
-            if told is None or not told.undecided:
+            transaction = await self._state(coordinator)
+            if transaction is None or not transaction.undecided:
                 return
             await asyncio.sleep(_COMPLETE_LOOK)
 
     async def _state(self, connection: Connection) -> TransactionState | None:
         """None: the broker is older, or does not say."""
-        told = await transaction_state.ask(connection, str(self.transactional_id))
-        if told is not None and told.error in _AGAIN:
-            raise BrokerError(told.error, f"state of {self.transactional_id}")
-        self._tells_state = told is not None and told.error not in DENIED
-        return None if told is None or told.error else told
+        transaction = await transaction_state.ask(connection, str(self.transactional_id))
+        if transaction is not None and transaction.error in _AGAIN:
+            raise BrokerError(transaction.error, f"state of {self.transactional_id}")
+        self._tells_state = transaction is not None and transaction.error not in DENIED
+        return None if transaction is None or transaction.error else transaction
 
     async def _add_offsets(self, connection: Connection) -> None:
         request = protocol.AddOffsetsToTxnRequest(
@@ -252,16 +260,17 @@ class Identity:
         )
         check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
 
-    async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, Committed]) -> None:
-        by_topic: dict[str, list[tuple[int, Committed]]] = {}
-        for (topic, partition), position in positions.items():
-            by_topic.setdefault(topic, []).append((partition, position))
+    async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, OffsetToCommit]) -> None:
+        grouped = {
+            topic: [(number, positions[topic, number]) for number in numbers]
+            for topic, numbers in by_topic(positions).items()
+        }
         if self.transactional:
             holder = (str(self.transactional_id), self.producer_id, self.epoch)
             newest = 5 if self.version_2 else 3
-            request = position_requests.in_transaction(connection, self._group, holder, by_topic, newest)
+            request = position_requests.in_transaction(connection, self._group, holder, grouped, newest)
         else:
-            request = position_requests.at_once(connection, self._group, by_topic)
+            request = position_requests.at_once(connection, self._group, grouped)
         answer = await connection.call(request)
         for topic in answer.topics:
             for p in topic.partitions:

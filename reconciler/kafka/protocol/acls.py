@@ -1,4 +1,4 @@
-"""Access rules of a cluster: read all in one request, made and deleted many in one, each with its own answer.
+"""DescribeAcls, CreateAcls and DeleteAcls: all in one request, each with its own answer.
 
 Numbers are the protocol's own (``AclOperation``, ``ResourceType``, ``PatternType``, ``AclPermissionType`` codes); what
 they mean is for the caller to know. Any broker takes these requests and passes changes on to the controller.
@@ -7,16 +7,28 @@ they mean is for the caller to know. Any broker takes these requests and passes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-from wire import protocol
-from wire.connection import Connection
-from wire.errors import BrokerError
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.protocol import generated as protocol
 
 LITERAL = 3
 ANY = 1
 STORED_PATTERNS = (3, 4)
 """LITERAL and PREFIXED: the only patterns a stored rule has. ANY and MATCH select more than one rule."""
+_PLACE = attrgetter("resource_type", "resource_name", "pattern_type")
+_GRANT = attrgetter("principal", "host", "operation", "permission_type")
+# In the order of ``Acl``.
+_CREATION = (
+    *("resource_type", "resource_name", "resource_pattern_type"),
+    *("principal", "host", "operation", "permission_type"),
+)
+_FILTER = (
+    *("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter"),
+    *("operation", "permission_type"),
+)
 
 
 class Acl(NamedTuple):
@@ -44,54 +56,26 @@ async def described(
 
     Raises BrokerError (54: no authorizer, 31: denied).
     """
+    place = (ANY, None, ANY) if resource is None else (*resource, LITERAL)
     request = protocol.DescribeAclsRequest(
-        resource_type_filter=ANY if resource is None else resource[0],
-        resource_name_filter=None if resource is None else resource[1],
-        pattern_type_filter=ANY if resource is None else LITERAL,
-        principal_filter=None,
-        host_filter=None,
-        operation=ANY,
-        permission_type=ANY,
+        **dict(zip(_FILTER, (*place, None, None, ANY, ANY), strict=True)),
         version=connection.version(protocol.DescribeAclsRequest),
     )
     answer = await connection.call(request, patience)
     if answer.error_code:
         raise BrokerError(answer.error_code, answer.error_message or "the access rules cannot be read")
-    return [
-        Acl(
-            place.resource_type,
-            place.resource_name,
-            place.pattern_type,
-            one.principal,
-            one.host,
-            one.operation,
-            one.permission_type,
-        )
-        for place in answer.resources
-        for one in place.acls
-    ]
+    return [Acl(*_PLACE(place), *_GRANT(acl)) for place in answer.resources for acl in place.acls]
 
 
 async def created(connection: Connection, acls: Sequence[Acl], patience: float | None = None) -> list[Answer]:
     """One answer a rule, in order. A rule that exists already is no error."""
     creation = protocol.CreateAclsRequest.AclCreation
     request = protocol.CreateAclsRequest(
-        creations=[
-            creation(
-                resource_type=acl.resource,
-                resource_name=acl.name,
-                resource_pattern_type=acl.pattern,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in acls
-        ],
+        creations=[creation(**dict(zip(_CREATION, acl, strict=True))) for acl in acls],
         version=connection.version(protocol.CreateAclsRequest),
     )
     answer = await connection.call(request, patience)
-    return [Answer(one.error_code, one.error_message or "") for one in answer.results]
+    return [Answer(item.error_code, item.error_message or "") for item in answer.results]
 
 
 async def deleted(connection: Connection, acls: Sequence[Acl], patience: float | None = None) -> list[Answer]:
@@ -104,23 +88,12 @@ async def deleted(connection: Connection, acls: Sequence[Acl], patience: float |
             raise ValueError(f"{acl} is no single rule")
     chosen = protocol.DeleteAclsRequest.DeleteAclsFilter
     request = protocol.DeleteAclsRequest(
-        filters=[
-            chosen(
-                resource_type_filter=acl.resource,
-                resource_name_filter=acl.name,
-                pattern_type_filter=acl.pattern,
-                principal_filter=acl.principal,
-                host_filter=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in acls
-        ],
+        filters=[chosen(**dict(zip(_FILTER, acl, strict=True))) for acl in acls],
         version=connection.version(protocol.DeleteAclsRequest),
     )
     answer = await connection.call(request, patience)
-    found = []
-    for one in answer.filter_results:
-        failed = next((met for met in one.matching_acls if met.error_code), one)
-        found.append(Answer(failed.error_code, failed.error_message or "", len(one.matching_acls)))
-    return found
+    answers = []
+    for filter_result in answer.filter_results:
+        failed = next((met for met in filter_result.matching_acls if met.error_code), filter_result)
+        answers.append(Answer(failed.error_code, failed.error_message or "", len(filter_result.matching_acls)))
+    return answers

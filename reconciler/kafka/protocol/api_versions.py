@@ -1,13 +1,11 @@
-"""ApiVersions by hand: the first request of every connection, long before the generated codec may be imported."""
+"""ApiVersions encoded by hand: the first request of every connection."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wire.compact import NO_TAGS, Reader, string
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, string
 
 API_VERSIONS, VERSION = 18, 3
 _FINALIZED = 2
@@ -30,38 +28,36 @@ def pack_api_versions(software: str, version: str) -> bytes:
     return string(software) + string(version) + NO_TAGS
 
 
+@reading("an ApiVersions")
 def unpack_api_versions(frame: memoryview) -> Offered:
     """Raises MalformedResponseError."""
-    try:
-        reader = Reader(frame, tagged=False)
-        error = reader.int16()
-        if error:
-            return Offered(error, {}, 0, {})
-        versions: dict[int, tuple[int, int]] = {}
-        for _ in range(reader.count()):
-            key = reader.int16()
-            versions[key] = reader.int16(), reader.int16()
-            reader.tags()
-        throttle, features = reader.int32(), dict[str, int]()
-        for _ in range(reader.uint()):
-            tag, end = reader.uint(), reader.uint() + reader.at
-            if tag == _FINALIZED:
-                features = _features(reader)
-                if reader.at != end:
-                    raise ValueError("the features are longer or shorter than is told")
-            else:
-                reader.take(end - reader.at)
-        reader.finish()
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as problem:
-        raise MalformedResponseError(f"an ApiVersions response cannot be read: {problem}") from problem
+    reader = ResponseReader(frame, tagged=False)
+    error = reader.int16()
+    if error:
+        return Offered(error, {}, 0, {})
+    versions: dict[int, tuple[int, int]] = {}
+    for _ in range(reader.count()):
+        key = reader.int16()
+        versions[key] = reader.int16(), reader.int16()
+        reader.tags()
+    throttle, features = reader.int32(), dict[str, int]()
+    for _ in range(reader.uint()):
+        tag, end = reader.uint(), reader.uint() + reader.at
+        if tag == _FINALIZED:
+            features = _features(reader)
+            if reader.at != end:
+                raise ValueError("the features are longer or shorter than announced")
+        else:
+            reader.take(end - reader.at)
+    reader.finish(tagged=False)
     return Offered(error, versions, throttle, features)
 
 
-def _features(reader: Reader) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _features(reader: ResponseReader) -> dict[str, int]:
+    features: dict[str, int] = {}
     for _ in range(reader.count()):
         name = reader.string()
-        found[name] = reader.int16()  # highest level; the lowest follows
+        features[name] = reader.int16()  # highest level; the lowest follows
         reader.int16()
         reader.tags()
-    return found
+    return features

@@ -1,4 +1,4 @@
-"""The requests that commit positions: inside a transaction, or at once."""
+"""Requests that commit offsets: inside a transaction (TxnOffsetCommit), or at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wire import protocol
-from wire.connection import Connection
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.protocol import generated as protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class OffsetToCommit:
     """A position to commit: next offset, leader epoch of the last record (-1 unknown), metadata string."""
 
     offset: int
@@ -19,7 +19,7 @@ class Committed:
     metadata: str
 
 
-ByTopic = Mapping[str, list[tuple[int, Committed]]]
+ByTopic = Mapping[str, list[tuple[int, OffsetToCommit]]]
 
 
 def in_transaction(

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups and ConsumerGroupDescribe by hand: which groups there are, and who is in them.
+"""ListGroups, DescribeGroups, ConsumerGroupDescribe: which groups there are, and their members.
 
 The three kinds of members: classic (JoinGroup), consumer (KIP-848). Share (KIP-932) and streams (KIP-1071) groups are
 listed with their kind and not described.
@@ -7,12 +7,11 @@ listed with their kind and not described.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wire.compact import NO_TAGS, Reader, count, string
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
 LIST_GROUPS, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 16, 15, 69
 LIST_LOWEST, LIST_NEWEST = 3, 5
@@ -20,10 +19,9 @@ STATES_FROM, TYPES_FROM = 4, 5
 DESCRIBE_VERSION, CONSUMER_VERSION = 5, 0
 
 Key = tuple[str, int]
-_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
 
 
-class Kind(StrEnum):
+class GroupKind(StrEnum):
     """Group types as brokers name them. OTHER: a type made after this list."""
 
     CLASSIC = "classic"
@@ -40,7 +38,7 @@ class ListedGroup:
     ``coordinator``: node id of the broker that listed it."""
 
     group: str
-    kind: Kind
+    kind: GroupKind
     state: str
     protocol: str
     coordinator: int
@@ -70,30 +68,27 @@ def pack_list(version: int) -> bytes:
     return filters + NO_TAGS
 
 
+@reading("a ListGroups")
 def unpack_list(version: int, frame: memoryview, node: int) -> tuple[int, int, list[ListedGroup]]:
     """(throttle in ms, error, groups). Raises MalformedResponseError."""
-    try:
-        reader = Reader(frame)
-        throttle, error = reader.int32(), reader.int16()
-        found = []
-        for _ in range(reader.count()):
-            group, protocol = reader.string(), reader.string()
-            state = reader.string() if version >= STATES_FROM else ""
-            kind = _kind(reader.string()) if version >= TYPES_FROM else Kind.CLASSIC
-            reader.tags()
-            found.append(ListedGroup(group, kind, state, protocol, node))
+    reader = ResponseReader(frame)
+    throttle, error = reader.int32(), reader.int16()
+    groups = []
+    for _ in range(reader.count()):
+        group, protocol = reader.string(), reader.string()
+        state = reader.string() if version >= STATES_FROM else ""
+        kind = _kind(reader.string()) if version >= TYPES_FROM else GroupKind.CLASSIC
         reader.tags()
-        reader.finish()
-        return throttle, error, found
-    except _UNREADABLE as error_:
-        raise MalformedResponseError(f"a ListGroups response cannot be read: {error_}") from error_
+        groups.append(ListedGroup(group, kind, state, protocol, node))
+    reader.finish()
+    return throttle, error, groups
 
 
-def _kind(word: str) -> Kind:
+def _kind(word: str) -> GroupKind:
     try:
-        return Kind(word.lower())
+        return GroupKind(word.lower())
     except ValueError:
-        return Kind.OTHER
+        return GroupKind.OTHER
 
 
 def pack_describe(groups: Sequence[str]) -> bytes:
@@ -101,19 +96,22 @@ def pack_describe(groups: Sequence[str]) -> bytes:
     return b"".join((count(len(groups)), *map(string, groups), b"\0", NO_TAGS))
 
 
+@reading("a DescribeGroups")
 def unpack_describe(frame: memoryview) -> tuple[int, list[DescribedGroup]]:
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        found = [_classic(reader) for _ in range(reader.count())]
-        reader.tags()
-        reader.finish()
-        return throttle, found
-    except _UNREADABLE as error:
-        raise MalformedResponseError(f"a DescribeGroups response cannot be read: {error}") from error
+    return _described(frame, _classic)
 
 
-def _classic(reader: Reader) -> DescribedGroup:
+def _described(
+    frame: memoryview, group: Callable[[ResponseReader], DescribedGroup]
+) -> tuple[int, list[DescribedGroup]]:
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    groups = [group(reader) for _ in range(reader.count())]
+    reader.finish()
+    return throttle, groups
+
+
+def _classic(reader: ResponseReader) -> DescribedGroup:
     error, group, state = reader.int16(), reader.string(), reader.string()
     _, assignor = reader.string(), reader.string()
     members = []
@@ -131,32 +129,25 @@ def _assigned(raw: bytes) -> tuple[Key, ...]:
     """ConsumerProtocolAssignment of any version; other protocols (Connect's) have bytes of their own: nothing."""
     try:
         _, topics = struct.unpack_from(">hi", raw)
-        at, found = 6, []
+        at, entries = 6, []
         for _ in range(topics):
             (size,) = struct.unpack_from(">h", raw, at)
             name = raw[at + 2 : at + 2 + size].decode()
             at += 2 + size
             (number,) = struct.unpack_from(">i", raw, at)
-            found += [(name, partition) for partition in struct.unpack_from(f">{number}i", raw, at + 4)]
+            entries += [(name, partition) for partition in struct.unpack_from(f">{number}i", raw, at + 4)]
             at += 4 + 4 * number
-        return tuple(found)
+        return tuple(entries)
     except (struct.error, UnicodeDecodeError):
         return ()
 
 
+@reading("a ConsumerGroupDescribe")
 def unpack_consumer_describe(frame: memoryview) -> tuple[int, list[DescribedGroup]]:
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        found = [_consumer(reader) for _ in range(reader.count())]
-        reader.tags()
-        reader.finish()
-        return throttle, found
-    except _UNREADABLE as error:
-        raise MalformedResponseError(f"a ConsumerGroupDescribe response cannot be read: {error}") from error
+    return _described(frame, _consumer)
 
 
-def _consumer(reader: Reader) -> DescribedGroup:
+def _consumer(reader: ResponseReader) -> DescribedGroup:
     error, _, group, state = reader.int16(), reader.string(), reader.string(), reader.string()
     _, _, assignor = reader.int32(), reader.int32(), reader.string()
     members = tuple(_consumer_member(reader) for _ in range(reader.count()))
@@ -165,7 +156,7 @@ def _consumer(reader: Reader) -> DescribedGroup:
     return DescribedGroup(group, state, assignor, members, error)
 
 
-def _consumer_member(reader: Reader) -> Member:
+def _consumer_member(reader: ResponseReader) -> Member:
     member_id, _, _ = reader.string(), reader.string(), reader.string()
     reader.int32()
     client_id, host = reader.string(), reader.string()
@@ -177,12 +168,12 @@ def _consumer_member(reader: Reader) -> Member:
     return Member(member_id, client_id, host, assigned)
 
 
-def _assignment(reader: Reader) -> tuple[Key, ...]:
-    found: list[Key] = []
+def _assignment(reader: ResponseReader) -> tuple[Key, ...]:
+    entries: list[Key] = []
     for _ in range(reader.count()):
         reader.uuid()
         name = reader.string()
-        found += [(name, reader.int32()) for _ in range(reader.count())]
+        entries += [(name, reader.int32()) for _ in range(reader.count())]
         reader.tags()
     reader.tags()
-    return tuple(found)
+    return tuple(entries)

@@ -1,14 +1,14 @@
-"""DescribeProducers by hand (KIP-664, from Kafka 2.8): who has a transaction open in a partition's log?"""
+"""DescribeProducers (KIP-664, from Kafka 2.8): open transactions of a partition."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
 
-from wire.compact import NO_TAGS, Reader, count, string
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
 DESCRIBE_PRODUCERS, VERSION = 61, 0
+_PRODUCER = struct.Struct(">qiiqiq")
 
 Open = tuple[tuple[int, int], ...]
 """Producer id and epoch of each open transaction."""
@@ -22,32 +22,26 @@ def pack(topics: Mapping[str, Sequence[int]]) -> bytes:
     return b"".join((*parts, NO_TAGS))
 
 
+@reading("a DescribeProducers")
 def unpack(frame: memoryview) -> tuple[int, dict[tuple[str, int], int | Open]]:
     """(throttle in ms, by topic and partition: Kafka's error code, or its open transactions)."""
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        found: dict[tuple[str, int], int | Open] = {}
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    offsets: dict[tuple[str, int], int | Open] = {}
+    for _ in range(reader.count()):
+        name = reader.string()
         for _ in range(reader.count()):
-            name = reader.string()
-            for _ in range(reader.count()):
-                partition, error = reader.int32(), reader.int16()
-                reader.string()
-                producers = [_producer(reader) for _ in range(reader.count())]
-                reader.tags()
-                found[name, partition] = error or tuple((p, e) for p, e, first in producers if first >= 0)
+            partition, error = reader.int32(), reader.int16()
+            reader.string()
+            producers = [_producer(reader) for _ in range(reader.count())]
             reader.tags()
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedResponseError(f"a DescribeProducers response cannot be read: {error}") from error
-    return throttle, found
+            offsets[name, partition] = error or tuple((p, e) for p, e, first in producers if first >= 0)
+        reader.tags()
+    return throttle, offsets
 
 
-def _producer(reader: Reader) -> tuple[int, int, int]:
+def _producer(reader: ResponseReader) -> tuple[int, int, int]:
     """Producer id, epoch, first offset of its open transaction (-1: none)."""
-    producer_id, epoch = reader.int64(), reader.int32()
-    reader.int32()
-    reader.int64()
-    reader.int32()
-    first = reader.int64()
+    producer_id, epoch, _, _, _, first = reader.fixed(_PRODUCER)
     reader.tags()
     return producer_id, epoch, first

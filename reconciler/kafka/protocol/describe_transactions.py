@@ -1,15 +1,15 @@
-"""DescribeTransactions by hand (KIP-664, from Kafka 3.0): how far has a transaction that was ended come?"""
+"""DescribeTransactions (KIP-664, from Kafka 3.0): the state of a transaction."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
 
-from wire.compact import NO_TAGS, Reader, count, string
-from wire.connection import Connection
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
+_PRODUCER = struct.Struct(">iqqh")  # timeout, start, id, epoch
 _UNDECIDED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 _ABORTED = frozenset({"Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
@@ -61,33 +61,26 @@ async def ask(connection: Connection, transactional_id: str) -> TransactionState
     _, newest = connection.versions.get(DESCRIBE_TRANSACTIONS, (0, -1))
     if newest < VERSION:
         return None
-    frame = await connection.send((DESCRIBE_TRANSACTIONS, VERSION, True), [pack(transactional_id)])
-    try:
-        told = unpack(frame.body)
-    finally:
-        frame.drop()
-    connection.throttle(told.throttle_ms)
-    return told
+    transaction = await connection.ask((DESCRIBE_TRANSACTIONS, VERSION, True), pack(transactional_id), unpack)
+    connection.throttle(transaction.throttle_ms)
+    return transaction
 
 
 def pack(transactional_id: str) -> bytes:
     return b"".join((count(1), string(transactional_id), NO_TAGS))
 
 
+@reading("a DescribeTransactions")
 def unpack(frame: memoryview) -> TransactionState:
     """Its topics are not read."""
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        if reader.count() != 1:
-            raise ValueError("it is not about one transaction")
-        error = reader.int16()
-        reader.string()
-        state = reader.string()
-        if error:
-            return TransactionState(throttle, error, state)
-        reader.int32()
-        reader.int64()
-        return TransactionState(throttle, error, state, reader.int64(), reader.int16())
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedResponseError(f"a DescribeTransactions response cannot be read: {error}") from error
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    if reader.count() != 1:
+        raise ValueError("it is not about one transaction")
+    error = reader.int16()
+    reader.string()
+    state = reader.string()
+    if error:
+        return TransactionState(throttle, error, state)
+    _, _, producer_id, epoch = reader.fixed(_PRODUCER)
+    return TransactionState(throttle, error, state, producer_id, epoch)

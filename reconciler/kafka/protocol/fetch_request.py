@@ -1,14 +1,14 @@
-"""Fetch requests by hand: layouts 11 (topic names) and 13 (topic ids, KIP-516), incremental sessions (KIP-227)."""
+"""Fetch requests: versions 11 (topic names) and 13 (topic ids, KIP-516), incremental sessions (KIP-227)."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from wire.compact import count, uvarint
-from wire.fetch_answers import NAMES, Fetched
+from reconciler.kafka.protocol.fetch_response import NAMES, Fetched
+from reconciler.kafka.protocol.flexible import count, uvarint
 
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 SESSION_ERRORS = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, 103, 106})
@@ -61,7 +61,7 @@ class FetchSession:
         if before == want:
             return
         known = (before, self._forgotten.get(key))
-        if any(one is not None and one.topic_id != want.topic_id for one in known):
+        if any(entry is not None and entry.topic_id != want.topic_id for entry in known):
             self.reset()  # the broker goes on telling that the topic of before is gone, as long as it is in the session
         self.wanted[key] = self._changed[key] = want
         self._forgotten.pop(key, None)
@@ -107,55 +107,36 @@ def pack(version: int, session: FetchSession, limits: FetchLimits) -> bytes:
     changed, forgotten = session.take_difference()
     bounds = (limits.max_wait_ms, limits.min_bytes, limits.max_bytes, int(limits.committed))
     head = _LIMITS.pack(-1, *bounds, session.session_id, session.epoch)
-    if version == NAMES:
-        rack = limits.rack.encode()
-        return b"".join((head, _topics_11(changed), _forgotten_11(forgotten), struct.pack(">h", len(rack)), rack))
-    rack = limits.rack.encode()
-    return b"".join((head, _topics_13(changed), _forgotten_13(forgotten), uvarint(len(rack) + 1), rack, b"\0"))
+    by_name, rack = version == NAMES, limits.rack.encode()
+    entry = _entry_11 if by_name else _entry_13
+    topics = (*_topics(changed, entry, by_name=by_name), *_topics(forgotten, _number, by_name=by_name))
+    tail = struct.pack(">h", len(rack)) + rack if by_name else uvarint(len(rack) + 1) + rack + b"\0"
+    return b"".join((head, *topics, tail))
 
 
-def _by_topic(wants: Iterable[Want]) -> dict[Topic, list[Want]]:
+def _topics(wants: Iterable[Want], entry: Callable[[Want], bytes], *, by_name: bool) -> Iterator[bytes]:
+    """Partitions by topic: by its name as before KIP-482, or compact, by its id."""
     grouped: dict[Topic, list[Want]] = {}
     for want in wants:
         grouped.setdefault((want.topic, want.topic_id), []).append(want)
-    return grouped
-
-
-def _topics_11(wants: Iterable[Want]) -> bytes:
-    grouped = _by_topic(wants)
-    out = [_I.pack(len(grouped))]
-    for (topic, _), members in grouped.items():
+    length = _I.pack if by_name else count
+    yield length(len(grouped))
+    for (topic, topic_id), members in grouped.items():
         name = topic.encode()
-        out.append(struct.pack(">h", len(name)) + name + _I.pack(len(members)))
-        out.extend(_PARTITION_11.pack(w.partition, w.epoch, w.offset, -1, w.max_bytes) for w in members)
-    return b"".join(out)
+        yield struct.pack(">h", len(name)) + name if by_name else topic_id.bytes
+        yield length(len(members))
+        yield from map(entry, members)
+        if not by_name:
+            yield b"\0"
 
 
-def _topics_13(wants: Iterable[Want]) -> bytes:
-    grouped = _by_topic(wants)
-    out = [count(len(grouped))]
-    for (_, topic_id), members in grouped.items():
-        out.append(topic_id.bytes + count(len(members)))
-        out.extend(_PARTITION_13.pack(w.partition, w.epoch, w.offset, -1, -1, w.max_bytes, 0) for w in members)
-        out.append(b"\0")
-    return b"".join(out)
+def _entry_11(w: Want) -> bytes:
+    return _PARTITION_11.pack(w.partition, w.epoch, w.offset, -1, w.max_bytes)
 
 
-def _forgotten_11(wants: Iterable[Want]) -> bytes:
-    grouped = _by_topic(wants)
-    out = [_I.pack(len(grouped))]
-    for (topic, _), members in grouped.items():
-        name = topic.encode()
-        out.append(struct.pack(">h", len(name)) + name + _I.pack(len(members)))
-        out.extend(_I.pack(w.partition) for w in members)
-    return b"".join(out)
+def _entry_13(w: Want) -> bytes:
+    return _PARTITION_13.pack(w.partition, w.epoch, w.offset, -1, -1, w.max_bytes, 0)
 
 
-def _forgotten_13(wants: Iterable[Want]) -> bytes:
-    grouped = _by_topic(wants)
-    out = [count(len(grouped))]
-    for (_, topic_id), members in grouped.items():
-        out.append(topic_id.bytes + count(len(members)))
-        out.extend(_I.pack(w.partition) for w in members)
-        out.append(b"\0")
-    return b"".join(out)
+def _number(w: Want) -> bytes:
+    return _I.pack(w.partition)

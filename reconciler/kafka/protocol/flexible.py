@@ -1,14 +1,19 @@
-"""Kafka's flexible encoding (KIP-482) by hand: compact strings and lists, tagged fields. For small or hot messages."""
+"""Kafka's flexible encoding (KIP-482): compact strings and lists, tagged fields."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 from uuid import UUID
+
+from reconciler.kafka.client.errors import MalformedResponseError
 
 NO_TAGS = b"\0"
 NULL = b"\0"
 MOST_ENTRIES = 1_000_000
-_I16, _I32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def uvarint(number: int) -> bytes:
@@ -29,7 +34,16 @@ def string(text: str) -> bytes:
     return uvarint(len(raw) + 1) + raw
 
 
-class Reader:
+@contextmanager
+def reading(answer: str) -> Iterator[None]:
+    """Raises MalformedResponseError for what ``ResponseReader`` raises. ``answer``: its name, with an article."""
+    try:
+        yield
+    except (struct.error, IndexError, ValueError) as error:
+        raise MalformedResponseError(f"{answer} response cannot be read: {error}") from error
+
+
+class ResponseReader:
     """Reads one response; ``frame`` begins with the correlation id. Raises ValueError, IndexError or struct.error.
 
     ``at`` is public: a hot loop reads it, goes on by itself and writes it back.
@@ -37,9 +51,10 @@ class Reader:
 
     __slots__ = ("at", "frame")
 
-    def __init__(self, frame: memoryview, *, tagged: bool = True) -> None:
-        """``tagged``: whether the header has tags; that of ApiVersions never has (KIP-482)."""
-        self.frame = bytes(frame)
+    def __init__(self, frame: memoryview, *, tagged: bool = True, views: bool = False) -> None:
+        """``tagged``: whether the header has tags; that of ApiVersions never has (KIP-482). ``views``: what ``take``
+        and ``raw`` give is not copied out of ``frame``."""
+        self.frame: bytes = cast(bytes, frame) if views else bytes(frame)
         self.at = 4
         if tagged:
             self.tags()
@@ -58,10 +73,11 @@ class Reader:
         self.at += 4
         return int(number)
 
-    def int64(self) -> int:
-        (number,) = _I64.unpack_from(self.frame, self.at)
-        self.at += 8
-        return int(number)
+    def fixed(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Several numbers at once."""
+        numbers = layout.unpack_from(self.frame, self.at)
+        self.at += layout.size
+        return numbers
 
     def uint(self) -> int:
         byte = self.frame[self.at]
@@ -97,15 +113,14 @@ class Reader:
         if 0 < size < 0x80 and begin + size - 1 <= len(self.frame):  # nearly every one; below is the same for all
             self.at = begin + size - 1
             return self.frame[begin : self.at].decode()
-        size = self.uint() - 1
-        return "" if size < 0 else self.take(size).decode()
+        return self.raw().decode()
 
     def raw(self) -> bytes:
-        size = self.uint() - 1
-        return b"" if size < 0 else self.take(size)
+        """Empty for null."""
+        return self.take(max(self.uint() - 1, 0))
 
     def uuid(self) -> UUID:
-        return UUID(bytes=self.take(16))
+        return UUID(bytes=bytes(self.take(16)))
 
     def take(self, size: int) -> bytes:
         end = self.at + size
@@ -123,6 +138,30 @@ class Reader:
             self.uint()
             self.take(self.uint())
 
-    def finish(self) -> None:
+    def finish(self, *, tagged: bool = True) -> None:
+        """``tagged``: whether tagged fields still have to be read."""
+        if tagged:
+            self.tags()
         if self.at != len(self.frame):
             raise ValueError(f"{len(self.frame) - self.at} bytes are left over")
+
+
+class ClassicReader(ResponseReader):
+    """The encoding from before KIP-482."""
+
+    __slots__ = ()
+
+    def count(self) -> int:
+        number = self.int32()
+        if not -1 <= number <= MOST_ENTRIES:
+            raise ValueError(f"a list of {number} entries is announced")
+        return max(number, 0)
+
+    def string(self) -> str:
+        return str(self.take(max(self.int16(), 0)), "utf-8")
+
+    def raw(self) -> bytes:
+        return self.take(max(self.int32(), 0))
+
+    def tags(self) -> None:
+        """There are none."""

@@ -1,4 +1,4 @@
-"""The only door to kafka-python's generated protocol classes: their module paths are not a promised interface.
+"""kafka-python's generated protocol classes, imported here only, with the versions we use.
 
 Newest layouts used are fixed here, so that a newer library does not change what travels.
 """
@@ -9,74 +9,79 @@ import io
 import struct
 from typing import Any
 
-from kafka.protocol.admin.acl import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from kafka.protocol.admin.cluster import DescribeLogDirsRequest
-from kafka.protocol.consumer import (
-    ListOffsetsRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-)
-from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-)
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka.protocol.admin.acl import CreateAclsRequest as CreateAclsRequest
+from kafka.protocol.admin.acl import DeleteAclsRequest as DeleteAclsRequest
+from kafka.protocol.admin.acl import DescribeAclsRequest as DescribeAclsRequest
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest as AlterClientQuotasRequest
+from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest as DescribeClientQuotasRequest
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest as DescribeLogDirsRequest
+from kafka.protocol.admin.cluster import DescribeQuorumRequest as DescribeQuorumRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest as DescribeGroupsRequest
+from kafka.protocol.admin.topics import AlterPartitionReassignmentsRequest as AlterPartitionReassignmentsRequest
+from kafka.protocol.admin.topics import ElectLeadersRequest as ElectLeadersRequest
+from kafka.protocol.admin.topics import ListPartitionReassignmentsRequest as ListPartitionReassignmentsRequest
+from kafka.protocol.admin.users import AlterUserScramCredentialsRequest as AlterUserScramCredentialsRequest
+from kafka.protocol.admin.users import DescribeUserScramCredentialsRequest as DescribeUserScramCredentialsRequest
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.consumer import FetchRequest as FetchRequest
+from kafka.protocol.consumer import ListOffsetsRequest as ListOffsetsRequest
+from kafka.protocol.consumer import OffsetCommitRequest as OffsetCommitRequest
+from kafka.protocol.consumer import OffsetFetchRequest as OffsetFetchRequest
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest
+from kafka.protocol.consumer.group import HeartbeatRequest as HeartbeatRequest
+from kafka.protocol.metadata import ApiVersionsRequest as ApiVersionsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest as FindCoordinatorRequest
+from kafka.protocol.metadata import MetadataRequest as MetadataRequest
+from kafka.protocol.producer import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest as AddPartitionsToTxnRequest
+from kafka.protocol.producer import EndTxnRequest as EndTxnRequest
+from kafka.protocol.producer import InitProducerIdRequest as InitProducerIdRequest
+from kafka.protocol.producer import ProduceRequest as ProduceRequest
+from kafka.protocol.producer import TxnOffsetCommitRequest as TxnOffsetCommitRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest as SaslAuthenticateRequest
+from kafka.protocol.sasl import SaslHandshakeRequest as SaslHandshakeRequest
 
-from wire.errors import MalformedResponseError
-
-__all__ = [
-    "FETCH",
-    "NEWEST",
-    "PRODUCE",
-    "AddOffsetsToTxnRequest",
-    "AddPartitionsToTxnRequest",
-    "ApiVersionsRequest",
-    "CreateAclsRequest",
-    "DeleteAclsRequest",
-    "DescribeAclsRequest",
-    "DescribeLogDirsRequest",
-    "EndTxnRequest",
-    "FindCoordinatorRequest",
-    "InitProducerIdRequest",
-    "ListOffsetsRequest",
-    "MetadataRequest",
-    "OffsetCommitRequest",
-    "OffsetFetchRequest",
-    "OffsetForLeaderEpochRequest",
-    "SaslAuthenticateRequest",
-    "SaslHandshakeRequest",
-    "TxnOffsetCommitRequest",
-    "decode",
-    "encode",
-]
+from reconciler.kafka.client.errors import MalformedResponseError
 
 PRODUCE, FETCH = 0, 1
 
-NEWEST: dict[Any, int] = {
+NEWEST: dict[Any, int] = {  # Fetch and Produce: the last ones that name topics, which need not be there then
     AddOffsetsToTxnRequest: 3,
     AddPartitionsToTxnRequest: 3,
+    AlterClientQuotasRequest: 1,
+    AlterPartitionReassignmentsRequest: 1,
+    AlterUserScramCredentialsRequest: 0,
     ApiVersionsRequest: 3,
     CreateAclsRequest: 3,
     DeleteAclsRequest: 3,
     DescribeAclsRequest: 3,
+    DescribeClientQuotasRequest: 1,
+    DescribeGroupsRequest: 5,
     DescribeLogDirsRequest: 4,
+    DescribeQuorumRequest: 2,
+    DescribeUserScramCredentialsRequest: 0,
+    ElectLeadersRequest: 2,
     EndTxnRequest: 5,
+    FetchRequest: 11,
     FindCoordinatorRequest: 3,
+    HeartbeatRequest: 4,
     InitProducerIdRequest: 4,
     ListOffsetsRequest: 5,
+    ListPartitionReassignmentsRequest: 0,
     MetadataRequest: 12,
     OffsetCommitRequest: 8,
     OffsetFetchRequest: 7,
     OffsetForLeaderEpochRequest: 4,
+    ProduceRequest: 8,
     SaslAuthenticateRequest: 2,
     SaslHandshakeRequest: 1,
     TxnOffsetCommitRequest: 5,
 }
+
+
+def api_name(key: int) -> str:
+    """As Kafka writes it; of one that this codec does not know, its number."""
+    return ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
 
 
 def encode(request: Any, correlation_id: int, client_id: str) -> bytes:

@@ -1,4 +1,4 @@
-"""OffsetFetch and OffsetCommit by hand: thousands of partitions a second must cost next to nothing.
+"""OffsetFetch and OffsetCommit: committed offsets of thousands of partitions at little cost.
 
 OffsetFetch layout 8 carries many groups in one request (KIP-709), layout 7 one. OffsetCommit layout 8.
 """
@@ -9,8 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wire.compact import NO_TAGS, NULL, Reader, count, string, uvarint
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string, uvarint
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 ONE_GROUP, MANY_GROUPS = 7, 8
@@ -20,7 +19,6 @@ Key = tuple[str, int]
 _PARTITION = struct.Struct(">iqi")
 _ERROR = struct.Struct(">ih")
 _NOTHING_MORE = b"\1\0\0\0"  # of a partition, as a rule: no metadata, no error, no tagged fields
-_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +49,24 @@ def pack_fetch(version: int, groups: Sequence[str], *, stable: bool) -> bytes:
     return b"".join((count(len(groups)), *entries, bytes((stable,)), NO_TAGS))
 
 
+@reading("an OffsetFetch")
 def unpack_fetch(version: int, groups: Sequence[str], frame: memoryview) -> tuple[int, dict[str, GroupOffsets]]:
     """(throttle in ms, offsets of each group). Raises MalformedResponseError."""
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        found: dict[str, GroupOffsets] = {}
-        if version == ONE_GROUP:
-            found[groups[0]] = _offsets(reader)
-        else:
-            for _ in range(reader.count()):
-                name = reader.string()
-                found[name] = _offsets(reader)
-                reader.tags()
-        reader.tags()
-        reader.finish()
-        return throttle, found
-    except _UNREADABLE as error:
-        raise MalformedResponseError(f"an OffsetFetch response cannot be read: {error}") from error
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    group_offsets: dict[str, GroupOffsets] = {}
+    if version == ONE_GROUP:
+        group_offsets[groups[0]] = _offsets(reader)
+    else:
+        for _ in range(reader.count()):
+            name = reader.string()
+            group_offsets[name] = _offsets(reader)
+            reader.tags()
+    reader.finish()
+    return throttle, group_offsets
 
 
-def _offsets(reader: Reader) -> GroupOffsets:
+def _offsets(reader: ResponseReader) -> GroupOffsets:
     offsets: dict[Key, CommittedOffset] = {}
     unstable: list[Key] = []
     frame = reader.frame
@@ -98,8 +93,10 @@ def _offsets(reader: Reader) -> GroupOffsets:
 def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
     """As a client that is no member: the coordinator refuses it while the group has members."""
     by_topic: dict[str, list[bytes]] = {}
-    for (topic, partition), one in offsets.items():
-        entry = _PARTITION.pack(partition, one.offset, one.leader_epoch) + string(one.metadata) + NO_TAGS
+    for (topic, partition), committed in offsets.items():
+        entry = (
+            _PARTITION.pack(partition, committed.offset, committed.leader_epoch) + string(committed.metadata) + NO_TAGS
+        )
         by_topic.setdefault(topic, []).append(entry)
     parts = [string(group), struct.pack(">i", -1), uvarint(1), NULL, count(len(by_topic))]
     for topic, entries in by_topic.items():
@@ -107,22 +104,18 @@ def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
     return b"".join((*parts, NO_TAGS))
 
 
+@reading("an OffsetCommit")
 def unpack_commit(frame: memoryview) -> tuple[int, dict[Key, int]]:
     """(throttle in ms, Kafka's error code of each partition). Raises MalformedResponseError."""
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        found: dict[Key, int] = {}
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    offsets: dict[Key, int] = {}
+    for _ in range(reader.count()):
+        topic = reader.string()
         for _ in range(reader.count()):
-            topic = reader.string()
-            for _ in range(reader.count()):
-                partition, error = _ERROR.unpack_from(reader.frame, reader.at)
-                reader.at += 6
-                reader.tags()
-                found[topic, partition] = error
+            partition, error = reader.fixed(_ERROR)
             reader.tags()
+            offsets[topic, partition] = error
         reader.tags()
-        reader.finish()
-        return throttle, found
-    except _UNREADABLE as error:
-        raise MalformedResponseError(f"an OffsetCommit response cannot be read: {error}") from error
+    reader.finish()
+    return throttle, offsets

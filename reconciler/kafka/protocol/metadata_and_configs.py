@@ -1,4 +1,4 @@
-"""Metadata and DescribeConfigs of very many topics by hand: what a whole cluster is made of, at a tenth of the cost.
+"""Metadata and DescribeConfigs of very many topics, at a tenth of the usual cost.
 
 Topics of one cluster mostly share the same thirty config entries. A list of entries whose bytes were seen before is not
 decoded again, and equal lists are one object.
@@ -10,8 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wire.compact import NO_TAGS, NULL, Reader, count, string
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string
 
 METADATA, METADATA_LOWEST, METADATA_NEWEST = 3, 11, 12
 DESCRIBE_CONFIGS, CONFIGS_VERSION = 32, 4
@@ -25,7 +24,6 @@ _FINE = b"\0\0\0" + _TOPIC, b"\0\0\1" + _TOPIC
 """Begin what is told of a topic without an error, and with no message or an empty one."""
 _HEAD = struct.Struct(">hiii")  # error, index, leader, leader epoch
 _IDENTITY = struct.Struct(">16s?")  # topic id, internal
-_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, ValueError)
 
 
 class PartitionOf(NamedTuple):
@@ -88,52 +86,38 @@ def pack_metadata(names: Sequence[str] | None) -> bytes:
 
 def unpack_metadata(frame: memoryview) -> ClusterOf:
     """Raises MalformedResponseError."""
-    reader, told = open_metadata(frame)
-    return told._replace(topics=unpack_topics(reader))
+    reader, parts = open_metadata(frame)
+    return parts._replace(topics=unpack_topics(reader))
 
 
-def open_metadata(frame: memoryview) -> tuple[Reader, ClusterOf]:
+@reading("a Metadata")
+def open_metadata(frame: memoryview) -> tuple[ResponseReader, ClusterOf]:
     """What stands before the topics, and the reader there, for ``unpack_topics``. Raises MalformedResponseError."""
-    try:
-        reader = Reader(frame)
-        throttle = reader.int32()
-        brokers = tuple(_broker(reader) for _ in range(reader.count()))
-        cluster_id = reader.string()
-        reader.int32()
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
+    reader = ResponseReader(frame)
+    throttle = reader.int32()
+    brokers = tuple(_broker(reader) for _ in range(reader.count()))
+    cluster_id = reader.string()
+    reader.int32()
     return reader, ClusterOf(throttle, cluster_id, brokers, [])
 
 
-def unpack_topics(reader: Reader) -> list[TopicOf]:
+@reading("a Metadata")
+def unpack_topics(reader: ResponseReader) -> list[TopicOf]:
     """Raises MalformedResponseError."""
-    try:
-        return _topics(reader)
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: Exception) -> MalformedResponseError:
-    return MalformedResponseError(f"a Metadata response cannot be read: {error}")
-
-
-def _topics(reader: Reader) -> list[TopicOf]:
     lists = _PartitionLists()
-    found = []
+    topics = []
     for _ in range(reader.count()):
         error, name = reader.int16(), reader.string()
-        topic_id, internal = _IDENTITY.unpack_from(reader.frame, reader.at)
-        reader.at += _IDENTITY.size
-        found.append(TopicOf(name, error, topic_id, internal, lists.read(reader)))
-    reader.tags()
+        topic_id, internal = reader.fixed(_IDENTITY)
+        topics.append(TopicOf(name, error, topic_id, internal, lists.read(reader)))
     reader.finish()
-    return found
+    return topics
 
 
-def _broker(reader: Reader) -> BrokerOf:
-    found = BrokerOf(reader.int32(), reader.string(), reader.int32(), reader.string())
+def _broker(reader: ResponseReader) -> BrokerOf:
+    broker = BrokerOf(reader.int32(), reader.string(), reader.int32(), reader.string())
     reader.tags()
-    return found
+    return broker
 
 
 class _PartitionLists:
@@ -145,7 +129,7 @@ class _PartitionLists:
         self._size = 0  # of the last one kept: where factors are equal, most have it
         self._nodes = _NodeLists()
 
-    def read(self, reader: Reader) -> tuple[PartitionOf, ...]:
+    def read(self, reader: ResponseReader) -> tuple[PartitionOf, ...]:
         raw = reader.frame[reader.at : reader.at + self._size]
         known = self._seen.get(raw)
         if known is not None:  # the bytes themselves say where a list ends
@@ -163,9 +147,8 @@ class _PartitionLists:
         self._size = size
         return self._seen.setdefault(reader.frame[begin : reader.at], partitions)
 
-    def _partition(self, reader: Reader) -> PartitionOf:
-        _, index, leader, _ = _HEAD.unpack_from(reader.frame, reader.at)
-        reader.at += _HEAD.size
+    def _partition(self, reader: ResponseReader) -> PartitionOf:
+        _, index, leader, _ = reader.fixed(_HEAD)
         return PartitionOf(index, leader, *self._nodes.read(reader))
 
 
@@ -176,7 +159,7 @@ class _NodeLists:
         self._seen: list[tuple[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = []
         self._lists: dict[bytes, tuple[int, ...]] = {}
 
-    def read(self, reader: Reader) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def read(self, reader: ResponseReader) -> tuple[tuple[int, ...], tuple[int, ...]]:
         for raw, known in self._seen:
             if reader.frame.startswith(raw, reader.at):  # the bytes themselves say where they end
                 reader.at += len(raw)
@@ -188,7 +171,7 @@ class _NodeLists:
         del self._seen[SEEN_NODES:]
         return replicas, isr
 
-    def _list(self, reader: Reader) -> tuple[int, ...]:
+    def _list(self, reader: ResponseReader) -> tuple[int, ...]:
         size = reader.count()
         raw = reader.take(4 * size)
         known = self._lists.get(raw)
@@ -211,29 +194,26 @@ class ConfigReader:
         self._lists: dict[tuple[ConfigOf, ...], tuple[ConfigOf, ...]] = {}
         self._entries: dict[ConfigOf, ConfigOf] = {}
 
+    @reading("a DescribeConfigs")
     def unpack(self, frame: memoryview) -> tuple[int, list[ConfigsOf]]:
         """(throttle in ms, configs). Raises MalformedResponseError."""
-        try:
-            reader = Reader(frame)
-            throttle = reader.int32()
-            found = []
-            for _ in range(reader.count()):
-                error, message = 0, ""
-                if reader.frame.startswith(_FINE, reader.at):
-                    reader.at += len(_FINE[0])
-                else:
-                    error, message = reader.int16(), reader.string()
-                    reader.int8()
-                name = reader.string()
-                found.append(ConfigsOf(name, error, message, self._list(reader)))
-                reader.tags()
+        reader = ResponseReader(frame)
+        throttle = reader.int32()
+        entries = []
+        for _ in range(reader.count()):
+            error, message = 0, ""
+            if reader.frame.startswith(_FINE, reader.at):
+                reader.at += len(_FINE[0])
+            else:
+                error, message = reader.int16(), reader.string()
+                reader.int8()
+            name = reader.string()
+            entries.append(ConfigsOf(name, error, message, self._list(reader)))
             reader.tags()
-            reader.finish()
-        except _UNREADABLE as error:
-            raise MalformedResponseError(f"a DescribeConfigs response cannot be read: {error}") from error
-        return throttle, found
+        reader.finish()
+        return throttle, entries
 
-    def _list(self, reader: Reader) -> tuple[ConfigOf, ...]:
+    def _list(self, reader: ResponseReader) -> tuple[ConfigOf, ...]:
         for place, (raw, entries) in enumerate(self._seen):
             if reader.frame.startswith(raw, reader.at):  # the bytes themselves say where a list ends
                 reader.at += len(raw)
@@ -247,7 +227,7 @@ class ConfigReader:
         del self._seen[SEEN_LISTS:]
         return entries
 
-    def _entry(self, reader: Reader) -> ConfigOf:
+    def _entry(self, reader: ResponseReader) -> ConfigOf:
         name = reader.string()
         value = _nullable(reader)
         read_only, source, sensitive = reader.take(3)
@@ -263,6 +243,6 @@ class ConfigReader:
         return self._entries.setdefault(entry, entry)
 
 
-def _nullable(reader: Reader) -> str | None:
+def _nullable(reader: ResponseReader) -> str | None:
     size = reader.uint() - 1
     return None if size < 0 else reader.take(size).decode()

@@ -1,4 +1,4 @@
-"""Produce by hand: layout 8 (classic and idempotent) and 12 (KIP-890 version 2), one batch per partition per request.
+"""Produce requests: versions 8 (idempotent) and 12 (KIP-890), one batch per partition per request.
 
 Two batches of one partition in a request would be lost silently (the broker keeps the later entry), so the request is a
 mapping by partition and cannot say it.
@@ -10,8 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wire.compact import MOST_ENTRIES, NULL, Reader, count, string, uvarint
-from wire.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import NULL, ClassicReader, ResponseReader, count, reading, string, uvarint
 
 CLASSIC, VERSION_2 = 8, 12
 ACKS_ALL = -1
@@ -77,48 +76,22 @@ def _pack_12(
     return [*pieces, pending + b"\0"]
 
 
+@reading("a Produce")
 def unpack(version: int, frame: memoryview) -> tuple[int, list[Produced]]:
     """(throttle in ms, answers); ``frame`` begins with the correlation id. Raises MalformedResponseError."""
-    try:
-        return _read(_Classic(frame, tagged=False) if version == CLASSIC else Reader(frame))
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise MalformedResponseError(f"a Produce response cannot be read: {error}") from error
-
-
-class _Classic(Reader):
-    """Layout 8, from before KIP-482."""
-
-    __slots__ = ()
-
-    def count(self) -> int:
-        number = self.int32()
-        if not 0 <= number <= MOST_ENTRIES:
-            raise ValueError(f"a list of {number} entries is announced")
-        return number
-
-    def string(self) -> str:
-        size = self.int16()
-        return "" if size < 0 else self.take(size).decode()
-
-    def tags(self) -> None:
-        """There are none."""
-
-
-def _read(reader: Reader) -> tuple[int, list[Produced]]:
-    found: list[Produced] = []
+    reader = ClassicReader(frame) if version == CLASSIC else ResponseReader(frame)
+    entries: list[Produced] = []
     for _ in range(reader.count()):
         topic = reader.string()
-        found.extend(_partition(reader, topic) for _ in range(reader.count()))
+        entries.extend(_partition(reader, topic) for _ in range(reader.count()))
         reader.tags()
     throttle = reader.int32()
-    reader.tags()
     reader.finish()
-    return throttle, found
+    return throttle, entries
 
 
-def _partition(reader: Reader, topic: str) -> Produced:
-    index, error, base, _, _ = _ANSWER.unpack_from(reader.frame, reader.at)
-    reader.at += _ANSWER.size
+def _partition(reader: ResponseReader, topic: str) -> Produced:
+    index, error, base, _, _ = reader.fixed(_ANSWER)
     if not error and reader.frame.startswith(_NOTHING_SAID, reader.at):
         reader.at += len(_NOTHING_SAID)
         return Produced(topic, index, error, base, "")

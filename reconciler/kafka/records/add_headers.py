@@ -1,14 +1,14 @@
-"""Headers added to every record of a batch that otherwise stays as it is: no record is taken apart or numbered anew.
+"""Adds headers to every record of a batch without decoding the records.
 
 For batches that could go whole; ``records`` and ``fields`` do the same for any other.
 """
 
 from __future__ import annotations
 
-from wire.batches import CODEC, HEADER, Batch, build, verify
-from wire.codecs import compress, decompress
-from wire.errors import MalformedResponseError
-from wire.records import signed, varint
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records.batches import CODEC, HEADER, Batch, build, verify
+from reconciler.kafka.records.codecs import compress, decompress
+from reconciler.kafka.records.records import signed, varint
 
 
 def with_headers_added(view: memoryview, batch: Batch, count: int, more: bytes) -> bytearray:

@@ -1,4 +1,4 @@
-"""Record batches (magic 2) as they lie in a Fetch response: headers read, filtered and patched, records never touched.
+"""Record batches (magic 2): headers decoded, filtered and patched in place; records are not touched.
 
 Layout and broker rules: Kafka's DefaultRecordBatch and LogValidator; KIP-98 for transactions.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.errors import MalformedResponseError
 
 HEADER = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 def scan(view: memoryview) -> list[Batch]:
     """Every whole batch in ``view``; a cut one at the end is left out. Raises MalformedResponseError."""
-    found: list[Batch] = []
+    batches: list[Batch] = []
     position, end = 0, len(view)
     while end - position >= 17:
         size = _PREFIX.unpack_from(view, position)[1] + 12
@@ -82,9 +82,9 @@ def scan(view: memoryview) -> list[Batch]:
         else:
             base = _PREFIX.unpack_from(view, position)[0]
             batch = Batch(base, size - 12, -1, view[position + 16], 0, 0, 0, -1, -1, -1, -1, -1, 1, position, stop)
-        found.append(batch)
+        batches.append(batch)
         position = stop
-    return found
+    return batches
 
 
 class CommittedFilter:

@@ -1,4 +1,4 @@
-"""The codecs as Kafka's clients frame them: gzip, snappy in xerial blocks, lz4 in independent blocks, zstd."""
+"""Compression codecs as Kafka's clients frame them: gzip, snappy, lz4, zstd."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import cramjam
 
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.errors import MalformedResponseError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -51,16 +51,16 @@ def with_right_checksum(frame: memoryview) -> memoryview:
 def _xxh32(data: bytes) -> int:
     """Of fewer than 16 bytes, seed 0 (xxHash specification, "XXH32")."""
     word = 0xFFFFFFFF
-    found, position = 374761393 + len(data) & word, 0
+    number, position = 374761393 + len(data) & word, 0
     while position + 4 <= len(data):
         (lane,) = struct.unpack_from("<I", data, position)
-        found = _rotated(found + lane * 3266489917 & word, 17) * 668265263 & word
+        number = _rotated(number + lane * 3266489917 & word, 17) * 668265263 & word
         position += 4
     for byte in data[position:]:
-        found = _rotated(found + byte * 374761393 & word, 11) * 2654435761 & word
-    found = (found ^ found >> 15) * 2246822519 & word
-    found = (found ^ found >> 13) * 3266489917 & word
-    return found ^ found >> 16
+        number = _rotated(number + byte * 374761393 & word, 11) * 2654435761 & word
+    number = (number ^ number >> 15) * 2246822519 & word
+    number = (number ^ number >> 13) * 3266489917 & word
+    return number ^ number >> 16
 
 
 def _rotated(value: int, bits: int) -> int:

@@ -1,11 +1,11 @@
-"""The fields behind a record's offset delta (``Record.tail``): key, value, headers; found and spliced as bytes.
+"""Decodes the key, value and headers of a record, as bytes.
 
 Layout: DefaultRecord (KIP-82). Raises IndexError where the bytes end too early.
 """
 
 from __future__ import annotations
 
-from wire.records import signed, varint
+from reconciler.kafka.records.records import signed, varint
 
 HeaderBytes = tuple[bytes, bytes | None]
 
@@ -35,16 +35,16 @@ def key_of(tail: memoryview) -> bytes | None:
 def headers_of(tail: memoryview, at: int) -> list[HeaderBytes]:
     """``at`` from ``headers_at``."""
     count, at = signed(tail, at)
-    found: list[HeaderBytes] = []
+    headers: list[HeaderBytes] = []
     for _ in range(count):
         size, at = signed(tail, at)
         name = _taken(tail, at, size)
         size, at = signed(tail, at + size)
-        found.append((name, None if size < 0 else _taken(tail, at, size)))
+        headers.append((name, None if size < 0 else _taken(tail, at, size)))
         at += max(0, size)
     if at != len(tail):
         raise IndexError
-    return found
+    return headers
 
 
 def appended(tail: memoryview, at: int, count: int, more: bytes) -> memoryview:

@@ -1,4 +1,4 @@
-"""Message formats 0 and 1, which brokers before 0.11 wrote and old logs still hold (KIP-31, KIP-32)."""
+"""Message formats 0 and 1 of brokers before 0.11 (KIP-31, KIP-32), converted to record batches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from wire.batches import Batch, CorruptBatchError
-from wire.codecs import LZ4, decompress, with_right_checksum
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol.flexible import uvarint
+from reconciler.kafka.records.batches import Batch, CorruptBatchError
+from reconciler.kafka.records.codecs import LZ4, decompress, with_right_checksum
 
 _OVERHEAD = 12
 _APPEND_TIME = 0x08
@@ -83,11 +84,4 @@ def _bytes(raw: memoryview, position: int) -> tuple[memoryview | None, int]:
 
 
 def _field(data: memoryview | None) -> bytes:
-    if data is None:
-        return b"\x01"
-    number, out = len(data) << 1, bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out) + bytes(data)
+    return b"\x01" if data is None else uvarint(len(data) << 1) + bytes(data)

@@ -1,4 +1,4 @@
-"""Record level work on batches, bytes to bytes: records are found and spliced, keys, values and headers never decoded.
+"""Decodes a record batch into records and encodes it again, for batches that cannot be copied whole.
 
 For batches that cannot go whole: holes, a start before the position, too many bytes, append time, old formats, and for
 batches so small that one big batch is cheaper than many.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from wire.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
-from wire.codecs import compress, decompress
-from wire.errors import MalformedResponseError
-from wire.legacy import legacy_records
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, Batch, build, verify
+from reconciler.kafka.records.codecs import compress, decompress
+from reconciler.kafka.records.legacy_formats import legacy_records
 
 GATHER_BYTES = 512 << 10
 GATHER_RECORDS = 10_000
@@ -78,7 +78,7 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
     verify(raw, batch)
     body = decompress(batch.attributes & CODEC, raw[HEADER:])
     append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
-    found: list[Record] = []
+    records: list[Record] = []
     position, end, base, first = 0, len(body), batch.base, batch.base_timestamp
     try:
         for _ in range(batch.records):
@@ -98,15 +98,15 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
             low = body[at]
             offset, at = ((low >> 1) ^ -(low & 1), at + 1) if low < 0x80 else signed(body, at)
             timestamp = first + delta if append_time is None else append_time
-            found.append(record_of(Record, (base + offset, timestamp, body[start], body[at:position])))
+            records.append(record_of(Record, (base + offset, timestamp, body[start], body[at:position])))
     except IndexError:
         raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut") from None
     if position != end:
         raise MalformedResponseError(
             f"the batch at offset {batch.base} has {end - position} bytes after its last record"
         )
-    _check_offsets(batch, found)
-    return found
+    _check_offsets(batch, records)
+    return records
 
 
 def _check_offsets(batch: Batch, records: Sequence[Record]) -> None:
@@ -153,16 +153,16 @@ def spans_of(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
     begin = records[0].offset
     if records[-1].offset - begin == len(records) - 1:
         return ((begin, len(records)),)
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     expected = begin
     for record in records:
         offset = record.offset
         if offset != expected:
-            found.append((begin, expected - begin))
+            spans.append((begin, expected - begin))
             begin = offset
         expected = offset + 1
-    found.append((begin, expected - begin))
-    return tuple(found)
+    spans.append((begin, expected - begin))
+    return tuple(spans)
 
 
 def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iterator[Rebuilt]:
@@ -225,21 +225,21 @@ def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator
 
 def tail_of(key: bytes, value: bytes | None) -> memoryview:
     """The bytes of a record behind its offset delta, without headers. ``value`` None: a tombstone."""
-    told = (varint(-1),) if value is None else (varint(len(value)), value)
-    return memoryview(b"".join((varint(len(key)), key, *told, b"\0")))
+    tail = (varint(-1),) if value is None else (varint(len(value)), value)
+    return memoryview(b"".join((varint(len(key)), key, *tail, b"\0")))
 
 
 def key_and_value(record: Record) -> tuple[bytes | None, bytes | None]:
     """Copies; None is Kafka's null. Raises MalformedResponseError."""
     try:
-        found: list[bytes | None] = []
+        entries: list[bytes | None] = []
         at = 0
         for _ in range(2):
             size, at = signed(record.tail, at)
             if at + size > len(record.tail):
                 raise IndexError
-            found.append(bytes(record.tail[at : at + size]) if size >= 0 else None)
+            entries.append(bytes(record.tail[at : at + size]) if size >= 0 else None)
             at += max(size, 0)
-        return found[0], found[1]
+        return entries[0], entries[1]
     except IndexError:
         raise MalformedResponseError(f"the record at offset {record.offset} is cut") from None

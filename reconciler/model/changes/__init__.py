@@ -1,42 +1,33 @@
-"""The vocabulary of change: one small frozen class for each thing that can be done, and for what cannot.
+"""Changes by kind: one frozen class for each thing that can be done, and for what cannot.
 
-``match`` over ``Change`` with ``assert_never`` makes a forgotten kind a type error.
+Belongs here: changes by kind, refusals, unknowns. Not here: deciding which of them apply (`resources`).
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import get_args
 
-from reconciler.changes.mirrors import RestartMirror, StartMirror, StopMirror
-from reconciler.changes.principals import (
-    AlterQuota,
-    AlterUser,
-    CreateAcl,
-    CredentialChange,
-    DeleteAcl,
-    DeleteUser,
-    Grant,
-    LimitChange,
-)
-from reconciler.changes.terms import Action, Reason, Risk, Role, Stage
-from reconciler.changes.topics import (
-    AddPartitions,
-    AlterConfigs,
-    ConfigChange,
-    CreateTopic,
-    DeleteTopic,
-    FinishReassignment,
-    ReassignReplicas,
-)
-from reconciler.changes.untouched import Ignored, Refused, Unmanaged, UnmanagedAcl
+from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
+from reconciler.model.changes.mirrors import RestartMirror, StartMirror, StopMirror
+from reconciler.model.changes.not_done import Ignored, Refused, Unmanaged, UnmanagedAcl
+from reconciler.model.changes.quotas import AlterQuota, LimitChange
+from reconciler.model.changes.reasons import Why
+from reconciler.model.changes.replicas import FinishReassignment, ReassignReplicas
+from reconciler.model.changes.subject import About, Subject, of_topic
+from reconciler.model.changes.topics import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic
+from reconciler.model.changes.users import AlterUser, CredentialChange, DeleteUser
+from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Risk, Role, Stage
 
 __all__ = [
+    "CHANGES",
+    "About",
     "AclChange",
     "Action",
     "AddPartitions",
     "AlterConfigs",
     "AlterQuota",
     "AlterUser",
+    "BaseChange",
     "Change",
     "ConfigChange",
     "CreateAcl",
@@ -48,6 +39,7 @@ __all__ = [
     "FinishReassignment",
     "Grant",
     "Ignored",
+    "KindName",
     "LimitChange",
     "MirrorChange",
     "Reason",
@@ -60,12 +52,13 @@ __all__ = [
     "Stage",
     "StartMirror",
     "StopMirror",
+    "Subject",
     "TopicChange",
     "Unmanaged",
     "UnmanagedAcl",
     "UserChange",
-    "cluster_of",
-    "touched",
+    "Why",
+    "of_topic",
 ]
 
 TopicChange = CreateTopic | AddPartitions | AlterConfigs | DeleteTopic
@@ -75,34 +68,5 @@ ReplicaChange = ReassignReplicas | FinishReassignment
 UserChange = AlterUser | DeleteUser
 Change = TopicChange | AclChange | AlterQuota | UserChange | MirrorChange | ReplicaChange
 
-
-def cluster_of(change: Change) -> str:
-    """Empty for a change of no one cluster, such as that of a mirror."""
-    match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
-            return change.ref.cluster
-        case CreateAcl() | DeleteAcl() | AlterQuota() | AlterUser() | DeleteUser() | FinishReassignment():
-            return change.cluster
-        case StartMirror() | RestartMirror() | StopMirror():
-            return ""
-        case _:
-            assert_never(change)
-
-
-def touched(change: Change) -> str:
-    """What it acts on, as refusals name it: ``east/orders``, ``mirror west``."""
-    match change:
-        case CreateTopic() | AddPartitions() | AlterConfigs() | DeleteTopic() | ReassignReplicas():
-            return str(change.ref)
-        case CreateAcl() | DeleteAcl():
-            return f"access {change.cluster}"
-        case AlterQuota():
-            return f"quota {change.cluster}: {change.entity}"
-        case AlterUser() | DeleteUser():
-            return f"user {change.cluster}/{change.user}"
-        case FinishReassignment():
-            return f"reassignment of {change.cluster}"
-        case StartMirror() | RestartMirror() | StopMirror():
-            return f"mirror {change.mirror}"
-        case _:
-            assert_never(change)
+CHANGES: tuple[type[Change], ...] = get_args(Change)
+"""Every class of change."""

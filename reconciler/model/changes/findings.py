@@ -1,4 +1,4 @@
-"""What a comparison found. Parts of the comparison each return one; they are added up."""
+"""The findings of a diff: changes, refusals, unknowns, notes. Findings of parts are added up."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from reconciler.changes import Change, Ignored, Refused, Unmanaged, UnmanagedAcl
 from reconciler.errors import Unknown
+from reconciler.model.changes import Change, Ignored, Refused, Subject, Unmanaged, UnmanagedAcl
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A declared field that is already as wished: ``east/orders``, ``partitions``."""
+    """A declared field that is already as desired: ``east/orders``, ``partitions``."""
 
-    subject: str
+    subject: Subject
     field: str
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``as_wished``: subjects of which every declared field is settled."""
+    """``as_desired``: subjects of which every declared field is settled."""
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -29,7 +29,7 @@ class Findings:
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
     settled: tuple[Settled, ...] = ()
-    as_wished: tuple[str, ...] = ()
+    as_desired: tuple[Subject, ...] = ()
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
 
 
@@ -37,8 +37,8 @@ def merged(parts: Iterable[Findings]) -> Findings:
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     for part in parts:
         for name, column in columns.items():
-            if found := getattr(part, name):
-                column.extend(found)
+            if members := getattr(part, name):
+                column.extend(members)
     return Findings(**{name: tuple(column) for name, column in columns.items()})
 
 

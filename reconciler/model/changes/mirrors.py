@@ -1,15 +1,50 @@
-"""Changes of mirror jobs."""
+"""Changes of mirror jobs: start, restart, stop."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.changes.terms import Reason
+from reconciler.model.changes.subject import About, Subject
+from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Stage
+
+
+class _MirrorChange(BaseChange):
+    __slots__ = ()
+    kind = KindName.MIRRORS
+    cluster = ""
+    stage = Stage.MIRROR
+    mirror: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.verb}:{self.mirror}"
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(About.MIRROR, "", self.mirror)
+
+    @property
+    def batch(self) -> str:
+        """A mirror is a batch of its own."""
+        return self.id
+
+
+class _Begun(_MirrorChange):
+    __slots__ = ()
+    fingerprint: str
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (f"{self.id} = {self.fingerprint}",)
 
 
 @dataclass(frozen=True, slots=True)
-class StartMirror:
+class StartMirror(_Begun):
     """``because`` tells which field of which flow decided, one line each."""
+
+    word = "start_mirror"
+    verb = "start"
+    action = Action.CREATE
 
     mirror: str
     fingerprint: str
@@ -18,7 +53,11 @@ class StartMirror:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartMirror:
+class RestartMirror(_Begun):
+    word = "restart_mirror"
+    verb = "restart"
+    action = Action.RESTART
+
     mirror: str
     before: str
     fingerprint: str
@@ -27,7 +66,11 @@ class RestartMirror:
 
 
 @dataclass(frozen=True, slots=True)
-class StopMirror:
+class StopMirror(_MirrorChange):
+    word = "stop_mirror"
+    verb = "stop"
+    action = Action.STOP
+
     mirror: str
     fingerprint: str | None
     reason: Reason

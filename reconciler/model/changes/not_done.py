@@ -1,26 +1,32 @@
-"""What a plan names and does not do: wishes that are refused, fields and things that are left alone."""
+"""What a plan names and will not do: refused, unmanaged and ignored things."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.acls import AclBinding
-from reconciler.changes.terms import Reason
-from reconciler.topology import TopicRef
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes.reasons import Why
+from reconciler.model.changes.subject import Subject
+from reconciler.model.changes.vocabulary import Reason
+from reconciler.model.environment.topology import TopicRef
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A wish that cannot be granted. Blocks apply (exit 3) and is shown beside the changes.
+    """A desired state that cannot be granted. Blocks apply (exit 3) and is shown beside the changes.
 
-    ``wished`` and ``found`` where a live value differs from the wish, and is therefore drift as well.
+    ``wished`` and ``found`` where a live value differs from it, and is therefore drift as well.
     """
 
-    subject: str
+    subject: Subject
     reason: Reason
     todo: str
     wished: str = ""
     found: str = ""
+
+    @classmethod
+    def of(cls, subject: Subject, why: Why, text: str, todo: str) -> Refused:
+        return cls(subject, Reason(why, text), todo)
 
 
 @dataclass(frozen=True, slots=True)

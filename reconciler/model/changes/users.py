@@ -1,63 +1,12 @@
-"""Changes of what principals may do, how much, and how they log in: access rules, quotas, SCRAM users."""
+"""Changes of SCRAM users."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.acls import AclBinding
-from reconciler.changes.terms import Reason
-from reconciler.quotas import QuotaEntity
-from reconciler.users import Mechanism
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Why a rule is wished. ``title`` is what a reviewer reads, and what equal changes are told under
-    (``User:orders-app: producer on orders``). ``maker``: ``declared``, or ``flow <name>`` that derived it."""
-
-    title: str
-    maker: str
-    where: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateAcl:
-    """``rests_on``: for a derived rule, the rule on the flow's source, as ``cluster``/``text of the rule``."""
-
-    cluster: str
-    acl: AclBinding
-    grant: Grant
-    reason: Reason
-    rests_on: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteAcl:
-    """Only of a rule that an earlier run made, or that is declared absent."""
-
-    cluster: str
-    acl: AclBinding
-    grant: Grant
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class LimitChange:
-    """One key of a quota. ``before`` None: not set; ``after`` None: removed."""
-
-    key: str
-    before: float | None
-    after: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AlterQuota:
-    """The keys of one entity that differ; its other keys stay as they are."""
-
-    cluster: str
-    entity: QuotaEntity
-    limits: tuple[LimitChange, ...]
-    reason: Reason
+from reconciler.model.changes.subject import About, Subject
+from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Stage
+from reconciler.model.users import Mechanism, user_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +18,29 @@ class CredentialChange:
     after: int
 
 
+class _UserChange(BaseChange):
+    __slots__ = ()
+    kind = KindName.USERS
+    cluster: str
+    user: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.verb}:{self.cluster}: {user_words(self.user)}"
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(About.USER, self.cluster, self.user)
+
+
 @dataclass(frozen=True, slots=True)
-class AlterUser:
+class AlterUser(_UserChange):
     """Sets the password that ``password`` refers to, salted anew, for each of ``credentials``. ``recorded``: the
     version that is known to be set, None: none is."""
+
+    word = "alter_user"
+    verb = "user"
+    stage = Stage.USERS
 
     cluster: str
     user: str
@@ -82,10 +50,28 @@ class AlterUser:
     password: str
     reason: Reason
 
+    @property
+    def is_new(self) -> bool:
+        """No password of it is replaced."""
+        return all(credential.before is None for credential in self.credentials)
+
+    @property
+    def action(self) -> Action:
+        return Action.CREATE if self.is_new else Action.UPDATE
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (f"{self.id} = version {self.version}",)
+
 
 @dataclass(frozen=True, slots=True)
-class DeleteUser:
+class DeleteUser(_UserChange):
     """Deletes credentials of a SCRAM user. ``left``: those it keeps; with none of them the user is gone."""
+
+    word = "delete_user"
+    verb = "delete-user"
+    action = Action.DELETE
+    stage = Stage.REMOVALS
 
     cluster: str
     user: str

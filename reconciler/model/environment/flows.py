@@ -1,5 +1,4 @@
-"""What travels with a flow beside its records, frozen: topic configs, consumer groups, access rules, and
-MirrorMaker 2's own topics."""
+"""Settings of a flow beside its records: topic config sync, consumer groups, ACLs, MirrorMaker 2's topics."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from replication.groups import EXCLUDED_GROUPS
+from reconciler.replication.groups import EXCLUDED_GROUPS
 
 
 def _no_principals() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""How a change goes over the regions: waves in order, gates between them, time to soak. Frozen, standard library only.
+"""A rollout as declared: waves in order, gates between them, soak time. Frozen values.
 
 ``Rollout`` is what git declares, ``Course`` what a plan makes of it: waves with the clusters they come to.
 """

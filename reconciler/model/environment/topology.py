@@ -1,4 +1,4 @@
-"""The desired state of one environment, frozen. Built by ``loading``; nothing here reads a file or a cluster."""
+"""The declared environment: fields of clusters, topics, flows and mirrors as YAML gives them, frozen."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from reconciler.access_rules import AccessRule
 from reconciler.errors import NOWHERE, Where
-from reconciler.flow_syncs import AccessSync, ConfigSync, Groups, MirrorMakerTopics
-from reconciler.quotas import Quota
-from reconciler.replicas import Pace
-from reconciler.rollouts import Rollout
-from reconciler.sparse import SPARSE
-from reconciler.users import ScramUser
-from replication.additions import AddedHeader
-from replication.selection import Where as Selection
+from reconciler.model.acls import AccessRule
+from reconciler.model.environment.flows import AccessSync, ConfigSync, Groups, MirrorMakerTopics
+from reconciler.model.environment.rollout import Rollout, RolloutWave
+from reconciler.model.quotas import Quota
+from reconciler.model.replicas import ReassignmentPace
+from reconciler.model.users import ScramUser
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import Naming, Start
+from reconciler.replication.json_codec import SPARSE
+from reconciler.replication.record_filter import Where as Selection
 
 
 class Principal(StrEnum):
@@ -28,11 +29,7 @@ class Principal(StrEnum):
     MIRROR = "mirror"
 
 
-def _no_configs() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-def _no_principals() -> Mapping[Principal, Mapping[str, str]]:
+def _nothing() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
@@ -56,8 +53,8 @@ class TopicDefaults:
 
     partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, str] = field(default_factory=_no_configs)
-    lower_retention_by: Mapping[str, str] = field(default_factory=_no_configs)
+    configs: Mapping[str, str] = field(default_factory=_nothing)
+    lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -72,11 +69,11 @@ class Cluster:
     bootstrap_servers: tuple[str, ...]
     cluster_id: str | None = None
     region: str | None = None
-    client: Mapping[str, str] = field(default_factory=_no_configs)
-    principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_no_principals)
+    client: Mapping[str, str] = field(default_factory=_nothing)
+    principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_nothing)
     defaults: TopicDefaults = TopicDefaults()
     prune_topics: tuple[str, ...] = ()
-    reassignment: Pace = field(default_factory=Pace)
+    reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
     where: Where = field(default=NOWHERE, compare=False)
 
     def client_for(self, principal: Principal) -> dict[str, str]:
@@ -85,7 +82,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic wished on each cluster in ``clusters``. ``None`` means: a weaker layer decides.
+    """A topic desired on each cluster in ``clusters``. ``None`` means: a weaker layer decides.
 
     ``class_name``: an entry of ``Rules.classes``, or empty.
     """
@@ -94,10 +91,10 @@ class Topic:
     clusters: tuple[str, ...]
     partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, str] = field(default_factory=_no_configs)
-    labels: Mapping[str, str] = field(default_factory=_no_configs)
+    configs: Mapping[str, str] = field(default_factory=_nothing)
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     class_name: str = ""
-    lower_retention_by: Mapping[str, str] = field(default_factory=_no_configs)
+    lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -109,27 +106,6 @@ class Delivery(StrEnum):
 class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """``policy``: ``default``, ``identity`` or an import path ``package.module:Class``."""
-
-    policy: str = "default"
-    separator: str = "."
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``.
-
-    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest or latest) for all others.
-    """
-
-    kind: str = "earliest"
-    timestamp_ms: int | None = None
-    offsets: Mapping[str, Mapping[int, int]] | None = None
-    otherwise: str | None = None
 
 
 class Carry(StrEnum):
@@ -154,14 +130,14 @@ class Flow:
     target: str
     topics: tuple[str, ...]
     exclude_topics: tuple[str, ...] = ()
-    naming: Naming = Naming()
+    naming: Naming = field(default_factory=Naming)
     replication_factor: int | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
     isolation: Isolation = Isolation.READ_COMMITTED
-    start: Start = Start()
+    start: Start = field(default_factory=Start)
     lanes: int = 2
     rate_limit: int | None = None
-    on_condition: Mapping[str, str] = field(default_factory=_no_configs)
+    on_condition: Mapping[str, str] = field(default_factory=_nothing)
     configs: ConfigSync = field(default_factory=ConfigSync)
     groups: Groups = field(default_factory=Groups)
     access: AccessSync = field(default_factory=AccessSync)
@@ -169,14 +145,14 @@ class Flow:
     selection: Selection | None = None
     headers: tuple[AddedHeader, ...] = ()
     provenance: Carry | None = None
-    labels: Mapping[str, str] = field(default_factory=_no_configs)
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 
     @property
     def record_work(self) -> tuple[str, ...]:
         """What keeps its batches from travelling whole, in the YAML's words."""
         asked = {"where": self.selection, "headers": self.headers or None, "provenance": self.provenance}
-        return tuple(word for word, wish in asked.items() if wish is not None)
+        return tuple(word for word, desired in asked.items() if desired is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +166,7 @@ class Mirror:
     flows: tuple[str, ...]
     master: str = "local[2]"
     parallelism: int = 2
-    spark_conf: Mapping[str, str] = field(default_factory=_no_configs)
+    spark_conf: Mapping[str, str] = field(default_factory=_nothing)
     refresh_interval_ms: int = 5_000
     status_interval_ms: int = 2_000
     metrics_port: int = 0
@@ -243,16 +219,12 @@ class AuditTopic:
     where: Where = field(default=NOWHERE, compare=False)
 
 
-def _no_classes() -> Mapping[str, TopicDefaults]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What counts for the whole environment: values for its topics, and what must not be lost."""
 
     defaults: TopicDefaults = TopicDefaults()
-    classes: Mapping[str, TopicDefaults] = field(default_factory=_no_classes)
+    classes: Mapping[str, TopicDefaults] = field(default_factory=_nothing)
     protected: tuple[Protection, ...] = ()
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
@@ -304,3 +276,9 @@ Named = TypeVar("Named", Cluster, Topic, Flow, Mirror)
 
 def by_name(items: Iterable[Named]) -> Mapping[str, Named]:
     return MappingProxyType({item.name: item for item in items})
+
+
+def clusters_in(wave: RolloutWave, topology: Topology) -> list[str]:
+    """With repetitions, where a cluster is named by its region and by itself."""
+    of_regions = [cluster.name for cluster in topology.clusters.values() if cluster.region in wave.regions]
+    return [*of_regions, *wave.clusters]

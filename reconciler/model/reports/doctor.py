@@ -1,4 +1,4 @@
-"""What ``doctor`` asks, what was answered, and what it concludes. Facts come from edges, findings from doings."""
+"""Report of ``doctor``: what was asked, what was answered, findings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import Unknown
-from reconciler.topology import Principal
+from reconciler.model.environment.topology import Principal
 
 
-class Verdict(StrEnum):
+class DoctorVerdict(StrEnum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
@@ -23,7 +23,7 @@ class Finding:
 
     subject: str
     check: str
-    verdict: Verdict
+    verdict: DoctorVerdict
     text: str
     why: str = ""
     todo: tuple[str, ...] = ()
@@ -34,12 +34,12 @@ class Checkup:
     environment: str
     findings: tuple[Finding, ...]
 
-    def count(self, verdict: Verdict) -> int:
-        return sum(1 for one in self.findings if one.verdict is verdict)
+    def count(self, verdict: DoctorVerdict) -> int:
+        return sum(1 for finding in self.findings if finding.verdict is verdict)
 
     @property
     def exit_code(self) -> int:
-        return 1 if self.count(Verdict.PROBLEM) else 0
+        return 1 if self.count(DoctorVerdict.PROBLEM) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""What an edit of an environment means, before any cluster is asked: the difference of two topologies, frozen."""
+"""Report of an edit: the differences between two versions of an environment, before a cluster is asked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.changes import Risk
-from reconciler.topology import TopicRef
+from reconciler.model.changes import Risk
+from reconciler.model.environment.topology import TopicRef
 
 
 class Sign(StrEnum):
@@ -43,7 +43,7 @@ class ItemChange:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Travel:
+class TopicTravel:
     """One topic on one flow."""
 
     source: TopicRef
@@ -58,8 +58,12 @@ class FlowImpact:
     """Declared topics, and remote topics made of them, that a flow begins or ceases to mirror."""
 
     flow: str
-    gained: tuple[Travel, ...] = ()
-    lost: tuple[Travel, ...] = ()
+    gained: tuple[TopicTravel, ...] = ()
+    lost: tuple[TopicTravel, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.gained) + len(self.lost)
 
 
 class Fate(StrEnum):
@@ -80,9 +84,13 @@ class MirrorImpact:
     because: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
 
+    @property
+    def disturbed(self) -> bool:
+        return self.fate is not Fate.KEEPS_RUNNING
+
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class EditComparison:
     """``same_text`` False with nothing else in it: only comments, layout, or the order of things were edited."""
 
     environment: str
@@ -95,9 +103,7 @@ class Comparison:
 
     @property
     def empty(self) -> bool:
-        return not (
-            self.items or self.follows or self.flows or any(m.fate is not Fate.KEEPS_RUNNING for m in self.mirrors)
-        )
+        return not (self.items or self.follows or self.flows or any(mirror.disturbed for mirror in self.mirrors))
 
 
 @dataclass(frozen=True, slots=True)

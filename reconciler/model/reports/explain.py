@@ -1,16 +1,15 @@
-"""Why things are as they are wished: the answer to ``explain``, frozen."""
+"""Report of ``explain``: where each desired value comes from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.errors import Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.topology import TopicRef
+from reconciler.errors import ExitCode, Unknown
+from reconciler.model.environment.topology import TopicRef
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ExplainedValue:
     """One value of a topic, in words. ``live`` is empty where no cluster was asked or nothing is there.
 
     ``because`` says which layer decided, ``where`` the file and line of the value, or of its layer; ``overridden`` are
@@ -36,7 +35,7 @@ class FlowAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class NextName:
     """How a topic is called one flow further. ``depth`` counts from the topic no flow makes."""
 
     flow: str
@@ -58,15 +57,15 @@ class RuleAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
-    """``declared`` is file and line, or empty. ``reason`` says why the topic is wished, or that it is not."""
+    """``declared`` is file and line, or empty. ``reason`` says why the topic is desired, or that it is not."""
 
     ref: TopicRef
     reason: str
     declared: str = ""
     live: str = ""
-    values: tuple[Value, ...] = ()
+    values: tuple[ExplainedValue, ...] = ()
     flows: tuple[FlowAnswer, ...] = ()
-    hops: tuple[Hop, ...] = ()
+    hops: tuple[NextName, ...] = ()
     access: tuple[RuleAnswer, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Moving consumers from one cluster of a flow to the other: what is wished, what was seen, what came of it. Frozen.
+"""Report of ``failover`` and ``failback``: what was asked, seen and done, with offsets by group.
 
 *Origin* is the cluster that consumers leave, *destination* the one they go to: source and target of the flow at a
 failover, the other way round at a failback. All offsets are positions: the next offset to read.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import Unknown
+from reconciler.text import total
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -30,7 +31,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ConsumerMove:
     """``drained``: the flow that is emptied and paused, ``started``: the one that carries records the other way
     afterwards; both empty where none is declared. ``note`` says why, where one could be expected."""
 
@@ -53,7 +54,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class FailoverCheck:
     code: str
     level: Level
     text: str
@@ -92,7 +93,7 @@ class GroupState:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class TranslatedPartition:
     """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends.
 
     ``between``: copied records between ``offset`` and where the group was at the destination, either way round; None
@@ -116,7 +117,7 @@ class GroupOffset:
     destination: Key
     committed: int
     metadata: str
-    translated: Translated
+    translated: TranslatedPartition
     before: int | None
     after: int | None = None
 
@@ -165,11 +166,11 @@ class GroupMove:
 
     @property
     def exact(self) -> bool:
-        return all(one.again == 0 and one.missed == 0 for one in self.offsets)
+        return all(offset.again == 0 and offset.missed == 0 for offset in self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
-class FlowState:
+class DrainedFlow:
     """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
     ``lag`` and ``seen_ms``: what the mirror last said, for when the origin does not answer."""
 
@@ -184,14 +185,11 @@ class FlowState:
     @property
     def left(self) -> int | None:
         """None when it is not known."""
-        if isinstance(self.partitions, Unknown):
-            return None
-        lefts = [one.left for one in self.partitions]
-        return None if None in lefts else sum(left or 0 for left in lefts)
+        return None if isinstance(self.partitions, Unknown) else total(each.left for each in self.partitions)
 
     @property
     def undecided(self) -> int:
-        return 0 if isinstance(self.partitions, Unknown) else sum(one.undecided for one in self.partitions)
+        return 0 if isinstance(self.partitions, Unknown) else sum(partition.undecided for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +202,16 @@ class Unmapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FailoverFacts:
     """Everything that was looked at. ``reachable`` False: groups are as the last checkpoints tell.
 
     ``unsupported``: group -> why its state cannot be moved.
     """
 
-    move: Move
+    move: ConsumerMove
     reachable: bool
     unreachable_because: str
-    flow: FlowState | None
+    flow: DrainedFlow | None
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
     unmapped: Unmapped | None = None
@@ -228,7 +226,7 @@ class StepResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FailoverStep:
     """``name`` is stable: drain, pause, offsets, start."""
 
     name: str
@@ -242,9 +240,9 @@ class Report:
     """``dry``: nothing was done. ``left_behind``: offsets on the origin that were not copied, None when not known."""
 
     environment: str
-    seen: Seen
-    checks: tuple[Check, ...]
-    steps: tuple[Step, ...]
+    seen: FailoverFacts
+    checks: tuple[FailoverCheck, ...]
+    steps: tuple[FailoverStep, ...]
     dry: bool
     left_behind: int | None = None
     seconds: float = 0.0

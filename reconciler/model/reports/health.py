@@ -1,4 +1,4 @@
-"""What gates are judged by: partitions of a cluster that are offline or short of replicas. Frozen nouns."""
+"""Health of a cluster for rollout gates: offline and under-replicated partitions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown
-from reconciler.live import LiveMirror
-from reconciler.replicas import Move
+from reconciler.model.live import LiveMirror
+from reconciler.model.replicas import ReassignmentInFlight
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Short:
     isr: tuple[int, ...]
 
 
-def lacks_replicas(one: Short, move: Move | None) -> bool:
+def lacks_replicas(short: Short, move: ReassignmentInFlight | None) -> bool:
     """``move``: its reassignment in flight; a new replica that has yet to be copied is none that is missing."""
     adding = move.adding if move is not None else ()
-    return bool(set(one.replicas) - set(adding) - set(one.isr))
+    return bool(set(short.replicas) - set(adding) - set(short.isr))
 
 
 @dataclass(frozen=True, slots=True)

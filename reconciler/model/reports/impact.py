@@ -1,4 +1,4 @@
-"""What a dangerous change puts at stake, as its cluster told: bytes, records, who reads. Frozen data.
+"""Impact of a dangerous change, as its cluster reported: bytes, records, readers. Frozen values.
 
 A part that could not be read is None and named in ``unknown``; it blocks nothing.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.acls import Operation, ResourceType
+from reconciler.model.acls import Operation, ResourceType
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadingGroup:
     """A consumer group of a topic. ``lag`` in records, None where it committed nothing or the ends are not known."""
 
     group: str
@@ -28,7 +28,7 @@ class Stakes:
     bytes: int | None = None
     records: int | None = None
     expiring: int | None = None
-    readers: tuple[Reader, ...] | None = None
+    readers: tuple[ReadingGroup, ...] | None = None
     flows: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -50,12 +50,12 @@ class AccessShift:
     patterns: tuple[str, ...]
     more: int
     host: str
-    readers: tuple[Reader, ...] = ()
+    readers: tuple[ReadingGroup, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ImpactQuery:
     """What to ask about one topic. ``keep_ms``: a retention by time that is planned below the one it has."""
 
     topic: str
@@ -64,7 +64,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
+class ClusterFeatures:
     """What kind of cluster it is. None where it was not told."""
 
     metadata_version: int | None = None

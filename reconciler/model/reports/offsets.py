@@ -1,18 +1,18 @@
-"""What ``offsets translate`` asks and tells: positions of one flow on one side, and where they are on the other."""
+"""Report of ``offsets translate``: positions of one flow on one side, and their counterparts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.exit_codes import ExitCode
-from replication.offset_map import Translation
+from reconciler.errors import ExitCode
+from reconciler.replication.offsets.map import Translation
 
 Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TranslateWish:
+class TranslateRequest:
     """``groups``: committed offsets of these; ``given``: positions by topic and partition of the side asked from.
     ``reverse``: from the target back to the source."""
 
@@ -23,7 +23,7 @@ class TranslateWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class TranslatedOffset:
     """One position: ``offset`` of ``topic`` is ``found`` of ``other``. ``group`` is empty for a position by hand."""
 
     group: str
@@ -42,7 +42,7 @@ class Translations:
     flow: str
     origin: str
     destination: str
-    rows: tuple[Translated, ...]
+    rows: tuple[TranslatedOffset, ...]
     left_out: tuple[str, ...] = ()
 
     @property

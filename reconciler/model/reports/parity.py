@@ -1,4 +1,4 @@
-"""What the parity report holds: differences between two copies of one topic, and whether a rule allows each."""
+"""Report of parity: differences between copies of one topic, and whether a rule allows each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.errors import Unknown
-from reconciler.live import ConfigValue, LiveState, LiveTopic
-from reconciler.topic_configs import THROTTLES, human, same
-from reconciler.topology import TopicRef
+from reconciler.model.config_values import THROTTLES, human, same
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, LiveState, LiveTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,14 @@ class Parity:
         """1 when something could not be read, 2 when something differs that no rule allows, else 0."""
         if self.unknown:
             return 1
-        return 2 if any(not one.allowed for one in self.disparities) else 0
+        return 2 if self.those(allowed=False) else 0
+
+    def those(self, *, allowed: bool) -> tuple[Disparity, ...]:
+        return tuple(disparity for disparity in self.disparities if disparity.allowed is allowed)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ParityVerdict:
     allowed: bool
     why: str
 
@@ -57,9 +60,9 @@ class Ends:
     source: TopicRef
     remote: TopicRef
 
-    def apart(self, field: str, here: str, there: str, verdict: Verdict) -> Disparity:
-        found = verdict.allowed, verdict.why
-        return Disparity(self.flow, str(self.source), str(self.remote), field, here, there, *found)
+    def apart(self, field: str, here: str, there: str, verdict: ParityVerdict) -> Disparity:
+        names = self.flow, str(self.source), str(self.remote)
+        return Disparity(*names, field, here, there, verdict.allowed, verdict.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Configured:
     here: ConfigValue
     there: ConfigValue
 
-    def told(self, ends: Ends, verdict: Verdict) -> Disparity:
+    def told(self, ends: Ends, verdict: ParityVerdict) -> Disparity:
         return ends.apart(self.key, human(self.key, self.here.value), human(self.key, self.there.value), verdict)
 
 
@@ -82,11 +85,11 @@ class Pair:
 
     @property
     def unread(self) -> tuple[Unknown, ...]:
-        return tuple(one.configs for one in (self.here, self.there) if isinstance(one.configs, Unknown))
+        return tuple(topic.configs for topic in (self.here, self.there) if isinstance(topic.configs, Unknown))
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedTopics:
     """Of two topics that are both there. ``unread``: configs that could not be read, so nothing is said of them."""
 
     disparities: tuple[Disparity, ...]
@@ -114,8 +117,9 @@ def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
     cluster = live.known(ref.cluster)
     if cluster is None or cluster.sees_all:
         return None
-    what = "it is not among the topics that may be described there, and others are hidden"
-    return Unknown(str(ref), what, f"Let the plan principal describe it, if it is there: {ref.name} on {ref.cluster}")
+    error = "it is not among the topics that may be described there, and others are hidden"
+    todo = f"Let the plan principal describe it, if it is there: {ref.name} on {ref.cluster}"
+    return Unknown(str(ref), error, todo)
 
 
 def shown(factor: int | None) -> str:

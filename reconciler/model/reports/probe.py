@@ -1,16 +1,16 @@
-"""What is asked after a wave of access changes, and what came of it. Verdicts come from ``probing``."""
+"""Report of the probe after an ACL batch: what was asked of brokers, and the verdict."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from reconciler.acls import AclBinding
-from reconciler.topology import Principal
+from reconciler.model.acls import AclBinding
+from reconciler.model.environment.topology import Principal
 
 
-class Verdict(StrEnum):
+class ProbeVerdict(StrEnum):
     """SKIPPED: could not be asked from here, which holds nothing up; something else covers it."""
 
     PASSED = "passed"
@@ -20,14 +20,14 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProbeCheck:
     """``subject``: ``rules``, ``who may do what``, or a principal; ``text`` has the proof where it failed.
 
     ``todo``: commands against what others did, which no undo of ours touches.
     """
 
     subject: str
-    verdict: Verdict
+    verdict: ProbeVerdict
     text: str
     todo: tuple[str, ...] = ()
 
@@ -39,25 +39,25 @@ class Probe:
     cluster: str
     stage: str
     rules: int
-    checks: tuple[Check, ...]
+    checks: tuple[ProbeCheck, ...]
     seconds: float = 0.0
 
     @property
-    def verdict(self) -> Verdict:
-        found = {one.verdict for one in self.checks}
-        for worst in (Verdict.FAILED, Verdict.UNKNOWN):
-            if worst in found:
-                return worst
-        return Verdict.PASSED
+    def verdict(self) -> ProbeVerdict:
+        verdicts = {check.verdict for check in self.checks}
+        worst = (ProbeVerdict.FAILED, ProbeVerdict.UNKNOWN)
+        return next((verdict for verdict in worst if verdict in verdicts), ProbeVerdict.PASSED)
 
     @property
     def todo(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(line for one in self.checks for line in one.todo))
+        return tuple(dict.fromkeys(line for check in self.checks for line in check.todo))
 
     @property
     def why(self) -> str:
         """What did not pass; empty when it passed."""
-        return "; ".join(one.text for one in self.checks if one.verdict is self.verdict is not Verdict.PASSED)
+        verdict = self.verdict
+        passed = verdict is ProbeVerdict.PASSED
+        return "" if passed else "; ".join(check.text for check in self.checks if check.verdict is verdict)
 
 
 def probe_document(probe: Probe) -> dict[str, Any]:
@@ -67,10 +67,7 @@ def probe_document(probe: Probe) -> dict[str, Any]:
         "stage": probe.stage,
         "rules": probe.rules,
         "verdict": probe.verdict.value,
-        "checks": [
-            {"subject": one.subject, "verdict": one.verdict.value, "text": one.text, "todo": list(one.todo)}
-            for one in probe.checks
-        ],
+        "checks": [asdict(check) for check in probe.checks],
         "seconds": round(probe.seconds, 3),
     }
 

@@ -1,18 +1,9 @@
-"""The figures of one round of ``run``, for whoever watches it from outside. Frozen, standard library only."""
+"""Figures of one round of ``run``, for logs and metrics. Frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-
-
-def _none_counted() -> Mapping[str, int]:
-    return MappingProxyType({})
-
-
-def _none_measured() -> Mapping[str, float]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +13,12 @@ class Figures:
 
     seconds: float
     succeeded_at: float | None = None
-    pending: Mapping[str, int] = field(default_factory=_none_counted)
-    done: Mapping[str, int] = field(default_factory=_none_counted)
+    pending: Mapping[str, int] = field(default_factory=dict)
+    done: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     refused: int = 0
     unknown_clusters: int = 0
     contested: int = 0
     topology_kept: bool = False
-    lag_records: Mapping[str, float] = field(default_factory=_none_measured)
-    lag_seconds: Mapping[str, float] = field(default_factory=_none_measured)
+    lag_records: Mapping[str, float] = field(default_factory=dict)
+    lag_seconds: Mapping[str, float] = field(default_factory=dict)

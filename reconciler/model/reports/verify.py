@@ -1,11 +1,11 @@
-"""The outcome of comparing both sides of flows, as values. Nothing here reads a cluster."""
+"""Report of ``verify``: the outcome of comparing both sides of flows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 
 
 class Equality(StrEnum):
@@ -17,7 +17,7 @@ class Equality(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FieldDigest:
     """Length in bytes (of headers: their number) and digest of a key, value or header list. ``length`` None: null."""
 
     length: int | None
@@ -28,9 +28,9 @@ class Part:
 class ShownRecord:
     """A record without its content. ``timestamp`` in ms since 1970."""
 
-    key: Part
-    value: Part
-    headers: Part
+    key: FieldDigest
+    value: FieldDigest
+    headers: FieldDigest
     timestamp: int
 
 
@@ -90,7 +90,7 @@ class ComparedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyWish:
+class VerificationRequest:
     """What is asked for: a flow or all; record timestamps in ms; where the chunk table goes; another Spark master."""
 
     flow: str | None = None
@@ -105,13 +105,13 @@ class Verification:
     """``applications``: Spark application ids, one a mirror."""
 
     environment: str
-    wish: VerifyWish
+    request: VerificationRequest
     partitions: tuple[ComparedPartition, ...] = ()
     applications: tuple[str, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
     def of(self, state: Equality) -> tuple[ComparedPartition, ...]:
-        return tuple(one for one in self.partitions if one.state is state)
+        return tuple(partition for partition in self.partitions if partition.state is state)
 
     @property
     def exit_code(self) -> ExitCode:

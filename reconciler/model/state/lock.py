@@ -1,13 +1,12 @@
-"""Who holds an environment, as written in Kafka and shown to people. Frozen."""
+"""The lock of an environment: holder, lease, and its JSON as written to Kafka. Frozen."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
-from reconciler.topology import Cluster, Topology
+from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.replication.json_codec import JsonRecord
 
 LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
@@ -20,7 +19,6 @@ LOCK_TOPIC_CONFIGS = {
 }
 """Beside ``lock_topic_configs``."""
 LEASE_MS = 60_000
-FORMAT_VERSION = 1
 
 
 def lock_cluster(topology: Topology) -> Cluster:
@@ -110,20 +108,8 @@ class LockRecord:
         return f"{self.holder.words(now_ms)}; not renewed for {age_words(silent)}: {ends}"
 
 
-def dumps(record: LockRecord) -> bytes:
-    return json.dumps({"format_version": FORMAT_VERSION, **asdict(record)}, sort_keys=True).encode()
-
-
-def loads(value: bytes) -> LockRecord:
-    """Raises ValueError for anything ``dumps`` of this version did not write."""
-    try:
-        found: dict[str, Any] = json.loads(value)
-        if found.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format version")
-        holder, steal = Holder(**found.pop("holder")), found.pop("steal")
-        return LockRecord(holder=holder, steal=Steal(**steal) if steal else None, **found)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no lock record: {error}") from None
+_RECORD = JsonRecord(LockRecord, "lock record")
+dumps, loads = _RECORD.dumps, _RECORD.loads
 
 
 def age_words(milliseconds: int) -> str:

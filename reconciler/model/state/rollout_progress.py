@@ -1,18 +1,16 @@
-"""How far a rollout has come, as kept in Kafka beside the lock, so that a new run goes on where another ended.
+"""The progress of a rollout, as kept in Kafka beside the lock, so that a new run can resume.
 
 By cluster, not by wave: a wave that git renames or cuts in two keeps what its clusters still have to soak. Frozen.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
 
-FORMAT_VERSION = 1
+from reconciler.replication.json_codec import JsonRecord
 
 
 def promotion_key(environment: str) -> str:
@@ -52,8 +50,8 @@ class Promotion:
 
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Those that were changed and have not soaked to the end."""
-        found = ((name, self.clusters.get(name)) for name in clusters)
-        return tuple(name for name, one in found if one is not None and one.stand is not Stand.PASSED)
+        pending = ((name, self.clusters.get(name)) for name in clusters)
+        return tuple(name for name, one in pending if one is not None and one.stand is not Stand.PASSED)
 
     def soaked_ms(self, clusters: Iterable[str]) -> int:
         """Of the one that soaked least."""
@@ -67,23 +65,5 @@ class Promotion:
         return replace(self, clusters=MappingProxyType({**self.clusters, **dict.fromkeys(clusters, stand)}))
 
 
-def dumps(promotion: Promotion) -> bytes:
-    told = {"environment": promotion.environment, "at_ms": promotion.at_ms, "who": promotion.who}
-    clusters = {name: asdict(one) for name, one in promotion.clusters.items()}
-    document = {"format_version": FORMAT_VERSION, **told, "halted": promotion.halted, "clusters": clusters}
-    return json.dumps(document, sort_keys=True).encode()
-
-
-def loads(value: bytes) -> Promotion:
-    """Raises ValueError for anything ``dumps`` of this version did not write."""
-    try:
-        found: dict[str, Any] = json.loads(value)
-        if found.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format version")
-        clusters = {
-            str(name): ClusterStand(str(one["wave"]), Stand(one["stand"]), int(one["soaked_ms"]))
-            for name, one in dict(found.pop("clusters")).items()
-        }
-        return Promotion(clusters=MappingProxyType(clusters), **found)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no record of a rollout: {error}") from None
+_RECORD = JsonRecord(Promotion, "record of a rollout")
+dumps, loads = _RECORD.dumps, _RECORD.loads

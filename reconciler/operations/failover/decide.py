@@ -1,36 +1,38 @@
-"""Failover and failback as decisions: which flows are meant, what stands in the way, which offsets may be set."""
+"""Decides a failover or failback: which flows, what blocks it, which offsets may be set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.counts import counted
-from reconciler.errors import ReconcilerError, Unknown
-from reconciler.failovers import (
-    Check,
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.reports.failover import (
+    ConsumerMove,
+    FailoverCheck,
+    FailoverFacts,
+    FailoverStep,
     GroupMove,
     GroupOffset,
     Key,
     Leg,
     Level,
-    Move,
-    Seen,
-    Step,
     StepResult,
     Unmapped,
     Way,
 )
-from reconciler.topology import Flow, Topology
-from replication.groups import idle, may_write
+from reconciler.replication.groups import idle, may_write
+from reconciler.resources.flows.routes import declared_flow
+from reconciler.text import counted, first_of
 
 _MARK = "failover to "
 _STARTED = "; started for it: "
+_SHOWN = 5
 ALIVE = ("starting", "running")
 
 
 @dataclass(frozen=True, slots=True)
-class FailoverWish:
+class FailoverRequest:
     """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
     are not copied. ``drain_s``: how long the flow may take to reach the origin's end of now."""
 
@@ -39,7 +41,7 @@ class FailoverWish:
     drain_s: float = 60.0
 
 
-def pause_reason(move: Move, starts: str) -> str:
+def pause_reason(move: ConsumerMove, starts: str) -> str:
     """Why a flow is paused, for people and for the failback. ``starts``: the flow that this failover sets going."""
     return f"{_MARK}{move.destination}{_STARTED + starts if starts else ''}"
 
@@ -54,23 +56,17 @@ def started_by(reason: str, flow: str) -> bool:
     return ours(reason) and reason.endswith(f"{_STARTED}{flow}")
 
 
-def move_of(topology: Topology, way: Way, name: str) -> Move:
+def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
     """Raises ReconcilerError for a flow that is not declared."""
-    flow = topology.flows.get(name)
-    if flow is None:
-        raise ReconcilerError(
-            f"environment {topology.environment} has no flow {name}",
-            "There is nothing to move consumers along.",
-            f"Its flows: {', '.join(topology.flows) or 'none'}.",
-        )
+    flow = declared_flow(topology, name, "There is nothing to move consumers along.")
     back, note = _back(topology, flow)
     note = note or _third(topology, flow)
     legs = (Leg(flow.name, way is Way.FAILOVER), *([Leg(back, way is Way.FAILBACK)] if back else []))
     match way:
         case Way.FAILOVER:
-            return Move(way, name, flow.source, flow.target, legs, drained=name, started=back, note=note)
+            return ConsumerMove(way, name, flow.source, flow.target, legs, drained=name, started=back, note=note)
         case Way.FAILBACK:
-            return Move(way, name, flow.target, flow.source, legs, drained=back, started=name, note=note)
+            return ConsumerMove(way, name, flow.target, flow.source, legs, drained=back, started=name, note=note)
 
 
 def _back(topology: Topology, flow: Flow) -> tuple[str, str]:
@@ -82,10 +78,8 @@ def _back(topology: Topology, flow: Flow) -> tuple[str, str]:
         names = ", ".join(o.name for o in others)
         return "", f"several flows go from {flow.target} to {flow.source} ({names}): none is taken for the way back"
     if not others:
-        return (
-            "",
-            f"no flow is declared from {flow.target} to {flow.source}: what is written on {flow.target} stays there",
-        )
+        none = f"no flow is declared from {flow.target} to {flow.source}"
+        return "", f"{none}: what is written on {flow.target} stays there"
     return others[0].name, ""
 
 
@@ -98,138 +92,128 @@ def _third(topology: Topology, flow: Flow) -> str:
     return f"{', '.join(third)} may write to the same topics: a group may miss or read again records from there"
 
 
-def checks_of(seen: Seen, wish: FailoverWish) -> tuple[Check, ...]:
+def checks_of(seen: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """Every finding, the worst first."""
     order = list(Level)[::-1]
-    found = (*_origin(seen, wish), *_flow(seen, wish), *_groups(seen))
-    return tuple(sorted(found, key=lambda check: order.index(check.level)))
+    checks = (*_origin(seen, request), *_flow(seen, request), *_groups(seen))
+    return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
 
-def _origin(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
+def _warning(code: str, text: str, todo: str = "") -> FailoverCheck:
+    return FailoverCheck(code, Level.WARNS, text, todo)
+
+
+def _origin(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
     move = seen.move
     if seen.reachable:
-        yield Check("origin", Level.FINE, f"{move.origin} answers: offsets are translated exactly, records are drained")
+        text = f"{move.origin} answers: offsets are translated exactly, records are drained"
+        yield FailoverCheck("origin", Level.FINE, text)
     else:
-        level = Level.WARNS if wish.unplanned else Level.STOPS
-        text = (
-            f"{move.origin} does not answer, groups are set as their last checkpoints tell: {seen.unreachable_because}"
-        )
+        level = Level.WARNS if request.unplanned else Level.STOPS
+        text = f"{move.origin} does not answer, groups are set from their last checkpoints: {seen.unreachable_because}"
         todo = f"If {move.origin} is lost, pass --unplanned. If only this machine cannot reach it, run this elsewhere."
-        yield Check("origin", level, text, "" if wish.unplanned else todo)
+        yield FailoverCheck("origin", level, text, "" if request.unplanned else todo)
     if move.note:
-        yield Check("way-back", Level.WARNS, move.note)
+        yield _warning("way-back", move.note)
 
 
-def _flow(seen: Seen, wish: FailoverWish) -> Iterator[Check]:
+def _flow(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
     flow, move = seen.flow, seen.move
     if flow is None:
         return
     name = move.drained
     if isinstance(flow.partitions, Unknown):
-        yield Check("positions", Level.STOPS, f"positions of {name} are not known: {flow.partitions.error}")
+        yield FailoverCheck("positions", Level.STOPS, f"positions of {name} are not known: {flow.partitions.error}")
     mine = ours(flow.pause_reason)
     runs = flow.job in ALIVE
     if flow.paused_by and not mine:
         why = f": {flow.pause_reason}" if flow.pause_reason else ""
-        yield Check("paused", Level.WARNS, f"{name} was paused by {flow.paused_by}{why}")
+        yield _warning("paused", f"{name} was paused by {flow.paused_by}{why}")
     elif not runs and not mine:
-        yield Check("job", Level.WARNS, f"the mirror of {name} is {flow.job}")
+        yield _warning("job", f"the mirror of {name} is {flow.job}")
     for condition in flow.conditions:
-        yield Check("condition", Level.WARNS, f"{name}: {condition}")
+        yield _warning("condition", f"{name}: {condition}")
     if not seen.reachable:
         lag = "not known" if flow.lag is None else counted(flow.lag, "offset")
-        yield Check(
-            "loss", Level.WARNS, f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}"
-        )
+        yield _warning("loss", f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}")
         return
     if flow.undecided:
         text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"
-        yield Check("transactions", Level.WARNS, text, "End or abort them first (kafka-transactions.sh find-hanging)")
+        yield _warning("transactions", text, "End or abort them first (kafka-transactions.sh find-hanging)")
     if flow.left and (flow.paused_by or not runs):
-        level = Level.WARNS if wish.accept_loss or mine else Level.STOPS
+        level = Level.WARNS if request.accept_loss or mine else Level.STOPS
         text = f"{flow.left} offsets on {move.origin} are not copied and nothing copies them: {name} does not run"
         todo = f"Let {name} run until it has caught up, or pass --accept-loss to leave them on {move.origin}"
-        yield Check("lag", level, text, "" if level is Level.WARNS else todo)
+        yield FailoverCheck("lag", level, text, "" if level is Level.WARNS else todo)
     elif flow.left is not None:
-        yield Check("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
+        yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
 
 
-def _groups(seen: Seen) -> Iterator[Check]:
+def _groups(seen: FailoverFacts) -> Iterator[FailoverCheck]:
     move = seen.move
-    for one in seen.groups:
-        if one.origin.members:
-            text = f"group {one.group} has {one.origin.members} members on {move.origin}: what they read from now on "
-            text += "is read again"
-            yield Check("members-origin", Level.WARNS, text, "Stop them first for exactly no record read again")
-        if not idle(one.destination.state):
-            text = f"group {one.group} has members on {move.destination}: its offsets are left alone"
-            yield Check("members-destination", Level.WARNS, text, "Stop them and run this again to have them set")
+    for group_move in seen.groups:
+        if group_move.origin.members:
+            members = f"group {group_move.group} has {group_move.origin.members} members on {move.origin}"
+            text = f"{members}: what they read from now on is read again"
+            yield _warning("members-origin", text, "Stop them first for exactly no record read again")
+        if not idle(group_move.destination.state):
+            text = f"group {group_move.group} has members on {move.destination}: its offsets are left alone"
+            yield _warning("members-destination", text, "Stop them and run this again to have them set")
     if seen.unmapped is not None:
         yield _unmapped(move, seen.unmapped)
     for group, why in sorted(seen.unsupported.items()):
-        yield Check("unsupported", Level.WARNS, f"group {group} {why}")
+        yield _warning("unsupported", f"group {group} {why}")
     if not seen.groups:
-        yield Check("groups", Level.WARNS, f"no group has offsets on topics of {move.flow}: nobody is moved")
+        yield _warning("groups", f"no group has offsets on topics of {move.flow}: nobody is moved")
 
 
-def _unmapped(move: Move, found: Unmapped) -> Check:
-    topics, here = _some(found.topics), move.destination
+def _unmapped(move: ConsumerMove, unmapped: Unmapped) -> FailoverCheck:
+    topics, here = first_of(unmapped.topics, _SHOWN), move.destination
     text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read of "
-    text += f"{here}'s own topics goes on where they stood on {here}"
-    if found.without:
-        text += f", and by auto.offset.reset where they have never been: {_some(found.without)}"
+    text += f"{here}'s own topics continues from their offsets on {here}"
+    if unmapped.without:
+        text += f", and by auto.offset.reset where they have never been: {first_of(unmapped.without, _SHOWN)}"
     todo = f"These records are not in the counts below. Set those groups on {topics} by hand where that matters"
-    return Check("copies", Level.WARNS, text, todo)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return _warning("copies", text, todo)
 
 
 def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
     """Which offsets are set: never backwards, never under members, only where a safe offset is known."""
-    return {
-        one.group: offsets
-        for one in groups
-        if idle(one.destination.state)
-        and (
-            offsets := tuple(
-                o
-                for o in one.offsets
-                if o.translated.offset is not None and may_write(o.translated.offset, o.before, rewound=False)
-            )
-        )
-    }
+    wanted = {move.group: tuple(filter(_may_be_set, move.offsets)) for move in groups if idle(move.destination.state)}
+    return {group: offsets for group, offsets in wanted.items() if offsets}
+
+
+def _may_be_set(offset: GroupOffset) -> bool:
+    at = offset.translated.offset
+    return at is not None and may_write(at, offset.before, rewound=False)
 
 
 def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
     """The group once ``due`` was carried out; ``refused``: partition of the destination -> why it was not set."""
     mine = due((group,)).get(group.group, ())
-    offsets = tuple(
-        replace(o, after=o.translated.offset)
-        if o in mine and o.destination not in refused
-        else replace(o, after=o.before)
-        for o in group.offsets
-    )
+    done = [offset for offset in mine if offset.destination not in refused]
+    offsets = tuple(replace(o, after=o.translated.offset if o in done else o.before) for o in group.offsets)
     moved = replace(group, offsets=offsets)
     return replace(moved, note="" if moved.exact else _why_not(moved, refused))
 
 
-def offsets_planned(groups: Sequence[GroupMove], destination: str) -> Step:
+def offsets_planned(groups: Sequence[GroupMove], destination: str) -> FailoverStep:
     """What the step *offsets* would do; a group that is not as it should be is told also where nothing can be done."""
     wanted, wrong = due(tuple(groups)), otherwise(groups)
     if wanted:
         offsets = counted(sum(map(len, wanted.values())), "offset")
-        return Step("offsets", StepResult.PLANNED, f"set {offsets} of {counted(len(wanted), 'group')} on {destination}")
-    return Step("offsets", StepResult.ALREADY, f"no offset can be set{wrong}" if wrong else "all offsets are set")
+        text = f"set {offsets} of {counted(len(wanted), 'group')} on {destination}"
+        return FailoverStep("offsets", StepResult.PLANNED, text)
+    text = f"no offset can be set{wrong}" if wrong else "all offsets are set"
+    return FailoverStep("offsets", StepResult.ALREADY, text)
 
 
 def otherwise(groups: Sequence[GroupMove]) -> str:
     """``; 4 groups not as they should be: ...``, or empty."""
-    wrong = [one for one in groups if one.note]
+    wrong = [move for move in groups if move.note]
     if not wrong:
         return ""
-    some = "; ".join(f"{one.group} ({one.note})" for one in wrong[:3])
+    some = "; ".join(f"{move.group} ({move.note})" for move in wrong[:3])
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     return f"; {counted(len(wrong), 'group')} not as they should be: {some}{more}"
 
@@ -239,25 +223,25 @@ def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
         return "it has members there"
     if refused:
         return min(refused.values())
-    if any(one.missed for one in group.offsets):
+    if any(offset.missed for offset in group.offsets):
         return "it was further there already: it has read there, or was set ahead; offsets are never set back"
-    if any(one.after is None for one in group.offsets):
+    if any(offset.after is None for offset in group.offsets):
         return "no offset is known for some of its partitions"
-    return next((one.translated.reason for one in group.offsets if one.translated.reason), "")
+    return next((offset.translated.reason for offset in group.offsets if offset.translated.reason), "")
 
 
 def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
     """One entry a destination partition: where two topics of the origin lead to one, the earlier offset, so that no
     record is missed."""
-    found: dict[Key, GroupOffset] = {}
-    for one in offers:
-        known = found.get(one.destination)
-        if known is None or _earlier(one, known):
-            found[one.destination] = one
-    return tuple(found.values())
+    offsets: dict[Key, GroupOffset] = {}
+    for offset in offers:
+        known = offsets.get(offset.destination)
+        if known is None or _earlier(offset, known):
+            offsets[offset.destination] = offset
+    return tuple(offsets.values())
 
 
-def _earlier(one: GroupOffset, other: GroupOffset) -> bool:
-    if one.translated.offset is None or other.translated.offset is None:
-        return one.translated.offset is None
-    return one.translated.offset < other.translated.offset
+def _earlier(offset: GroupOffset, other: GroupOffset) -> bool:
+    if offset.translated.offset is None or other.translated.offset is None:
+        return offset.translated.offset is None
+    return offset.translated.offset < other.translated.offset

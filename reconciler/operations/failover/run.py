@@ -1,7 +1,4 @@
-"""``failover`` and ``failback``: look, ask, carry out, tell.
-
-Border: no arguments; those are ``cli_failover``. The steps themselves are ``switching``.
-"""
+"""``failover`` and ``failback``: survey, confirm, move the consumer groups, report."""
 
 from __future__ import annotations
 
@@ -9,24 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
-from reconciler.choices import FailoverPage as Page
-from reconciler.edges.files import write_text
-from reconciler.executing import execution, interrupted_by_sigterm
-from reconciler.exit_codes import ExitCode
-from reconciler.failing import FailoverWish, move_of
-from reconciler.failovers import Report, StepResult, Way
-from reconciler.locks import lock_cluster
-from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
-from reconciler.switching import Switch
-from reconciler.terminal import require_agreement, say, show, style
-from reconciler.topology import Cluster, Principal
-from reconciler.wiring import Session, open_session
+from reconciler.backends.files import write_text
+from reconciler.errors import ExitCode
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.options import FailoverPage as Page
+from reconciler.model.reports.failover import Report, StepResult, Way
+from reconciler.model.state.lock import lock_cluster
+from reconciler.operations.failover.decide import FailoverRequest, move_of
+from reconciler.operations.failover.steps import Switch
+from reconciler.operations.session.execution import execution, interrupted_by_sigterm
+from reconciler.operations.session.session import Session, open_session
+from reconciler.render.console import require_agreement, say, show, style
+from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class FailoverOptions:
     """``dry``: change nothing. ``yes``: do not ask. ``steal``: why the lock is taken whoever holds it."""
 
+    request: FailoverRequest
     dry: bool
     yes: bool
     form: Page
@@ -34,26 +32,26 @@ class Manner:
     steal: str
 
 
-def move(env: Path, way: Way, flow: str, wish: FailoverWish, manner: Manner) -> ExitCode:
+def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
     """Raises ReconcilerError for what ends it before it begins."""
-    dry, output = manner.dry, (manner.form, manner.out)
+    dry = options.dry
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
-        switch = Switch(session, move_of(session.topology, way, flow), wish, say)
+        switch = Switch(session, move_of(session.topology, way, flow), options.request, say)
         report = switch.look()
         code = exit_code(report)
         if not dry and code is ExitCode.DONE:
             report = switch.nothing_done(report)
             code = exit_code(report)
         if dry or code is not ExitCode.CHANGES:
-            _tell(report, code, output)
+            _tell(report, code, options)
             return code
-        if not manner.yes:
+        if not options.yes:
             say(failover_text(report, style()))
             _confirm(way)
-        with execution(session, str(way), manner.steal, keeper=_keeper(session, switch)) as execute:
+        with execution(session, str(way), options.steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)
         code = exit_code(report)
-        _tell(report, code, output)
+        _tell(report, code, options)
         execute.require_kept()
         return code
 
@@ -76,16 +74,16 @@ def exit_code(report: Report) -> ExitCode:
         return ExitCode.CHANGES if StepResult.PLANNED in results else ExitCode.DONE
     if StepResult.FAILED in results:
         return ExitCode.PARTIAL if StepResult.DONE in results else ExitCode.ERROR
-    return ExitCode.PARTIAL if any(one.note for one in report.seen.groups) else ExitCode.DONE
+    return ExitCode.PARTIAL if any(group_move.note for group_move in report.seen.groups) else ExitCode.DONE
 
 
 def _confirm(way: Way) -> None:
-    why = "It moves consumers, so someone has to agree to it."
+    why = "It moves consumers, so it needs consent."
     require_agreement(f"Do this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes.")
 
 
-def _tell(report: Report, code: ExitCode, output: tuple[Page, Path | None]) -> None:
-    form, out = output
+def _tell(report: Report, code: ExitCode, options: FailoverOptions) -> None:
+    form, out = options.form, options.out
     match form:
         case Page.TEXT:
             text = failover_text(report, style())

@@ -1,7 +1,6 @@
-"""Failover and failback, step by step: drain, pause, offsets, start. Each step looks first and may be done again.
+"""The steps that move consumer groups at a failover: drain, pause, set offsets, start. Each can be repeated.
 
-Killed at any moment, run again: what stands is found and told as such. Border: no arguments, no exit codes, no words
-for people but progress.
+Killed at any moment, run again: steps that are done are recognised.
 """
 
 from __future__ import annotations
@@ -10,13 +9,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler import steering
-from reconciler.counts import counted
-from reconciler.edges.moving import Committed
+from reconciler.backends.clusters.groups import GroupPosition
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
-from reconciler.executing import Execution
-from reconciler.failing import (
-    FailoverWish,
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.reports.failover import (
+    ConsumerMove,
+    FailoverFacts,
+    FailoverStep,
+    GroupMove,
+    PartitionState,
+    Report,
+    StepResult,
+    Way,
+)
+from reconciler.operations import pause as steering
+from reconciler.operations.failover.decide import (
+    FailoverRequest,
     checks_of,
     due,
     offsets_planned,
@@ -26,26 +34,29 @@ from reconciler.failing import (
     started_by,
     written,
 )
-from reconciler.failovers import GroupMove, Move, PartitionState, Report, Seen, Step, StepResult, Way
-from reconciler.handover import handovers
-from reconciler.live import JobState, LiveMirror
-from reconciler.pausing import words
-from reconciler.surveying import Levers, Survey
-from reconciler.wiring import Session
-from replication.pauses import Scope
+from reconciler.operations.failover.survey import Levers, Survey
+from reconciler.operations.session.execution import Execution
+from reconciler.operations.session.session import Session
+from reconciler.replication.pauses import Scope
+from reconciler.resources.mirrors.handover import handovers
+from reconciler.resources.mirrors.pause import words
+from reconciler.text import counted
 
+ALREADY, DONE, PLANNED, SKIPPED = StepResult.ALREADY, StepResult.DONE, StepResult.PLANNED, StepResult.SKIPPED
 LOOK_S = 0.5
 PAUSE_CONFIRM_S, LOST_CONFIRM_S = 60.0, 10.0
 Say = Callable[[str], None]
+StepEnd = tuple[StepResult, str]
+"""How a step ended, or would, and in which words."""
 
 
 class Switch:
     """One move of one environment. ``look`` first; ``carry_out`` once somebody has agreed."""
 
-    def __init__(self, session: Session, move: Move, wish: FailoverWish, say: Say) -> None:
+    def __init__(self, session: Session, move: ConsumerMove, request: FailoverRequest, say: Say) -> None:
         self.session = session
         self.move = move
-        self.wish = wish
+        self.request = request
         self.survey = Survey(session.topology, move)
         self._say = say
         self._began = time.monotonic()
@@ -56,8 +67,8 @@ class Switch:
         self.survey.try_origin()
         self._seen_levers = self.levers()
         seen = self.survey.look(self._seen_levers)
-        projected = replace(seen, groups=tuple(written(one, {}) for one in seen.groups))
-        return self._report(projected, tuple(self._planned(projected)), dry=True)
+        projected = replace(seen, groups=tuple(written(move, {}) for move in seen.groups))
+        return self._report(projected, tuple(self._planned(projected)), dry=True, left=None)
 
     def nothing_done(self, report: Report) -> Report:
         """``look``'s report of a move that stands already, as the run that found nothing to do tells it."""
@@ -76,71 +87,68 @@ class Switch:
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
         """Every step, audited. A step that fails ends the move there: what comes after rests on it."""
-        steps: list[Step] = []
-        seen, left = report.seen, None
-        acts: tuple[tuple[str, Callable[[], Step]], ...] = (
-            ("drain", lambda: self._drain(seen)),
-            ("pause", lambda: self._pause(seen)),
-        )
-        for name, act in acts:
+        seen, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
+        acts: dict[str, Callable[[], StepEnd]] = {
+            "drain": lambda: self._drain(seen),
+            "pause": lambda: self._pause(seen),
+            "offsets": lambda: self._offsets(moved),
+            "start": lambda: self._start(seen),
+        }
+        for name, act in acts.items():
             steps.append(self._step(execute, name, act))
             if steps[-1].result is StepResult.FAILED:
-                return self._report(seen, tuple(steps), dry=False)
-        moved: list[GroupMove] = []
-        steps.append(self._step(execute, "offsets", lambda: self._offsets(moved)))
-        if steps[-1].result is not StepResult.FAILED:
-            steps.append(self._step(execute, "start", lambda: self._start(seen)))
-            left = self._left()
+                break
+        left = self._left() if len(steps) == len(acts) else None
         return self._report(replace(seen, groups=tuple(moved) or seen.groups), tuple(steps), dry=False, left=left)
 
-    def _report(self, seen: Seen, steps: tuple[Step, ...], *, dry: bool, left: int | None = None) -> Report:
-        checks = checks_of(seen, self.wish)
-        seconds = time.monotonic() - self._began
-        return Report(self.session.topology.environment, seen, checks, steps, dry, left, seconds)
+    def _report(self, seen: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, left: int | None) -> Report:
+        environment, checks = self.session.topology.environment, checks_of(seen, self.request)
+        return Report(environment, seen, checks, steps, dry, left, time.monotonic() - self._began)
 
-    def _step(self, execute: Execution, name: str, act: Callable[[], Step]) -> Step:
+    def _step(self, execute: Execution, name: str, act: Callable[[], StepEnd]) -> FailoverStep:
         began = time.monotonic()
-        found: list[Step] = []
+        ends: list[StepEnd] = []
         try:
             execute.require_lock()
-            execute.by_hand(f"{self.move.way}:{self.move.flow}:{name}", lambda: found.append(act()))
+            execute.by_hand(f"{self.move.way}:{self.move.flow}:{name}", lambda: ends.append(act()))
         except ReconcilerError as error:
-            found[:] = [Step(name, StepResult.FAILED, str(error))]
-        step = replace(found[0], seconds=time.monotonic() - began)
+            ends[:] = [(StepResult.FAILED, str(error))]
+        step = FailoverStep(name, *ends[0], time.monotonic() - began)
         self._say(f"{step.name:8} {step.result.value:8} {step.text}")
         return step
 
     # what would be done
 
-    def _planned(self, seen: Seen) -> Iterator[Step]:
+    def _planned(self, seen: FailoverFacts) -> Iterator[FailoverStep]:
         move, flow = self.move, seen.flow
         levers = self._seen_levers
         if flow is not None and self._pauses(levers):
             if ours(flow.pause_reason):
-                yield Step("pause", StepResult.ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
+                yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
-                text = f"wait until {move.drained} has copied {_left(flow.left)}, at most {self.wish.drain_s:g} s"
-                yield Step("drain", StepResult.PLANNED, text) if seen.reachable and flow.left else self._drained(seen)
-                yield Step("pause", StepResult.PLANNED, f"pause {move.drained}: {move.destination} takes writes")
+                text = f"wait until {move.drained} has copied {_left(flow.left)}, at most {self.request.drain_s:g} s"
+                waits = seen.reachable and flow.left
+                yield FailoverStep("drain", *((PLANNED, text) if waits else self._drained(seen)))
+                yield FailoverStep("pause", PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
-            yield Step("drain", StepResult.PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
+            yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
         yield offsets_planned(seen.groups, move.destination)
         if move.started:
-            yield self._start_planned(seen, levers)
+            yield FailoverStep("start", *self._start_planned(seen, levers))
 
-    def _drained(self, seen: Seen) -> Step:
+    def _drained(self, seen: FailoverFacts) -> StepEnd:
         if not seen.reachable:
-            return Step("drain", StepResult.SKIPPED, f"{self.move.origin} does not answer")
-        return Step("drain", StepResult.ALREADY, f"{self.move.drained} has copied everything up to now")
+            return SKIPPED, f"{self.move.origin} does not answer"
+        return ALREADY, f"{self.move.drained} has copied everything up to now"
 
-    def _start_planned(self, seen: Seen, levers: Levers) -> Step:
+    def _start_planned(self, seen: FailoverFacts, levers: Levers) -> StepEnd:
         name = self.move.started
         job, paused = levers.jobs.get(name), name in levers.pauses
         if _runs(job) and not paused:
-            return Step("start", StepResult.ALREADY, f"{name} runs")
+            return ALREADY, f"{name} runs"
         if not seen.reachable:
-            return Step("start", StepResult.SKIPPED, f"{name} writes to {self.move.origin}, which does not answer")
-        return Step("start", StepResult.PLANNED, f"{'resume' if paused else 'start'} {name}")
+            return SKIPPED, f"{name} writes to {self.move.origin}, which does not answer"
+        return PLANNED, f"{'resume' if paused else 'start'} {name}"
 
     def _pauses(self, levers: Levers) -> bool:
         """A failover pauses its flow. A failback pauses the flow that a failover has started, and no other."""
@@ -151,15 +159,15 @@ class Switch:
 
     # the steps
 
-    def _drain(self, seen: Seen) -> Step:
+    def _drain(self, seen: FailoverFacts) -> StepEnd:
         flow, name = seen.flow, self.move.drained
         if flow is None:
-            return Step("drain", StepResult.SKIPPED, self.move.note or "no flow to drain")
+            return SKIPPED, self.move.note or "no flow to drain"
         if not seen.reachable:
-            return Step("drain", StepResult.SKIPPED, f"{self.move.origin} does not answer")
+            return SKIPPED, f"{self.move.origin} does not answer"
         if flow.paused_by:
-            return Step("drain", StepResult.SKIPPED, f"{name} is paused with {_left(flow.left)} left")
-        goal = self._goal()
+            return SKIPPED, f"{name} is paused with {_left(flow.left)} left"
+        goal = self.survey.partitions()
         if isinstance(goal, Unknown):
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
         total = _left_of(goal, self.survey.destination.positions(name))
@@ -167,57 +175,50 @@ class Switch:
         bar = _Bar(total, self._say)
         while (left := _left_of(goal, self.survey.destination.positions(name))) > 0:
             bar.tell(left)
-            if time.monotonic() - began > self.wish.drain_s:
-                if self.wish.accept_loss:
-                    return Step("drain", StepResult.DONE, f"left on {self.move.origin}, as accepted: {_left(left)}")
+            if time.monotonic() - began > self.request.drain_s:
+                if self.request.accept_loss:
+                    return DONE, f"left on {self.move.origin}, as accepted: {_left(left)}"
                 raise ReconcilerError(
-                    f"{name} has {left:,} of {counted(total, 'offset')} left after {self.wish.drain_s:g} s",
+                    f"{name} has {left:,} of {counted(total, 'offset')} left after {self.request.drain_s:g} s",
                     "Nothing was changed: consumers and the flow are as before.",
                     "Stop the producers or give it longer (--drain), or leave them behind with --accept-loss.",
                 )
             time.sleep(LOOK_S)
         if total == 0:
-            return Step("drain", StepResult.ALREADY, f"{name} has copied everything up to now")
-        return Step("drain", StepResult.DONE, f"{name} has copied everything up to when this began: {total} offsets")
+            return ALREADY, f"{name} has copied everything up to now"
+        return DONE, f"{name} has copied everything up to when this began: {total} offsets"
 
-    def _goal(self) -> tuple[PartitionState, ...] | Unknown:
-        return self.survey.partitions()
-
-    def _pause(self, seen: Seen) -> Step:
+    def _pause(self, seen: FailoverFacts) -> StepEnd:
         name = self.move.drained
         levers = self.levers()
         if seen.flow is None or not self._pauses(levers):
-            return Step("pause", StepResult.SKIPPED, f"{name or 'no flow'} goes on as it is")
+            return SKIPPED, f"{name or 'no flow'} goes on as it is"
         pause = levers.pauses.get(name)
         if pause is not None:
-            return Step("pause", StepResult.ALREADY, f"{name} is paused {words(pause)}")
-        fresh = self.move.way is Way.FAILOVER and seen.reachable and self._would_start(levers)
-        starts = self.move.started if fresh else ""
-        reason = pause_reason(self.move, starts)
+            return ALREADY, f"{name} is paused {words(pause)}"
+        back = self.move.started
+        waits = bool(back) and (back in levers.pauses or not _runs(levers.jobs.get(back)))
+        fresh = self.move.way is Way.FAILOVER and seen.reachable and waits
+        reason = pause_reason(self.move, back if fresh else "")
         if not seen.reachable:
             self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
-            notes = steering.hold(
-                self.session, Scope(name), reason, PAUSE_CONFIRM_S if seen.reachable else LOST_CONFIRM_S
-            )
+            confirm_s = PAUSE_CONFIRM_S if seen.reachable else LOST_CONFIRM_S
+            notes = steering.hold(self.session, Scope(name), reason, confirm_s)
         except ClusterError:
             raise
         except ReconcilerError as error:
             if seen.reachable:
                 raise
             notes = [error.what]  # it is recorded; a job that died with the origin confirms nothing
-        told = f"; {'; '.join(notes)}" if notes else ""
-        return Step("pause", StepResult.DONE, f"{name} is paused, {self.move.destination} takes writes{told}")
+        text = f"; {'; '.join(notes)}" if notes else ""
+        return DONE, f"{name} is paused, {self.move.destination} takes writes{text}"
 
-    def _would_start(self, levers: Levers) -> bool:
-        name = self.move.started
-        return bool(name) and (name in levers.pauses or not _runs(levers.jobs.get(name)))
-
-    def _offsets(self, moved: list[GroupMove]) -> Step:
+    def _offsets(self, moved: list[GroupMove]) -> StepEnd:
         groups = self.survey.exact_groups()
         wanted = due(groups)
         asked = {
-            group: {one.destination: Committed(one.translated.offset or 0, one.metadata) for one in offsets}
+            group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
             for group, offsets in wanted.items()
         }
         refused = self.survey.destination.commit(asked)
@@ -225,31 +226,31 @@ class Switch:
         count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
         wrong = otherwise(moved)
         if not count and not wrong:
-            return Step("offsets", StepResult.ALREADY, "all offsets were set already")
+            return ALREADY, "all offsets were set already"
         text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
-        return Step("offsets", StepResult.DONE, text + wrong)
+        return DONE, text + wrong
 
-    def _start(self, seen: Seen) -> Step:
+    def _start(self, seen: FailoverFacts) -> StepEnd:
         name = self.move.started
         if not name:
-            return Step("start", StepResult.SKIPPED, self.move.note or "no flow to start")
+            return SKIPPED, self.move.note or "no flow to start"
         planned = self._start_planned(seen, self.levers())
-        if planned.result is not StepResult.PLANNED:
+        if planned[0] is not PLANNED:
             return planned
-        told = []
+        lines = []
         if steering.pause_of(self.session, name) is not None:
-            told = steering.lift(self.session, Scope(name), PAUSE_CONFIRM_S)
+            lines = steering.lift(self.session, Scope(name), PAUSE_CONFIRM_S)
         if not _runs(steering.job_of(self.session, name)):
             mirror = steering.mirror_of(self.session, name)
             self.session.runner.start(mirror, handovers(self.session.topology)[mirror], self._say)
-        return Step("start", StepResult.DONE, "; ".join([f"{name} runs", *told]))
+        return DONE, "; ".join([f"{name} runs", *lines])
 
     def _left(self) -> int | None:
         """Offsets on the origin that the flow did not copy; None when the origin does not answer."""
         if not self.move.drained or self.survey.lost is not None:
             return None
-        found = self.survey.partitions()
-        return None if isinstance(found, Unknown) else sum(one.left or 0 for one in found)
+        partitions = self.survey.partitions()
+        return None if isinstance(partitions, Unknown) else sum(partition.left or 0 for partition in partitions)
 
 
 class _Bar:
@@ -274,7 +275,9 @@ class _Bar:
 def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int], int]) -> int:
     """Offsets before the ends of ``goal`` that are not copied yet."""
     return sum(
-        max(0, (one.end or 0) - positions.get(one.target, one.position or 0)) for one in goal if one.end is not None
+        max(0, (partition.end or 0) - positions.get(partition.target, partition.position or 0))
+        for partition in goal
+        if partition.end is not None
     )
 
 

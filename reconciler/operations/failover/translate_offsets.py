@@ -1,4 +1,4 @@
-"""``offsets translate`` on the clusters: committed offsets of groups, the offset map, and both logs where it has a gap.
+"""``offsets translate``: committed offsets of groups, translated to the other cluster of a flow.
 
 As the principal ``mirror``, which may read groups, topics and the map on both sides.
 """
@@ -6,19 +6,13 @@ As the principal ``mirror``, which may read groups, topics and the map on both s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
-from reconciler.edges.kafka.errors import authentication, unreachable
-from reconciler.edges.kafka.identity import client_settings, speaker_of
+from reconciler.backends.connections.credentials import speaker_of
+from reconciler.backends.connections.errors import authentication, unreachable
+from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.topology import Cluster as ClusterWish
-from reconciler.topology import Flow, Isolation, Principal, Topology
-from reconciler.translations import Key, Translated, TranslateWish, Translations
-from replication.names import OFFSETS_TOPIC, position_group
-from replication.policy import TopicSelector
-from translation.translating import Sides, translate
-from wire.cluster import Cluster
-from wire.errors import (
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import (
     DENIED,
     UNKNOWN_TOPIC,
     AuthenticationFailedError,
@@ -27,36 +21,48 @@ from wire.errors import (
     SettingError,
     WireError,
 )
-from wire.groups import Groups
-from wire.settings import connection_settings
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.model.environment.topology import Cluster as DeclaredCluster
+from reconciler.model.environment.topology import Flow, Isolation, Principal, Topology
+from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
+from reconciler.replication.names import OFFSETS_TOPIC, position_group
+from reconciler.replication.offsets.translate import ClusterSides, translate
+from reconciler.replication.policy import TopicSelector
 
 CONNECT_WITHIN = 10.0
 _Asked = dict[tuple[str, Key], tuple[int, ...]]
 
 
-def translated(topology: Topology, wish: TranslateWish, selector: TopicSelector) -> Translations:
+def translated(topology: Topology, request: TranslateRequest, selector: TopicSelector) -> Translations:
     """Raises ReconcilerError. A source that does not answer is told in the reasons of what is not exact."""
-    flow = topology.flows[wish.flow]
-    return asyncio.run(_translated(topology, flow, wish, selector))
+    flow = topology.flows[request.flow]
+    return asyncio.run(_translated(topology, flow, request, selector))
 
 
-async def _translated(topology: Topology, flow: Flow, wish: TranslateWish, selector: TopicSelector) -> Translations:
-    opened: list[Cluster] = []
+async def _translated(
+    topology: Topology, flow: Flow, request: TranslateRequest, selector: TopicSelector
+) -> Translations:
+    opened: list[ClusterClient] = []
     try:
-        source = await _open(topology.clusters[flow.source], opened, needed=bool(wish.groups) and not wish.reverse)
+        source = await _open(
+            topology.clusters[flow.source], opened, needed=bool(request.groups) and not request.reverse
+        )
         target = await _open(topology.clusters[flow.target], opened, needed=True)
         assert target is not None
-        near = target if wish.reverse else source
-        asked, left_out = await _asked(near, flow, wish, selector)
-        keys = {key: upstream for _, key in asked if (upstream := _upstream(key, selector, wish.reverse)) is not None}
-        left_out += [f"{topic}-{p}: it is no remote topic of the flow" for topic, p in _strangers(asked, keys)]
+        near = target if request.reverse else source
+        asked, left_out = await _asked(near, flow, request, selector)
+        keys = {
+            key: upstream for _, key in asked if (upstream := _upstream(key, selector, request.reverse)) is not None
+        }
+        strange = sorted({key for _, key in asked if key not in keys})
+        left_out += [f"{topic}-{number}: it is no remote topic of the flow" for topic, number in strange]
         wanted: dict[Key, list[int]] = {}
         for (_, key), offsets in asked.items():
             if key in keys:
                 wanted.setdefault(keys[key], []).extend(offsets)
         committed = flow.isolation is Isolation.READ_COMMITTED
-        sides = Sides(source, target, flow.name, position_group(flow.name), committed)
-        found = await translate(sides, wanted, selector.remote_name, reverse=wish.reverse)
+        sides = ClusterSides(source, target, flow.name, position_group(flow.name), committed)
+        translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
     except BrokerError as error:
         raise _broken(flow, error) from None
     except WireError as error:
@@ -64,24 +70,13 @@ async def _translated(topology: Topology, flow: Flow, wish: TranslateWish, selec
     finally:
         for cluster in opened:
             cluster.close()
-    rows = [
-        Translated(
-            group,
-            *key,
-            offset,
-            keys[key][0] if wish.reverse else selector.remote_name(key[0]),
-            found[keys[key], offset],
-        )
-        for (group, key), offsets in sorted(asked.items())
-        if key in keys
-        for offset in offsets
-    ]
-    ends = (flow.target, flow.source) if wish.reverse else (flow.source, flow.target)
+    rows = []
+    for (group, key), offsets in sorted(asked.items()):
+        if key in keys:
+            twin = keys[key][0] if request.reverse else selector.remote_name(key[0])
+            rows += [TranslatedOffset(group, *key, at, twin, translations[keys[key], at]) for at in offsets]
+    ends = (flow.target, flow.source) if request.reverse else (flow.source, flow.target)
     return Translations(topology.environment, flow.name, *ends, tuple(rows), tuple(left_out))
-
-
-def _strangers(asked: _Asked, keys: Mapping[Key, Key]) -> list[Key]:
-    return sorted({key for _, key in asked if key not in keys})
 
 
 def _upstream(key: Key, selector: TopicSelector, reverse: bool) -> Key | None:
@@ -95,53 +90,49 @@ def _upstream(key: Key, selector: TopicSelector, reverse: bool) -> Key | None:
 
 
 async def _asked(
-    near: Cluster | None, flow: Flow, wish: TranslateWish, selector: TopicSelector
+    near: ClusterClient | None, flow: Flow, request: TranslateRequest, selector: TopicSelector
 ) -> tuple[_Asked, list[str]]:
-    if not wish.groups:
-        return {("", key): offsets for key, offsets in (wish.given or {}).items()}, []
+    if not request.groups:
+        return {("", key): offsets for key, offsets in (request.given or {}).items()}, []
     assert near is not None
-    found = await Groups(near).offsets(wish.groups)
+    groups = await GroupClient(near).offsets(request.groups)
     asked: _Asked = {}
     left_out: list[str] = []
-    for group in wish.groups:
-        committed = found[group].offsets if group in found else {}
+    for group in request.groups:
+        committed = groups[group].offsets if group in groups else {}
         if not committed:
             left_out.append(f"group {group}: it has no committed offset on {near.name}")
-        for key, one in sorted(committed.items()):
-            why = None if wish.reverse else selector.why_not(key[0])
-            if why is None and one.offset >= 0:
-                asked[group, key] = (one.offset,)
+        for key, committed_offset in sorted(committed.items()):
+            why = None if request.reverse else selector.why_not(key[0])
+            if why is None and committed_offset.offset >= 0:
+                asked[group, key] = (committed_offset.offset,)
             elif why is not None:
                 left_out.append(f"group {group}, {key[0]}-{key[1]}: flow {flow.name} does not carry it ({why})")
     return asked, left_out
 
 
-async def _open(wish: ClusterWish, opened: list[Cluster], *, needed: bool) -> Cluster | None:
+async def _open(declared: DeclaredCluster, opened: list[ClusterClient], *, needed: bool) -> ClusterClient | None:
     """Connected; None when it does not answer and is not needed."""
     try:
-        cluster = Cluster(
-            wish.name, wish.bootstrap_servers, connection_settings(client_settings(wish, Principal.MIRROR))
-        )
+        cluster = cluster_of(declared, Principal.MIRROR)
         opened.append(cluster)
         async with asyncio.timeout(CONNECT_WITHIN):
             await cluster.refresh([])
     except (ConnectionLostError, TimeoutError) as error:
         if needed:
             why = str(error) or f"no answer within {CONNECT_WITHIN:.0f} s"
-            raise unreachable(speaker_of(wish, Principal.MIRROR), (why,)) from None
+            raise unreachable(speaker_of(declared, Principal.MIRROR), (why,)) from None
         return None
     except (AuthenticationFailedError, SettingError) as error:
-        raise authentication(speaker_of(wish, Principal.MIRROR), str(error)) from None
+        raise authentication(speaker_of(declared, Principal.MIRROR), str(error)) from None
     return cluster
 
 
 def _broken(flow: Flow, error: BrokerError) -> ReconcilerError:
     if error.code == UNKNOWN_TOPIC:
-        return ReconcilerError(
-            f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}",
-            "Without it positions cannot be translated.",
-            "Run reconciler apply, which makes the topic, and let the mirror copy.",
-        )
+        problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
+        why = "Without it positions cannot be translated."
+        return ReconcilerError(problem, why, "Run reconciler apply, which makes the topic, and let the mirror copy.")
     if error.code in DENIED:
         todo = "Run reconciler doctor: it names what is missing."
         return ClusterError(flow.target, "denied", str(error), "Positions are translated as the mirror.", todo)

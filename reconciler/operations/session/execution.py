@@ -1,7 +1,4 @@
-"""Around every command that changes an environment: lock, audit record, and a look at the lock before each step.
-
-Border: puts edges into doings, as ``wiring`` does; no arguments, no exit codes.
-"""
+"""Around every command that changes an environment: lock, audit record, a check of the lock before each step."""
 
 from __future__ import annotations
 
@@ -13,32 +10,32 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType
 
-from reconciler import applying
-from reconciler.applied import Applied, Consent, applied_key, dumps
-from reconciler.applying import Caution, Gate, OneGo, Progress, Promotion, open_gate
-from reconciler.auditing import Actor, Line, begun, changed, ended, probe_line
-from reconciler.changes import RestartMirror, StartMirror
-from reconciler.choices import PROBE_PATIENCE_S
-from reconciler.edges.audit_file import AuditFile
-from reconciler.edges.audit_topic import AuditTopicLog
-from reconciler.edges.git import revision
-from reconciler.edges.kafka_lock import KafkaLock, held_no_longer, this_process
-from reconciler.edges.lock import environment_lock
+from reconciler.backends.git import revision
+from reconciler.backends.state.audit.file import AuditFile
+from reconciler.backends.state.audit.topic import AuditTopicLog
+from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.backends.state.lock.kafka_lock import KafkaLock, held_no_longer, this_process
+from reconciler.engine.apply.audit_lines import Actor, Line, begun, changed, ended, probe_line
+from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
+from reconciler.engine.apply.run import apply
+from reconciler.engine.rollout.run import Conductor, RolloutOptions
+from reconciler.engine.rollout.soak import Settling
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.handover import handovers
-from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.plans import Outcome, Plan, Planned, Result
-from reconciler.probers import SessionProber
-from reconciler.probes import Probe
-from reconciler.promoting import Ears, RealWorld
-from reconciler.rollout.advancing import Settling
-from reconciler.rollout.conducting import Conductor, Manner
-from reconciler.topology import Cluster, Topology
-from reconciler.wiring import NOTHING_AGREED, Session
+from reconciler.model.changes import RestartMirror, StartMirror
+from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.options import PROBE_PATIENCE_S
+from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.model.reports.probe import Probe
+from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
+from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.operations.session.prober import SessionProber
+from reconciler.operations.session.rollout_world import LiveRolloutIO, RolloutCallbacks
+from reconciler.operations.session.session import NOTHING_AGREED, Session
+from reconciler.resources.mirrors.handover import handovers
 
 
 class Audit:
-    """The record of runs: a file that must be complete, and a copy in a topic where the topology wishes one."""
+    """The record of runs: a file that must be complete, and a copy in a topic where the topology declares one."""
 
     def __init__(self, file: AuditFile, topic: AuditTopicLog | None) -> None:
         self.file = file
@@ -70,7 +67,7 @@ class Execution:
         self.consent = NOTHING_AGREED
         self.probe_patience = PROBE_PATIENCE_S
         """Seconds that brokers have to show what a wave of access changes did."""
-        self.manner = Manner()
+        self.manner = RolloutOptions()
         """How a rollout goes from wave to wave."""
         self.ignoring = ""
         """Why its gates are ignored, or empty."""
@@ -84,20 +81,25 @@ class Execution:
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
         """``stop`` may end it between two steps, as a lost lock and an audit record that takes no more do. Raises what
-        ``applying.apply`` raises, and BlockedError while gates of a rollout do not hold."""
+        ``engine.apply.apply`` raises, and BlockedError while gates of a rollout do not hold."""
+        changes = [planned.change for planned in plan.changes]
         self.session.runner.require_startable(
-            planned.change.mirror for planned in plan.changes if isinstance(planned.change, StartMirror | RestartMirror)
+            it.mirror for it in changes if isinstance(it, StartMirror | RestartMirror)
         )
         self.session.require_secrets(plan)
-        run, told = uuid.uuid4().hex, handovers(self.session.topology)
+        run, texts = uuid.uuid4().hex, handovers(self.session.topology)
         seen = plan.basis
         promotion = self._promotion(plan, progress, stop)
         recorder = _Recorder(self, run, plan, progress)
-        caution = self._caution(lambda: stop() or recorder.stopped(), promotion)
+        lost = self.lock.lost
+        prober = SessionProber(self.session)
+        limits = ApplyLimits(
+            lambda: stop() or recorder.stopped() or lost(), lost, prober, self.probe_patience, promotion
+        )
         outcomes: tuple[Outcome, ...] = ()
         try:
             self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
-            outcomes = applying.apply(plan, self.session.clusters, self.session.runner, told, recorder, caution)
+            outcomes = apply(plan, self.session.clusters, self.session.runner, texts, recorder, limits)
         finally:
             self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
             if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks as if it was killed
@@ -108,15 +110,11 @@ class Execution:
         self._remember(plan)
         return outcomes
 
-    def _caution(self, stop: Gate, promotion: Promotion) -> Caution:
-        prober = SessionProber(self.session)
-        return Caution(lambda: stop() or self.lock.lost(), self.lock.lost, prober, self.probe_patience, promotion)
-
-    def _promotion(self, plan: Plan, progress: Progress, stop: Gate) -> Promotion:
+    def _promotion(self, plan: Plan, progress: Progress, stop: Gate) -> WavePromotion:
         """Raises BlockedError while gates do not hold, ClusterError when it is not known how far a rollout came."""
         if plan.rollout is None:
-            return OneGo()
-        world = RealWorld(self.session, self.lock, Ears(stop, self.lock.lost, progress.note))
+            return NoRollout()
+        world = LiveRolloutIO(self.session, self.lock, RolloutCallbacks(stop, self.lock.lost, progress.note))
         conductor = Conductor(plan, self.session.topology, world, self.manner, self.settlings)
         conductor.require_open()
         return conductor
@@ -131,14 +129,14 @@ class Execution:
 
     def tend(self, plan: Plan) -> None:
         """Goes on with what earlier rounds left to soak. Raises ClusterError."""
-        promotion = self._promotion(replace(plan, changes=()), applying.Silent(), applying.open_gate)
+        promotion = self._promotion(replace(plan, changes=()), Silent(), open_gate)
         if isinstance(promotion, Conductor):
             promotion.tend()
 
     def ignore_gates(self, reason: str) -> None:
         """Waves in order, without gates and soaks; the audit record has the reason. Empty: nothing is ignored."""
         if reason:
-            self.manner = Manner(heedless=True)
+            self.manner = RolloutOptions(heedless=True)
             self.ignoring = reason
 
     def by_hand(self, change_id: str, act: Callable[[], object]) -> None:
@@ -164,11 +162,8 @@ class Execution:
         if self.lock.gone:
             self.require_kept()
         if self.lock.cut_off:
-            raise ReconcilerError(
-                self.lock.cut_off,
-                f"Without it nothing is done in environment {self.lock.environment}: someone else may act now.",
-                f"Check cluster {self.lock.cluster.name}, which keeps it.",
-            )
+            why = f"Without it nothing is done in environment {self.lock.environment}: someone else may act now."
+            raise ReconcilerError(self.lock.cut_off, why, f"Check cluster {self.lock.cluster.name}, which keeps it.")
 
     def require_kept(self) -> None:
         """Raises LockHeld when the lock was found lost while it was needed. Asks nobody."""
@@ -234,17 +229,20 @@ def interrupted_by_sigterm() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, *hangup())}
+    with ended_by_signals(interrupt):
+        yield
+
+
+@contextmanager
+def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: signal.Signals) -> Iterator[None]:
+    """``handle`` hears SIGTERM, ``others``, and SIGHUP except under nohup, which asks to go on without a terminal."""
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, *others, *hangup)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def hangup() -> tuple[signal.Signals, ...]:
-    """None under nohup, which asks to go on without a terminal."""
-    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _audit_topic(topology: Topology) -> AuditTopicLog | None:
@@ -265,7 +263,7 @@ def answering(session: Session) -> Cluster | None:
 
 @contextmanager
 def _keeping(topology: Topology) -> Iterator[None]:
-    """What it means when the cluster that keeps the lock is silent, also for those who wish to change others only."""
+    """What it means when the cluster that keeps the lock is silent, also for those who want to change others only."""
     try:
         yield
     except ClusterError as error:

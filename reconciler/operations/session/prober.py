@@ -1,22 +1,19 @@
-"""The ``Prober`` of a session: what its topology needs of each cluster, and logins that can be opened from here.
-
-Border: puts edges into doings; decides nothing about what an answer means.
-"""
+"""The ``Prober`` of a session: which permissions to probe on each cluster, and the logins to ask with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-from reconciler.authorizing.standing import needs_of
-from reconciler.checkups import Ask, Rights
-from reconciler.edges.kafka.identity import client_settings
-from reconciler.edges.kafka.probing import rights
+from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.connections.credentials import client_settings
 from reconciler.errors import SecretError
-from reconciler.probes import Needs
-from reconciler.routing import Route, find_routes
-from reconciler.topology import Principal
-from reconciler.wiring import Session
+from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.probe import Needs
+from reconciler.operations.session.session import Session
+from reconciler.resources.acls.authorizer.lockout import needs_of
+from reconciler.resources.flows.routes import Route, find_routes
 
 
 class SessionProber:
@@ -31,10 +28,10 @@ class SessionProber:
 
     def needs(self, cluster: str) -> Sequence[Needs]:
         """Plan logs in as apply does where nothing else is set; what apply works with contains what plan does."""
-        wish = self.session.topology.clusters[cluster]
-        alike = wish.client_for(Principal.PLAN) == wish.client_for(Principal.APPLY)
-        found = needs_of(self.session.topology, cluster, self._routes)
-        return tuple(one for one in found if not (alike and one.kind is Principal.PLAN))
+        declared = self.session.topology.clusters[cluster]
+        alike = declared.client_for(Principal.PLAN) == declared.client_for(Principal.APPLY)
+        entries = needs_of(self.session.topology, cluster, self._routes)
+        return tuple(one for one in entries if not (alike and one.kind is Principal.PLAN))
 
     def why_not(self, cluster: str, kind: Principal) -> str:
         try:

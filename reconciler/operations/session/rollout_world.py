@@ -1,7 +1,4 @@
-"""A rollout in the real world: health of the clusters, state of the jobs, the clock, and the record beside the lock.
-
-Border: puts edges into ``rollout.conducting``; no arguments, no exit codes.
-"""
+"""What a rollout needs of the world: health of clusters, state of jobs, the clock, its progress record."""
 
 from __future__ import annotations
 
@@ -9,26 +6,27 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
-from reconciler.edges.kafka_lock import KafkaLock
-from reconciler.edges.rollout_record import read_holder, read_promotion
-from reconciler.errors import ReconcilerError, Unknown
-from reconciler.healths import ClusterHealth, Sight
-from reconciler.live import LiveMirror, LiveState
-from reconciler.locks import LockRecord, lock_cluster
-from reconciler.promotions import Promotion, dumps, promotion_key
-from reconciler.rollout import course_of
-from reconciler.rollout.judging import Scope
-from reconciler.rollout.standing import Standing, standing_now
-from reconciler.topology import Principal
-from reconciler.wiring import Session, now_ms
+from reconciler.backends.state.environment_records import read_holder, read_promotion
+from reconciler.backends.state.lock.kafka_lock import KafkaLock
+from reconciler.engine.rollout.gates import GateScope
+from reconciler.engine.rollout.status import RolloutStatus, standing_now
+from reconciler.engine.rollout.waves import course_of
+from reconciler.errors import Unknown, or_unknown
+from reconciler.model.environment.topology import Principal
+from reconciler.model.live import LiveState
+from reconciler.model.reports.health import Sight
+from reconciler.model.state.lock import LockRecord, lock_cluster
+from reconciler.model.state.rollout_progress import Promotion, dumps, promotion_key
+from reconciler.operations.session.session import Session, now_ms
 
 SLICE_SECONDS = 0.2
-"""How soon a wished stop is heard while nothing else happens."""
+"""How soon a requested stop is heard while nothing else happens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
+class RolloutCallbacks:
     """``stop``: why nothing further may begin, cheap to ask. ``held``: why the lock is lost; asking renews it.
     ``note``: about what, and what happens."""
 
@@ -37,34 +35,38 @@ class Ears:
     note: Callable[[str, str], None]
 
 
-class RealWorld:
+class LiveRolloutIO:
     """``conducting.World`` over a session and a lock that is held."""
 
-    def __init__(self, session: Session, lock: KafkaLock, ears: Ears) -> None:
+    def __init__(self, session: Session, lock: KafkaLock, ears: RolloutCallbacks) -> None:
         self.session = session
         self.lock = lock
         self.ears = ears
 
-    def look(self, scope: Scope) -> Sight:
+    def look(self, scope: GateScope) -> Sight:
         with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
-            clusters = {name: pool.submit(self._health, name) for name in scope.clusters}
-            mirrors = {name: pool.submit(self._mirror, name) for name in scope.flows}
+            clusters = {
+                name: pool.submit(or_unknown, f"cluster {name}", self.session.clusters[name].health)
+                for name in scope.clusters
+            }
+            observe = self.session.runner.observe
+            mirrors = {name: pool.submit(or_unknown, f"mirror {name}", partial(observe, name)) for name in scope.flows}
             return Sight(
-                {name: found.result() for name, found in clusters.items()},
-                {name: found.result() for name, found in mirrors.items()},
+                {name: future.result() for name, future in clusters.items()},
+                {name: future.result() for name, future in mirrors.items()},
             )
 
     def kept(self) -> Promotion:
         """Raises ClusterError."""
         environment = self.session.topology.environment
-        found = read_promotion(self.lock.cluster, environment, Principal.APPLY)
-        return found or Promotion(environment)
+        promotion = read_promotion(self.lock.cluster, environment, Principal.APPLY)
+        return promotion or Promotion(environment)
 
     def keep(self, promotion: Promotion) -> str:
         """On a thread of its own: an interrupt in the middle of the write would leave its transaction open."""
-        told = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
+        this_promotion = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
         with ThreadPoolExecutor(1) as aside:
-            return aside.submit(self.lock.keep, promotion_key(promotion.environment), dumps(told)).result()
+            return aside.submit(self.lock.keep, promotion_key(promotion.environment), dumps(this_promotion)).result()
 
     def now_ms(self) -> int:
         return int(time.monotonic() * 1000)
@@ -80,42 +82,22 @@ class RealWorld:
     def note(self, about: str, text: str) -> None:
         self.ears.note(about, text)
 
-    def _health(self, name: str) -> ClusterHealth | Unknown:
-        try:
-            return self.session.clusters[name].health()
-        except ReconcilerError as error:
-            return Unknown(f"cluster {name}", error.what, error.todo)
-
-    def _mirror(self, name: str) -> LiveMirror | Unknown:
-        try:
-            return self.session.runner.observe(name)
-        except ReconcilerError as error:
-            return Unknown(f"mirror {name}", error.what, error.todo)
-
 
 def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
     """Who holds the environment. A cluster that did not answer just now is not asked again."""
     place = lock_cluster(session.topology)
     if live.known(place.name) is None:
-        return Unknown(
-            "lock", f"cluster {place.name} keeps it, and could not be read", "See what is said of the cluster"
-        )
-    try:
-        return read_holder(place, session.topology.environment, session.principal)
-    except ReconcilerError as error:
-        return Unknown("lock", error.what, error.todo)
+        description = f"cluster {place.name} keeps it, and could not be read"
+        return Unknown("lock", description, "See what is said of the cluster")
+    return or_unknown("lock", lambda: read_holder(place, session.topology.environment, session.principal))
 
 
-def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> Standing | None:
+def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
     """Where the rollout of the environment stands; None when it has none."""
     topology = session.topology
     course = course_of(topology)
     if course is None:
         return None
     place = lock_cluster(topology)
-    kept: Promotion | Unknown | None
-    try:
-        kept = read_promotion(place, topology.environment, session.principal)
-    except ReconcilerError as error:
-        kept = Unknown("rollout", error.what, error.todo)
+    kept = or_unknown("rollout", lambda: read_promotion(place, topology.environment, session.principal))
     return standing_now(topology, live, course, kept, None if isinstance(lock, Unknown) else lock)

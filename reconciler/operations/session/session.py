@@ -1,7 +1,4 @@
-"""Puts edges into doings for one environment folder: what every command needs before it can say anything.
-
-Border: no arguments, no exit codes, no printing; those are ``cli``.
-"""
+"""The session of a command: opens an environment's clusters, reads and plans."""
 
 from __future__ import annotations
 
@@ -13,40 +10,39 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from reconciler.access import access_clusters
-from reconciler.applied import SANDBOX_PREFIX, Applied, Consent
-from reconciler.authorizing.readers import reading_questions, with_readers
-from reconciler.beginning import Begun
-from reconciler.changes import AlterQuota, AlterUser, TopicChange, cluster_of
-from reconciler.edges.applied_record import read_applied, read_applied_elsewhere
-from reconciler.edges.files import environment_name, read_readable
-from reconciler.edges.git import Revision, origin_of, revision
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.read_ahead import ReadAhead
-from reconciler.edges.kafka.stakes import ask_stakes, read_nature
-from reconciler.edges.run_folders import state_folder
-from reconciler.edges.secrets import require_secrets
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.status_records import StatusRecords
-from reconciler.enrolling import user_clusters
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.impact import ask_stakes, read_nature
+from reconciler.backends.clusters.topics.read_ahead import ReadAhead
+from reconciler.backends.files import environment_name, read_readable
+from reconciler.backends.git import Revision, origin_of, revision
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.secrets import require_secrets
+from reconciler.backends.state.environment_records import read_applied, read_applied_elsewhere
+from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
+from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
+from reconciler.engine.guards.other_repository import moved_record, other_repository
+from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_hidden
+from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
+from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
+from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
+from reconciler.environment.load import load, no_collection
+from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
-from reconciler.guarding import applied_now, clusters_of, from_here, guarded, unjudged, unmet
-from reconciler.guarding.contact import todo
-from reconciler.guarding.elsewhere import moved_record, other_repository
-from reconciler.guarding.shrinking import shrunken
-from reconciler.heading import NO_HEAD, Head
-from reconciler.limiting import quota_clusters
-from reconciler.live import LiveCluster, LiveMirror, LiveState
-from reconciler.loading import load, no_collection
-from reconciler.locks import LOCK_TOPIC, lock_cluster
-from reconciler.observations import topology_digest
-from reconciler.observing import Wanted, Watch, observe, with_hidden
-from reconciler.placing.looking import look_closer
-from reconciler.planning import basis_now, plan, still_true, with_broker_refusals
-from reconciler.plans import Edition, Plan
-from reconciler.rereading import Narrow, ground, unreadable
-from reconciler.topology import Cluster, Principal, Topology
-from reconciler.weighing import described, filled, on_empty, questions, together, weighed
+from reconciler.model.changes import AlterQuota, AlterUser, Subject, TopicChange
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
+from reconciler.model.plan import Edition, Plan
+from reconciler.model.state.last_apply import SANDBOX_PREFIX, Applied, Consent
+from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.operations.session.early_reads import Begun
+from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
+from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.quotas import quota_clusters
+from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.shrink_limit import shrunken
+from reconciler.resources.users import user_clusters
 
 NOTHING_AGREED = Consent()
 """Takes all that the guards said off a saved plan, so that they can say it anew."""
@@ -75,19 +71,22 @@ class Session:
         """Repository and folder of the last plan."""
         self.state = state_folder(folder)
         self._ahead = ahead
+        clusters = topology.clusters.items()
         self.clusters = {
-            name: KafkaCluster(wish, principal, topology.environment, self._begun(wish))
-            for name, wish in topology.clusters.items()
+            name: KafkaCluster(declared, principal, topology.environment, self._begun(declared))
+            for name, declared in clusters
         }
-        self.records = {
-            name: StatusRecords(wish, topology.environment, principal) for name, wish in topology.clusters.items()
-        }
+        self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         self.seen: LiveState | None = None
         self.runner = SparkRunner(self.state, topology.mirrors, self.status)
 
-    def _begun(self, wish: Cluster) -> Callable[[], LiveCluster | None] | None:
-        return partial(self._ahead.take, wish.name) if self._ahead is not None and self._ahead.reads(wish) else None
+    def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
+        return (
+            partial(self._ahead.take, declared.name)
+            if self._ahead is not None and self._ahead.reads(declared)
+            else None
+        )
 
     def close(self) -> None:
         if self._ahead is not None:
@@ -99,15 +98,15 @@ class Session:
 
     def status(self, mirror: str) -> LiveMirror | None:
         """The newest status record of a mirror, from the cluster that carries it. Raises ClusterError."""
-        wish = self.topology.mirrors.get(mirror)
-        if wish is None:
+        declared = self.topology.mirrors.get(mirror)
+        if declared is None:
             return self.strays.get(mirror)
-        return self.records[self.topology.status_cluster(wish)].read(mirror, now_ms(), self.runner.has_lost)
+        return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.has_lost)
 
     def observe(self) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
         quotas = quota_clusters(self.topology)
-        wanted = Wanted(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
+        wanted = ReadScope(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
         with ThreadPoolExecutor(1) as aside:
             jobs = aside.submit(self._mirrors_and_strays)
             clusters = observe(self.clusters, wanted=wanted).clusters
@@ -119,10 +118,10 @@ class Session:
         return observe({}, self.runner, (*self.topology.mirrors, *self.strays)).mirrors
 
     @contextmanager
-    def watch(self) -> Iterator[Watch]:
+    def watch(self) -> Iterator[MirrorWatch]:
         """The mirrors of the topology alone: cheap enough for every other second."""
         with ThreadPoolExecutor(max(1, len(self.topology.mirrors))) as pool:
-            yield Watch(pool, self.runner, self.topology.mirrors)
+            yield MirrorWatch(pool, self.runner, self.topology.mirrors)
 
     @no_collection()
     def plan(self, seen: Revision | None = None, consent: Consent = NOTHING_AGREED, alone: bool = False) -> Plan:
@@ -134,13 +133,13 @@ class Session:
         seen = seen or here
         with ThreadPoolExecutor(len(self.topology.clusters) + 2) as aside:
             applied = aside.submit(self._read_applied, consent)
-            wishes = {} if alone else self.topology.clusters
-            natures = {name: aside.submit(read_nature, wish, self.principal) for name, wish in wishes.items()}
+            declared = {} if alone else self.topology.clusters
+            natures = {name: aside.submit(read_nature, cluster, self.principal) for name, cluster in declared.items()}
             observed = aside.submit(self.observe)
             edition = Edition(seen.commit, seen.dirty, topology_digest(self.topology))  # while clusters answer
             live = observed.result()
             self.applied = applied.result()
-            told = {name: future.result() for name, future in natures.items()}
+            cluster_features = {name: future.result() for name, future in natures.items()}
         moved = self._look_elsewhere(live)
         self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
@@ -149,28 +148,29 @@ class Session:
             live = closer
             made = plan(self.topology, live, self._previous(), edition, consent.prune)
         made = replace(made, notes=(*made.notes, *moved))
-        return self._reviewed(described(made, told), live, consent, alone)
+        return self._reviewed(described(made, cluster_features), live, consent, alone)
 
     def _look_elsewhere(self, live: LiveState) -> tuple[str, ...]:
         """The cluster that keeps the record may have become the first by name since the last apply."""
         if self.applied is not None:
             return ()
         others = [
-            wish
-            for name, wish in self.topology.clusters.items()
-            if name != lock_cluster(self.topology).name and (one := live.known(name)) and LOCK_TOPIC in one.topics
+            declared
+            for name, declared in self.topology.clusters.items()
+            if name != lock_cluster(self.topology).name
+            and (cluster := live.known(name))
+            and LOCK_TOPIC in cluster.topics
         ]
-        found = read_applied_elsewhere(others, self.topology.environment, self.principal)
-        if found is None:
+        applied_elsewhere = read_applied_elsewhere(others, self.topology.environment, self.principal)
+        if applied_elsewhere is None:
             return ()
-        self.applied = found[1]
-        return (moved_record(self.topology, found[0]),)
+        self.applied = applied_elsewhere[1]
+        return (moved_record(self.topology, applied_elsewhere[0]),)
 
     def _origin(self, here: Revision) -> str:
-        before = self.applied
-        return (
-            origin_of(self.folder, here, before.origin, before.commit) if isinstance(before, Applied) else here.origin
-        )
+        if not isinstance(self.applied, Applied):
+            return here.origin
+        return origin_of(self.folder, here, self.applied.origin, self.applied.commit)
 
     def _reviewed(self, made: Plan, live: LiveState, consent: Consent, alone: bool) -> Plan:
         """With what speaks against it, and what its dangerous changes put at stake: all clusters are asked at once."""
@@ -179,11 +179,11 @@ class Session:
             stakes = ask_stakes(pool, self.topology.clusters, self.principal, asked)
             made = from_here(self._checked(made), self.applied, self.origin)
             made = guarded(made, self.topology, live, self.applied, consent)
-            told = stakes()
+            impacts = stakes()
         if alone:
             return made
-        made = weighed(made, self.topology, told)
-        return with_readers(made, live, told) if asked else made
+        made = weighed(made, self.topology, impacts)
+        return with_readers(made, live, impacts) if asked else made
 
     def guard(self, saved: Plan, consent: Consent) -> Plan:
         """A saved plan with what speaks against it now. Reads only clusters that nobody has vouched for."""
@@ -196,7 +196,7 @@ class Session:
         return guarded(made, self.topology, live, self.applied, consent)
 
     def remembered(self, done: Plan, consent: Consent, by: Applied) -> Applied | None:
-        """The record that an apply of ``done`` leaves behind; None when nothing changed or the wish must not count."""
+        """The record that an apply of ``done`` leaves behind; None when nothing changed or it must not count."""
         before = self.applied if isinstance(self.applied, Applied) else None
         if not consent.shrink and any(shrunken(self.topology, before)):
             return None
@@ -205,33 +205,33 @@ class Session:
         touched = {name for planned in done.changes for name in clusters_of(planned.change, self.topology)}
         strange = set(self._strange(done)) - touched
         met = {
-            one.name: one.cluster_id
-            for one in done.basis.clusters
-            if one.cluster_id is not None and (consent.first_contact or one.name not in strange)
+            cluster.name: cluster.cluster_id
+            for cluster in done.basis.clusters
+            if cluster.cluster_id is not None and (consent.first_contact or cluster.name not in strange)
         }
         origin = self.origin or (before.origin if before is not None else "")
-        found = applied_now(self.topology, before, met, replace(by, origin=origin))
-        return None if before is not None and found.same_wish(before) else found
+        applied = applied_now(self.topology, before, met, replace(by, origin=origin))
+        return None if before is not None and applied.same_desired(before) else applied
 
     def require_met(self, cluster: Cluster) -> None:
         """Raises BlockedError for a cluster that nobody vouched for and that this program never wrote to."""
         reader = self.clusters[cluster.name]
         if cluster.cluster_id is not None or LOCK_TOPIC in reader.read((LOCK_TOPIC,)).topics:
             return
-        found = reader.read()
-        if what := unmet(cluster, found, None):
+        live_cluster = reader.read()
+        if what := unmet(cluster, live_cluster, None):
             why = "Nothing was changed; the lock of the environment would be the first thing to be written there."
-            raise BlockedError(what, why, f"{todo(cluster.name, found.cluster_id)}.")
+            raise BlockedError(what, why, f"{todo(cluster.name, live_cluster.cluster_id)}.")
 
     def _strange(self, made: Plan) -> Iterator[str]:
         """Clusters of the plan that neither git, nor an earlier apply, nor their own id vouches for."""
         met = self.applied.clusters if isinstance(self.applied, Applied) else {}
-        for one in made.basis.clusters:
-            wish = self.topology.clusters.get(one.name)
-            if wish is None or one.cluster_id is None or wish.cluster_id is not None:
+        for cluster in made.basis.clusters:
+            declared = self.topology.clusters.get(cluster.name)
+            if declared is None or cluster.cluster_id is None or declared.cluster_id is not None:
                 continue
-            if met.get(one.name) != one.cluster_id and not one.cluster_id.startswith(SANDBOX_PREFIX):
-                yield one.name
+            if met.get(cluster.name) != cluster.cluster_id and not cluster.cluster_id.startswith(SANDBOX_PREFIX):
+                yield cluster.name
 
     def _read_applied(self, consent: Consent) -> Applied | Unknown | None:
         place = lock_cluster(self.topology)
@@ -246,16 +246,14 @@ class Session:
 
     def moved(self, planned: Plan) -> tuple[Moved, ...]:
         """What of the plan's ground is no longer as it was; reads only that ground."""
-        wanted = ground(one.subject for one in planned.basis.observed)
-        readers = {n: Narrow(self.clusters[n], names) for n, names in wanted.topics.items() if n in self.clusters}
-        self.strays = self._strays() if set(wanted.mirrors) - set(self.topology.mirrors) else {}
-        live = observe(readers, self.runner, wanted.mirrors, wanted.more)
+        rests_on = basis([observation.subject for observation in planned.basis.observed])
+        readers = {name: self.clusters[name] for name in rests_on.wanted.topics or () if name in self.clusters}
+        self.strays = self._strays() if set(rests_on.mirrors) - set(self.topology.mirrors) else {}
+        live = observe(readers, self.runner, rests_on.mirrors, rests_on.wanted)
         if unknown := unreadable(live):
-            raise ReconcilerError(
-                "nothing was applied: what the plan rests on could not be read again",
-                "\n".join(f"  {one.subject}: {one.error}" for one in unknown),
-                "Mend it and apply again.",
-            )
+            why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)
+            todo = "Fix it and apply again."
+            raise ReconcilerError("nothing was applied: what the plan rests on could not be read again", why, todo)
         return (*still_true(planned, basis_now(planned, self.topology, live)), *self._filled(planned, live))
 
     def _filled(self, planned: Plan, live: LiveState) -> tuple[Moved, ...]:
@@ -267,7 +265,7 @@ class Session:
         """Raises SecretError with every password of the plan that cannot be had here, before anything is changed."""
         require_secrets(
             (f"user {change.cluster}/{change.user}", change.password)
-            for change in (one.change for one in planned.changes)
+            for change in (change.change for change in planned.changes)
             if isinstance(change, AlterUser)
         )
 
@@ -279,9 +277,9 @@ class Session:
         asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
         for planned in made.changes:
             if isinstance(planned.change, TopicChange | AlterQuota):
-                key = cluster_of(planned.change), isinstance(planned.change, AlterQuota)
+                key = planned.change.cluster, isinstance(planned.change, AlterQuota)
                 asked.setdefault(key, []).append(planned.change)
-        refusals: dict[str, str] = {}
+        refusals: dict[Subject, str] = {}
         unasked: dict[str, str] = {}
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
             answers = {key: pool.submit(self.clusters[key[0]].validate, some) for key, some in asked.items()}
@@ -302,8 +300,8 @@ class Session:
                 return []
 
         with ThreadPoolExecutor(max_workers=max(1, len(self.records))) as pool:
-            found = [mirror for mirrors in pool.map(ask, self.records.values()) for mirror in mirrors]
-        return {mirror.name: mirror for mirror in found if mirror.name not in self.topology.mirrors}
+            mirrors = [mirror for mirrors in pool.map(ask, self.records.values()) for mirror in mirrors]
+        return {mirror.name: mirror for mirror in mirrors if mirror.name not in self.topology.mirrors}
 
 
 def now_ms() -> int:

@@ -1,32 +1,28 @@
-"""A review, which is an edit and perhaps its plan, in the four formats. Without a base it is the plan alone."""
+"""A review (an edit and its plan) in the four formats: text, JSON, Markdown, HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
-from reconciler import planfile
-from reconciler.causes import History
-from reconciler.comparison import Against, Comparison, Sign
-from reconciler.errors import Problem, ReconcilerError
-from reconciler.exit_codes import ExitCode
-from reconciler.plans import Outcome, Plan
-from reconciler.probes import Probe
-from reconciler.rendering.comparison import (
-    comparison_sections,
-    comparison_text,
-    review_json,
-    untold_section,
-)
-from reconciler.rendering.drift import NOTHING, drift_json, drift_text
-from reconciler.rendering.fitting import Handoff
-from reconciler.rendering.html import drift_html, offline_html, outcomes_html, plan_html
-from reconciler.rendering.markdown import drift_markdown, offline_markdown, outcomes_markdown, plan_markdown
-from reconciler.rendering.outcomes import Rolled, outcomes_json, outcomes_text
-from reconciler.rendering.sections import Item, Section
-from reconciler.rendering.style import Format, Style
-from reconciler.rendering.text import plan_text
+from reconciler.engine.drift.causes import NOTHING
+from reconciler.engine.plan import file as planfile
+from reconciler.errors import ExitCode, Problem, ReconcilerError
+from reconciler.model.plan import Outcome, Plan
+from reconciler.model.reports.drift import History
+from reconciler.model.reports.edit import Against, EditComparison, Sign
+from reconciler.model.reports.probe import Probe
+from reconciler.render.comment_limit import Handoff
+from reconciler.render.plan.html import offline_html, plan_html, report_html
+from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.apply import Rolled, outcome_page, outcomes_json, outcomes_text
+from reconciler.render.reports.drift import drift_json, drift_page, drift_text
+from reconciler.render.reports.edit import comparison_sections, comparison_text, review_json, untold_section
+from reconciler.render.style import PLAIN, Format, Style
 
 _STAYS = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
@@ -44,9 +40,9 @@ class Review:
     """
 
     plan: Plan | None
-    comparison: Comparison | None = None
+    comparison: EditComparison | None = None
     against: Against | None = None
-    undone: Comparison | None = None
+    undone: EditComparison | None = None
     untold: tuple[Problem, ...] = ()
 
     @property
@@ -67,11 +63,12 @@ def format_of(ending: str) -> Format:
     return _ENDINGS[ending]
 
 
-def render(review: Review, form: Format, handoff: Handoff, style: Style | None = None) -> str:
+def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN) -> str:
     before = _before(review)
     match form:
         case Format.TEXT:
-            return _text(review, before, style or Style())
+            plan_part = [] if review.plan is None else [plan_text(review.plan, style)]
+            return "\n".join([*([comparison_text(before, style)] if before else []), *plan_part])
         case Format.JSON:
             if review.comparison is not None and review.against is not None:
                 kept = None if review.undone is None else lasting(review.plan, review.undone)
@@ -90,64 +87,60 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style | None =
             assert_never(form)
 
 
-def drift_in(plan: Plan, form: Format, style: Style | None = None, seen: History = NOTHING) -> str:
+def report_in(form: Format, text: Callable[[], str], json: Callable[[], str], page: Callable[[], ReportPage]) -> str:
+    """A report that is no plan."""
     match form:
         case Format.TEXT:
-            return drift_text(plan, style, seen)
+            return text()
         case Format.JSON:
-            return drift_json(plan, seen)
+            return json()
         case Format.MARKDOWN:
-            return drift_markdown(plan, seen=seen)
+            return report_markdown(page())
         case Format.HTML:
-            return drift_html(plan, seen)
+            return report_html(page())
         case _:
             assert_never(form)
+
+
+def drift_in(plan: Plan, form: Format, style: Style = PLAIN, seen: History = NOTHING) -> str:
+    text, page = partial(drift_text, plan, style, seen), partial(drift_page, plan, form, seen)
+    return report_in(form, text, partial(drift_json, plan, seen), page)
 
 
 def outcomes_in(
     plan: Plan,
     outcomes: Sequence[Outcome],
     form: Format,
-    style: Style | None = None,
+    style: Style = PLAIN,
     probes: Sequence[Probe] = (),
     rolled: Rolled | None = None,
 ) -> str:
-    match form:
-        case Format.TEXT:
-            return outcomes_text(plan, outcomes, style, probes, rolled)
-        case Format.JSON:
-            return outcomes_json(plan, outcomes, probes, rolled)
-        case Format.MARKDOWN:
-            return outcomes_markdown(plan, outcomes, probes=probes, rolled=rolled)
-        case Format.HTML:
-            return outcomes_html(plan, outcomes, probes, rolled)
-        case _:
-            assert_never(form)
+    made = plan, outcomes, probes, rolled
+    text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
+    return report_in(form, text, partial(outcomes_json, *made), partial(outcome_page, *made))
 
 
-def lasting(plan: Plan | None, undone: Comparison) -> Section:
+def lasting(plan: Plan | None, undone: EditComparison) -> Section:
     """What going back from the edit ``undone`` does not bring back: by its fields, and by the plan of going back."""
-    items = [
-        Item(
-            f"{one.kind} {one.name}: {field.path} {field.before} -> {field.after}, where it was applied", (field.means,)
-        )
-        for one in undone.items
-        for field in one.fields
-        if field.irreversible
-    ]
+    items = []
+    for item in undone.items:
+        for field in (field for field in item.fields if field.irreversible):
+            edit = f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}"
+            items.append(SectionItem(f"{edit}, where it was applied", (field.means,)))
     if plan is not None:
-        items += [Item(f"{one.id}: {one.reversibility}") for one in plan.changes if _irreversible(one.reversibility)]
-        items += [Item(one.reason.text, (one.todo,)) for one in plan.refused]
-    for one in undone.items:
-        if one.sign is Sign.ADDED and one.kind in _STAYS:
-            items.append(Item(f"{one.kind} {one.name}, where it was applied: {_STAYS[one.kind]}"))
+        lasting = [planned for planned in plan.changes if planned.reversibility.startswith("irreversible")]
+        items += [SectionItem(f"{planned.id}: {planned.reversibility}") for planned in lasting]
+        items += [SectionItem(refusal.reason.text, (refusal.todo,)) for refusal in plan.refused]
+    for item in undone.items:
+        if item.sign is Sign.ADDED and item.kind in _STAYS:
+            items.append(SectionItem(f"{item.kind} {item.name}, where it was applied: {_STAYS[item.kind]}"))
     for impact in undone.flows:
         if impact.gained:
             made = ", ".join(str(travel.remote) for travel in impact.gained)
-            items.append(Item(f"flow {impact.flow}, where it was applied: what was copied stays on {made}"))
+            items.append(SectionItem(f"flow {impact.flow}, where it was applied: what was copied stays on {made}"))
     if not items:
-        return Section("Cannot be taken back", "", (Item("nothing: all of it can be"),), count=0)
-    return Section("Cannot be taken back", "", tuple(items), urgent=True)
+        return Section("Cannot be undone", "", (SectionItem("nothing: everything can be undone"),), count=0)
+    return Section("Cannot be undone", "", tuple(items), urgent=True)
 
 
 def _before(review: Review) -> tuple[Section, ...]:
@@ -159,17 +152,6 @@ def _before(review: Review) -> tuple[Section, ...]:
     return sections if review.undone is None else (*sections, lasting(review.plan, review.undone))
 
 
-def _text(review: Review, before: tuple[Section, ...], style: Style) -> str:
-    parts = [comparison_text(before, style)] if before else []
-    if review.plan is not None:
-        parts.append(plan_text(review.plan, style))
-    return "\n".join(parts)
-
-
 def _environment(review: Review) -> str:
     assert review.comparison is not None
     return review.comparison.environment
-
-
-def _irreversible(text: str) -> bool:
-    return text.startswith("irreversible")

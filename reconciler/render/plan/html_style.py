@@ -1,4 +1,4 @@
-"""The look of the HTML page and its one script, which filters entries; without it everything can still be read."""
+"""CSS and the filter script of the HTML page."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""What is at stake, in lines: bytes and records, what expires at once, who reads it, which flows carry it."""
+"""The impact of a plan, in lines: bytes and records, what expires at once, who reads it, which flows carry it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from reconciler.counts import counted
-from reconciler.stakes import Reader, Stakes
+from reconciler.model.reports.impact import ReadingGroup, Stakes
+from reconciler.text import counted, first_of, total
 
 SHOWN = 5
 
 
-def stakes_lines(told: Sequence[Stakes | None]) -> tuple[str, ...]:
+def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
     """Of one change, or of equal changes on several topics added up. Empty when nobody asked."""
-    known = [one for one in told if one is not None]
+    known = [impact for impact in impacts if impact is not None]
     return tuple(_lines(known)) if known else ()
 
 
@@ -26,10 +26,10 @@ def size(count: float) -> str:
     return f"{count:,.1f} TiB"
 
 
-def _lines(told: Sequence[Stakes]) -> Iterator[str]:
+def _lines(impacts: Sequence[Stakes]) -> Iterator[str]:
     held = []
-    records = _sum([one.records for one in told])
-    taken = _sum([one.bytes for one in told])
+    records = total(impact.records for impact in impacts)
+    taken = total(impact.bytes for impact in impacts)
     if records is not None:
         # Offsets are counted: those of transaction markers and of compacted records hold none.
         held.append(f"at most {counted(records, 'record')}" if records else "no record")
@@ -37,41 +37,35 @@ def _lines(told: Sequence[Stakes]) -> Iterator[str]:
         held.append(f"{size(taken)} on disk, all replicas")
     if held:
         yield f"holds {', '.join(held)}"
-    expiring = _sum([one.expiring for one in told])
+    expiring = total(impact.expiring for impact in impacts)
     if expiring == 0 and records:
         yield "none of them is older than that by now"
     elif expiring and records:
         share = f", about {size(taken * expiring / records)}" if taken is not None else ""
         yield f"of these at most {expiring:,} are older than that and go at once{share}"
-    readers = _by_group(reader for one in told for reader in one.readers or ())
+    readers = _by_group(reader for impact in impacts for reader in impact.readers or ())
     if readers:
-        words = [_reader(one) for one in sorted(readers, key=lambda one: (-one.members, one.group))]
-        shown = ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
-        yield f"read by {shown}"
-    elif all(one.readers is not None for one in told):
-        yield "no consumer group reads it" if len(told) == 1 else "no consumer group reads them"
-    if flows := list(dict.fromkeys(flow for one in told for flow in one.flows)):
+        readers.sort(key=lambda reader: (-reader.members, reader.group))
+        yield f"read by {first_of([_reader(reader) for reader in readers], SHOWN)}"
+    elif all(impact.readers is not None for impact in impacts):
+        yield "no consumer group reads it" if len(impacts) == 1 else "no consumer group reads them"
+    if flows := list(dict.fromkeys(flow for impact in impacts for flow in impact.flows)):
         yield f"carried by flow{'s' if len(flows) > 1 else ''} {', '.join(flows)}"
-    for why in dict.fromkeys(why for one in told for why in one.unknown):
+    for why in dict.fromkeys(why for impact in impacts for why in impact.unknown):
         yield f"not known: {why}"
 
 
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [one for one in counts if one is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
-def _by_group(readers: Iterable[Reader]) -> list[Reader]:
+def _by_group(readers: Iterable[ReadingGroup]) -> list[ReadingGroup]:
     """Each group once, with its lag on all topics that it is known on."""
-    found: dict[str, Reader] = {}
-    for one in readers:
-        before = found.get(one.group, replace(one, lag=None))
-        lags = [lag for lag in (before.lag, one.lag) if lag is not None]
-        found[one.group] = replace(before, lag=sum(lags) if lags else None)
-    return list(found.values())
+    reading_groups: dict[str, ReadingGroup] = {}
+    for reader in readers:
+        before = reading_groups.get(reader.group, replace(reader, lag=None))
+        lags = [lag for lag in (before.lag, reader.lag) if lag is not None]
+        reading_groups[reader.group] = replace(before, lag=sum(lags) if lags else None)
+    return list(reading_groups.values())
 
 
-def _reader(one: Reader) -> str:
-    members = counted(one.members, "member") if one.members else "no members"
-    lag = f", {one.lag:,} behind" if one.lag is not None else ""
-    return f"{one.group} ({members}{lag})"
+def _reader(reader: ReadingGroup) -> str:
+    members = counted(reader.members, "member") if reader.members else "no members"
+    lag = f", {reader.lag:,} behind" if reader.lag is not None else ""
+    return f"{reader.group} ({members}{lag})"

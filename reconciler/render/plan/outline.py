@@ -1,43 +1,21 @@
-"""A plan as an outline: stages, clusters, and entries in which equal changes are folded; every renderer dresses it.
-
-Border: words and grouping only; no layout, no escaping.
-"""
+"""The outline of a plan: stages, clusters, folded entries; every format is rendered from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from reconciler.changes import (
-    AclChange,
-    AlterConfigs,
-    AlterQuota,
-    Change,
-    ConfigChange,
-    CreateTopic,
-    Risk,
-    Stage,
-    UserChange,
-    cluster_of,
-)
-from reconciler.counts import counted
-from reconciler.plans import Basis, Plan, Planned, SeenCluster
-from reconciler.rendering.changes import (
-    TAKEN_OVER,
-    defaults_taken_over,
-    described,
-    headline,
-    signature,
-    subject,
-)
-from reconciler.rendering.reasons import reasons_words
-from reconciler.rendering.stakes import stakes_lines
-from reconciler.rendering.waves import later_words, wave_heading
-from reconciler.summary import action
-from reconciler.topic_configs import human
+from reconciler.model.changes import AclChange, Risk, Stage
+from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
+from reconciler.render.plan.impact import stakes_lines
+from reconciler.render.plan.kinds import described, headline, signature, words_of
+from reconciler.render.plan.kinds.topics import OutlinedValue, outlined_values
+from reconciler.render.plan.waves import wave_heading
+from reconciler.text import counted
 
 FOLD = 3
+SHOWN_REASONS = 3
 _RELEASES = {
     7: "3.3", 8: "3.4", 9: "3.5", 10: "3.5", 11: "3.5", 12: "3.6", 13: "3.6", 14: "3.6", 15: "3.7", 16: "3.7",
     17: "3.7", 18: "3.7", 19: "3.7", 20: "3.8", 21: "3.9", 22: "4.0", 23: "4.0", 24: "4.0", 25: "4.0", 26: "4.1",
@@ -61,18 +39,7 @@ PROBED = "then its access rules are probed, and undone if that fails"
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """One config in words. ``before`` is empty for a topic that is new; ``by`` is empty where origins differ."""
-
-    key: str
-    before: str
-    before_source: str
-    after: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
+class PlanEntry:
     """One change, or equal changes on several topics. ``lines`` hold everything under the headline, also the values.
 
     ``folds``: a concise form may show the first lines only, since the headline says what they come to.
@@ -84,7 +51,7 @@ class Entry:
     headline: str
     why: str
     lines: tuple[str, ...]
-    values: tuple[Value, ...]
+    values: tuple[OutlinedValue, ...]
     risk: Risk
     risk_text: str
     reversibility: str
@@ -106,15 +73,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EntryPlace:
     """``cluster`` is empty for changes of no one cluster, such as those of mirrors."""
 
     cluster: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PlanEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One stage of the plan, numbered from 1. ``count`` is of single changes. ``opens``: the heading of the wave that
     begins with it, or empty."""
 
@@ -122,48 +89,46 @@ class Step:
     title: str
     why: str
     count: int
-    places: tuple[Place, ...]
+    places: tuple[EntryPlace, ...]
     opens: str = ""
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PlanEntry, ...]:
         return tuple(entry for place in self.places for entry in place.entries)
 
 
-def outline(plan: Plan, heedless: bool = False) -> tuple[Step, ...]:
+def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
     """``heedless``: gates and soaks of its waves are left out."""
-    found: list[Step] = []
+    steps: list[PlanStep] = []
     waves: set[str] = {""}
-    targets = any(one.stage == Stage.TARGET_TOPICS for one in plan.changes)
-    for number, ((wave, stage), planned) in enumerate(groupby(plan.changes, key=_wave_and_stage), start=1):
+    targets = any(planned.stage == Stage.TARGET_TOPICS for planned in plan.changes)
+    stages = groupby(plan.changes, key=lambda planned: (planned.wave, planned.stage))
+    for number, ((wave, stage), planned) in enumerate(stages, start=1):
         together = list(planned)
-        places = tuple(Place(where, entries(list(some))) for where, some in groupby(together, key=_cluster))
+        by_cluster = groupby(together, key=lambda planned: planned.change.cluster)
+        places = tuple(EntryPlace(where, entries(list(some))) for where, some in by_cluster)
         title, why = stage, STAGE_WHY[Stage(stage)]
         if stage == Stage.SOURCE_TOPICS:
             title = "declared topics"  # most are no flow's source
             why = why if targets else "as git describes them"
-        if any(isinstance(one.change, AclChange) for one in together):
+        if any(isinstance(planned.change, AclChange) for planned in together):
             why = f"{why}; {PROBED}"
         opens = "" if wave in waves else wave_heading(plan, wave, heedless)
         waves.add(wave)
-        found.append(Step(number, title, why, len(together), places, opens))
-    return tuple(found)
+        steps.append(PlanStep(number, title, why, len(together), places, opens))
+    return tuple(steps)
 
 
-def _wave_and_stage(planned: Planned) -> tuple[str, str]:
-    return planned.wave, planned.stage
-
-
-def entries(planned: Sequence[Planned]) -> tuple[Entry, ...]:
+def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
     """Equal changes on many topics become one entry."""
     alike: dict[object, list[Planned]] = {}
-    for one in planned:
-        key = (signature(one.change), one.risk, one.needs_why, bool(one.wave_why))
-        alike.setdefault(key, []).append(one)
+    for each in planned:
+        key = (signature(each.change), each.risk, each.needs_why, bool(each.wave_why))
+        alike.setdefault(key, []).append(each)
     return tuple(_all_entries(alike.values()))
 
 
-def ground(basis: Basis) -> str:
+def basis_words(basis: Basis) -> str:
     """What was planned, of which state of git."""
     revision = f", commit {basis.revision[:12]}" if basis.revision else ""
     dirty = " with uncommitted changes" if basis.dirty else ""
@@ -180,91 +145,93 @@ def seen(cluster: SeenCluster) -> str:
     if cluster.authorizer is not None:
         parts.append("with authorizer" if cluster.authorizer else "no authorizer")
     parts.append(f"{counted(cluster.topics, 'topic')} visible" + ("" if cluster.sees_all else ", others hidden"))
-    if cluster.acls is not None:
-        parts.append(counted(cluster.acls, "access rule"))
-    if cluster.quotas is not None:
-        parts.append(counted(cluster.quotas, "quota"))
-    if cluster.users is not None:
-        parts.append(counted(cluster.users, "SCRAM user"))
+    kinds = ((cluster.acls, "access rule"), (cluster.quotas, "quota"), (cluster.users, "SCRAM user"))
+    parts += [counted(count, name) for count, name in kinds if count is not None]
     return ", ".join(parts)
 
 
-def risk_words(entry: Entry) -> str:
+def risk_words(entry: PlanEntry) -> str:
     """``HIGH risk: why (reversibility)``, or nothing to say."""
     if entry.risk == Risk.LOW and not entry.risk_text:
         return ""
-    label = f"{entry.risk.upper()} risk" if entry.risk == Risk.HIGH else f"{entry.risk} risk"
-    return f"{label}: {entry.risk_text} ({entry.reversibility})"
+    return f"{risk_label(entry.risk)}: {entry.risk_text} ({entry.reversibility})"
 
 
-def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[Entry]:
+def risk_label(risk: Risk) -> str:
+    return f"{risk.upper() if risk is Risk.HIGH else risk} risk"
+
+
+def _all_entries(groups: Iterable[Sequence[Planned]]) -> Iterator[PlanEntry]:
     for members in groups:
         if isinstance(members[0].change, AclChange):
             yield _access(members)
         elif len(members) >= FOLD:
             yield _entry(members)
         else:
-            yield from (_entry([one]) for one in members)
+            yield from (_entry([planned]) for planned in members)
 
 
-def _entry(members: Sequence[Planned]) -> Entry:
-    first, single = members[0], len(members) == 1
-    return Entry(
-        sign=action(first.change).value,
-        names=tuple(subject(one.change) for one in members),
+def _entry(members: Sequence[Planned]) -> PlanEntry:
+    first, changes, single = members[0], [planned.change for planned in members], len(members) == 1
+    words = words_of(first.change)
+    return PlanEntry(
+        sign=first.change.action.value,
+        names=tuple(map(words.subject, changes)),
         headline=headline(first.change, alone=single),
-        why="" if single else reasons_words(one.change.reason.text for one in members),
-        lines=tuple(described([one.change for one in members])),
-        values=_values(members),
+        why="" if single else reasons_words(change.reason.text for change in changes),
+        lines=tuple(described(changes)),
+        values=tuple(outlined_values(changes)),
         risk=Risk(first.risk),
         risk_text=first.risk_why,
         reversibility=first.reversibility,
-        needs=tuple(dict.fromkeys(need for one in members for need in one.needs)),
+        needs=tuple(dict.fromkeys(need for planned in members for need in planned.needs)),
         needs_why=first.needs_why,
-        noun=_noun(first.change),
-        stakes=stakes_lines([one.stakes for one in members]),
-        later=later_words(members),
+        noun=words.noun,
+        stakes=stakes_lines([planned.stakes for planned in members]),
+        later=reasons_words(planned.wave_why for planned in members if planned.wave_why),
     )
 
 
-def _noun(change: Change) -> str:
-    if isinstance(change, AlterQuota):
-        return "quota"
-    return "user" if isinstance(change, UserChange) else "topic"
-
-
-def _access(members: Sequence[Planned]) -> Entry:
+def _access(members: Sequence[Planned]) -> PlanEntry:
     """Rules are read by what they are for; what Kafka stores stands below, folded in text."""
-    entry = _entry(members[:1])
-    return replace(
-        entry,
-        headline=f"{counted(len(members), 'rule')}; {entry.headline}",
-        lines=tuple(described([one.change for one in members])),
-        folds=True,
-    )
+    entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
+    return replace(entry, headline=f"{counted(len(members), 'rule')}; {entry.headline}", lines=lines, folds=True)
 
 
-def _values(members: Sequence[Planned]) -> tuple[Value, ...]:
-    change = members[0].change
-    if not isinstance(change, CreateTopic | AlterConfigs):
-        return ()
-    found = []
-    usual = defaults_taken_over(change)
-    for index, one in enumerate(change.configs):
-        origins = {other.change.configs[index].origin for other in members if isinstance(other.change, type(change))}
-        if one not in usual:
-            found.append(_value(one, one.origin if len(origins) == 1 else ""))
-    if usual:
-        found.append(Value(", ".join(one.key for one in usual), "", "", "", TAKEN_OVER.format(len(usual))))
-    return tuple(found)
+@dataclass(slots=True)
+class _Alike:
+    """Reasons that are ``words`` but for one thing, which stands ``at`` these places."""
+
+    words: list[str]
+    at: frozenset[int] = frozenset()
+    things: set[str] = field(default_factory=set)
+
+    def takes(self, words: list[str]) -> bool:
+        if len(words) != len(self.words):
+            return False
+        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(self.words, words, strict=True)) if a != b]
+        at = frozenset(i for i, _, _ in pairs)
+        if len({(a.strip(",;:"), b.strip(",;:")) for _, a, b in pairs}) != 1 or (self.at and at != self.at):
+            return False
+        self.at = at
+        self.things.add(pairs[0][2])
+        return True
+
+    def __str__(self) -> str:
+        more = len(self.things)
+        return f"{' '.join(self.words)}{f' and {more} more' if more else ''}"
 
 
-def _value(change: ConfigChange, by: str) -> Value:
-    fresh = change.before is None and not change.before_source
-    before = "" if fresh else human(change.key, change.before)
-    after = "remove the override" if change.after is None else human(change.key, change.after)
-    return Value(change.key, before, change.before_source, after, by)
-
-
-def _cluster(planned: Planned) -> str:
-    return cluster_of(planned.change)
+def reasons_words(reasons: Iterable[str]) -> str:
+    """``flow east-to-west mirrors east/a and 7 more; flow west-to-hub mirrors west/b and 2 more``."""
+    alikes: list[_Alike] = []
+    left = 0
+    for words in (text.split(" ") for text in dict.fromkeys(reasons)):
+        if any(entry.takes(words) for entry in alikes):
+            continue
+        if len(alikes) < SHOWN_REASONS:
+            alikes.append(_Alike(words))
+        else:
+            left += 1
+    others = [f"and {left} other reasons" if left > 1 else "and 1 other reason"] if left else []
+    return "; ".join([*map(str, alikes), *others])

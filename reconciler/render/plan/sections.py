@@ -1,23 +1,23 @@
-"""What a plan will not do, and whatever else is told beside its changes, as titled lists for any renderer."""
+"""What a plan will not do, and other notes, as titled lists for any format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 
-from reconciler.acls import word
-from reconciler.changes import Ignored
-from reconciler.counts import counted
-from reconciler.plans import Plan
-from reconciler.rendering.replicas import LOADS_WHY, load_lines
-from reconciler.rendering.style import SHOWN
+from reconciler.errors import Unknown
+from reconciler.model.acls import word
+from reconciler.model.plan import Basis, Plan
+from reconciler.render.plan.replicas import LOADS_WHY, load_lines
+from reconciler.render.style import SHOWN
+from reconciler.text import counted, first_of
 
 UNMANAGED_ACCESS = "Unmanaged access rules"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SectionItem:
     """``text`` with lines under it. ``sign`` marks what is added, changed or removed; mostly empty. ``names``: those
     that it is told of, where it is told once of several."""
 
@@ -33,7 +33,7 @@ class Section:
 
     title: str
     why: str
-    items: tuple[Item, ...]
+    items: tuple[SectionItem, ...]
     urgent: bool = False
     count: int | None = None
 
@@ -43,20 +43,38 @@ class Section:
         return f"{self.title} ({count:,}){': ' if self.why else ''}{self.why}"
 
 
+@dataclass(frozen=True, slots=True)
+class ReportPage:
+    """A report that is no plan, for Markdown and HTML. ``kind``: by this word its comment is found again
+    (``comment_limit.marker``), with ``facts`` hidden beside it. ``basis``: of the plan that it is about. ``title``:
+    of the page, where that is not ``kind``. ``whole``: where all of it is, for a comment that is cut."""
+
+    kind: str
+    environment: str
+    verdict: str
+    sections: tuple[Section, ...]
+    basis: Basis | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    whole: str = ""
+
+
 def left_sections(plan: Plan) -> tuple[Section, ...]:
     """Blocked, unknown, unmanaged, ignored, notes: each only when there is something in it; nothing is folded."""
-    found = (_refused(plan), _unknown(plan), _unmanaged(plan), _unmanaged_access(plan), _ignored(plan), _notes(plan))
-    return tuple(section for section in found if section.items)
+    notes = Section("Notes", "", tuple(map(SectionItem, plan.notes)))
+    unknown = unknown_section(plan.unknown)
+    sections = (_refused(plan), unknown, _unmanaged(plan), _unmanaged_access(plan), _ignored(plan), notes)
+    return tuple(section for section in sections if section.items)
 
 
 def load_sections(plan: Plan) -> tuple[Section, ...]:
     """The brokers of clusters on which replicas move."""
-    items = tuple(map(Item, load_lines(plan.loads)))
+    items = tuple(map(SectionItem, load_lines(plan.loads)))
     return (Section("Brokers", LOADS_WHY, items),) if items else ()
 
 
 def _refused(plan: Plan) -> Section:
-    items = tuple(Item(what, (todo,)) for what, todo in refusals(plan))
+    items = tuple(SectionItem(problem, (todo,)) for problem, todo in refusals(plan))
     why = "nothing is applied until these are resolved"
     return Section("Blocked", why, items, urgent=True, count=len(plan.refused))
 
@@ -64,63 +82,56 @@ def _refused(plan: Plan) -> Section:
 def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
     """What is blocked and what to do. One refusal that meets many is told once, with whom it meets."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for one in plan.refused:
-        alike.setdefault((one.reason.text, f"{one.todo}  [{one.reason.code}]"), []).append(one.subject.split()[0])
-    for (what, todo), whom in alike.items():
-        if len(whom) > 1 or ("/" in whom[0] and whom[0].partition("/")[2] not in what):
-            more = f" and {len(whom) - SHOWN} more" if len(whom) > SHOWN else ""
-            what = f"{what}; met by {', '.join(whom[:SHOWN])}{more}"
-        yield what, todo
+    for refusal in plan.refused:
+        key = refusal.reason.text, f"{refusal.todo}  [{refusal.reason.code}]"
+        alike.setdefault(key, []).append(str(refusal.subject).split()[0])
+    for (problem, todo), whom in alike.items():
+        if len(whom) > 1 or ("/" in whom[0] and whom[0].partition("/")[2] not in problem):
+            problem = f"{problem}; met by {first_of(whom, SHOWN)}"
+        yield problem, todo
 
 
-def _unknown(plan: Plan) -> Section:
+def unknown_section(unknowns: Iterable[Unknown]) -> Section:
     items = []
-    for one in plan.unknown:
-        more = f" and {len(one.detail) - SHOWN} more" if len(one.detail) > SHOWN else ""
-        left = f"not decided: {', '.join(one.detail[:SHOWN])}{more}" if one.detail else ""
-        items.append(Item(f"{one.subject}: {one.error}", tuple(line for line in (one.todo, left) if line)))
+    for unknown in unknowns:
+        left = f"not decided: {first_of(unknown.detail, SHOWN)}" if unknown.detail else ""
+        more = tuple(line for line in (unknown.todo, left) if line)
+        items.append(SectionItem(f"{unknown.subject}: {unknown.error}", more))
     return Section("Unknown", "could not be read, so nothing is concluded from it", tuple(items), urgent=True)
 
 
 def _unmanaged(plan: Plan) -> Section:
-    items = [
-        Item(f"{cluster}/{one.ref.name}, {counted(one.partitions, 'partition')}")
-        for cluster, found in groupby(plan.unmanaged, key=lambda one: one.ref.cluster)
-        for one in found
-    ]
-    return Section("Unmanaged", "neither declared nor made by a flow, never touched", tuple(items))
+    items = (SectionItem(f"{topic.ref}, {counted(topic.partitions, 'partition')}") for topic in plan.unmanaged)
+    return Section("Unmanaged", "neither declared nor made by a flow, never changed", tuple(items))
 
 
 def unmanaged_rules(plan: Plan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Cluster, principal and the rules it has there, without naming it again."""
-    for (cluster, principal), found in groupby(plan.unmanaged_acls, key=lambda one: (one.cluster, one.acl.principal)):
+    for (cluster, principal), acls in groupby(plan.unmanaged_acls, key=lambda acl: (acl.cluster, acl.acl.principal)):
         who = word(principal)
-        yield cluster, who, tuple(str(one.acl).replace(f"{who} ", "", 1) for one in found)
+        yield cluster, who, tuple(str(acl.acl).replace(f"{who} ", "", 1) for acl in acls)
 
 
 def _unmanaged_access(plan: Plan) -> Section:
     items = tuple(
-        Item(f"{cluster}: {principal}, {counted(len(rules), 'rule')}", rules)
+        SectionItem(f"{cluster}: {principal}, {counted(len(rules), 'rule')}", rules)
         for cluster, principal, rules in unmanaged_rules(plan)
     )
-    why = "neither declared nor made by an earlier run, never touched"
+    why = "neither declared nor made by an earlier run, never changed"
     return Section(UNMANAGED_ACCESS, why, items, count=len(plan.unmanaged_acls))
 
 
 def _ignored(plan: Plan) -> Section:
-    items = []
-    for rule, found in groupby(sorted(plan.ignored, key=lambda one: one.rule), key=lambda one: one.rule):
-        items.append(Item(rule, tuple(f"{', '.join(whom)}: {text}" for text, whom in alike(found).items())))
+    items = (
+        SectionItem(rule, tuple(f"{', '.join(whom)}: {text}" for text, whom in texts.items()))
+        for rule, texts in ignored_by_rule(plan).items()
+    )
     return Section("Ignored", "left as it is, by rule", tuple(items), count=len(plan.ignored))
 
 
-def alike(ignored: Iterable[Ignored]) -> dict[str, list[str]]:
-    """Text -> the subjects it is said of."""
-    found: dict[str, list[str]] = {}
-    for one in ignored:
-        found.setdefault(one.text, []).append(one.subject)
-    return found
-
-
-def _notes(plan: Plan) -> Section:
-    return Section("Notes", "", tuple(Item(note) for note in plan.notes))
+def ignored_by_rule(plan: Plan) -> dict[str, dict[str, list[str]]]:
+    """Rule -> text -> the subjects it is said of."""
+    by_rule: dict[str, dict[str, list[str]]] = {}
+    for ignored in sorted(plan.ignored, key=lambda ignored: ignored.rule):
+        by_rule.setdefault(ignored.rule, {}).setdefault(ignored.text, []).append(ignored.subject)
+    return by_rule

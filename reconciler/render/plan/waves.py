@@ -1,14 +1,11 @@
-"""The waves of a plan in words: what opens each of them, what lies between, and why a change comes later."""
+"""The waves of a plan in words: what opens each wave, and its gates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from reconciler.counts import counted
-from reconciler.plans import Plan, Planned
-from reconciler.rendering.reasons import reasons_words
-from reconciler.rollouts import Gates, MirrorGate
-from reconciler.topic_configs import human
+from reconciler.model.config_values import human
+from reconciler.model.environment.rollout import Gates, MirrorGate
+from reconciler.model.plan import Plan
+from reconciler.text import counted
 
 
 def duration(milliseconds: int) -> str:
@@ -20,7 +17,7 @@ def wave_heading(plan: Plan, name: str, heedless: bool = False) -> str:
     """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``. ``heedless``: without that."""
     assert plan.rollout is not None
     wave, index = plan.rollout.wave(name), plan.rollout.index(name)
-    count = sum(one.wave == name for one in plan.changes)
+    count = sum(planned.wave == name for planned in plan.changes)
     soak = f" and {duration(wave.soak_ms)} of soak" if wave.soak_ms else ""
     then = "" if heedless else f"; then its gates{soak}"
     place = f"{index + 1} of {len(plan.rollout.waves)}"
@@ -42,8 +39,3 @@ def gates_words(gates: Gates) -> str:
 
 def ignored_words(reason: str) -> str:
     return f"gates and soaks are left out: {reason}"
-
-
-def later_words(members: Sequence[Planned]) -> str:
-    """Why equal changes do not come with their clusters; empty when they do."""
-    return reasons_words(one.wave_why for one in members if one.wave_why)

@@ -1,20 +1,22 @@
-"""What became of an applied plan."""
+"""The result of ``apply`` in words: what became of each change."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from reconciler.applying import exit_code
-from reconciler.exit_codes import ExitCode
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.probes import Probe, Verdict, probe_document
-from reconciler.rendering.sections import Item, Section
-from reconciler.rendering.style import Style
-from reconciler.summary import applied_verdict
+from reconciler.engine.apply.limits import exit_code
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.summary import applied_verdict
+from reconciler.errors import ExitCode
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import sentence
 
-FORMAT_VERSION = 1
 FOLD = 3
 """So many changes a reason, on average, are told together."""
 _MARKS = {
@@ -45,33 +47,34 @@ class Rolled:
 
     @property
     def todo(self) -> str:
-        return "Mend it and run apply again: it goes on from there." if self.halted else "Run apply again to go on."
+        return "Fix it and run apply again: it continues from there." if self.halted else "Run apply again to continue."
 
 
 def outcomes_text(
     plan: Plan,
     outcomes: Sequence[Outcome],
-    style: Style | None = None,
+    style: Style = PLAIN,
     probes: Sequence[Probe] = (),
     rolled: Rolled | None = None,
 ) -> str:
     """Failures with their errors; what was done by name."""
-    chosen = style or Style()
-    lines = [chosen.paint("bold", applied_verdict(plan, outcomes))]
+    lines = [style.paint("bold", applied_verdict(plan, outcomes))]
     if rolled and rolled.ignoring:
         lines.append(_left_out(rolled))
     if rolled and rolled.words:
-        lines += [chosen.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
+        lines += [style.paint("alarm", rolled.words) if rolled.halted else rolled.words, rolled.todo]
     for result in _MARKS:
         some = [outcome for outcome in outcomes if outcome.result is result]
         if _is_alike(some, rolled):
-            lines += _together(some, chosen)
+            lines += _together(some, style)
         else:
             for outcome in some:
-                lines += _told(outcome, chosen)
+                colour, word = _MARKS[outcome.result]
+                first, *more = outcome.error.removeprefix(f"{word}: ").splitlines() or [""]
+                lines += [f"  {style.paint(colour, word)}: {outcome.id}: {first}", *(f"      {line}" for line in more)]
     done = [outcome.id for outcome in outcomes if outcome.result is Result.DONE]
     if done:
-        lines.append(f"  {chosen.paint('+', 'done')}: {chosen.listed(done)}")
+        lines.append(f"  {style.paint('+', 'done')}: {style.listed(done)}")
     for item in _probed(probes, brief=True):
         lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
     if len(done) < len(outcomes):
@@ -83,57 +86,58 @@ def outcomes_json(
     plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
 ) -> str:
     """As schemas/outcome.schema.json."""
-    document = {
-        "format_version": FORMAT_VERSION,
-        "kind": "outcome",
-        "environment": plan.basis.environment,
-        "verdict": applied_verdict(plan, outcomes),
-        "exit_code": int(rolled.exit_code if rolled else exit_code(outcomes, plan)),
-        "outcomes": [
-            {"id": one.id, "result": one.result.value, "error": one.error, "seconds": round(one.seconds, 3)}
-            for one in outcomes
-        ],
-    }
+    more: dict[str, Any] = {}
     if rolled:
         left_out = {"ignoring_gates": rolled.ignoring} if rolled.ignoring else {}
-        document["rollout"] = {"halted": rolled.halted, **left_out}
+        more["rollout"] = {"halted": rolled.halted, **left_out}
     if probes:
-        document["probes"] = [probe_document(one) for one in probes]
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        more["probes"] = [probe_document(probe) for probe in probes]
+    return report_json(
+        "outcome",
+        plan.basis.environment,
+        verdict=applied_verdict(plan, outcomes),
+        exit_code=rolled.exit_code if rolled else exit_code(outcomes, plan),
+        outcomes=[replace(outcome, seconds=round(outcome.seconds, 3)) for outcome in outcomes],
+        **more,
+    )
 
 
-def outcome_sections(
-    outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
-) -> list[Section]:
-    """What a page tells, worst first."""
-    titles = {**{result: word[0].upper() + word[1:] for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
+def outcome_page(
+    plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
+) -> ReportPage:
+    """Exactly what was done and what was not, worst first."""
+    titles = {**{result: sentence(word) for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
     sections = []
     if rolled and (rolled.words or rolled.ignoring):
-        told_of = [Item(rolled.words, (rolled.todo,))] if rolled.words else []
-        told_of += [Item(_left_out(rolled))] if rolled.ignoring else []
+        told_of = [SectionItem(rolled.words, (rolled.todo,))] if rolled.words else []
+        told_of += [SectionItem(_left_out(rolled))] if rolled.ignoring else []
         sections.append(Section("Rollout", "", tuple(told_of), urgent=bool(rolled.halted)))
     for result, title in titles.items():
-        some = tuple(Item(one.id, tuple(one.error.splitlines())) for one in outcomes if one.result is result)
+        some = [outcome for outcome in outcomes if outcome.result is result]
         if some:
-            sections.append(Section(title, "", some, urgent=result is not Result.DONE))
-    if told := tuple(_probed(probes)):
-        urgent = any(one.verdict is not Verdict.PASSED for one in probes)
-        sections.append(Section("Probes", "what each wave of access changes came to, asked afterwards", told, urgent))
-    return sections
+            items = tuple(SectionItem(outcome.id, tuple(outcome.error.splitlines())) for outcome in some)
+            sections.append(Section(title, "", items, urgent=result is not Result.DONE))
+    if items := tuple(_probed(probes)):
+        urgent = any(probe.verdict is not ProbeVerdict.PASSED for probe in probes)
+        sections.append(Section("Probes", "the effect of each ACL batch, checked afterwards", items, urgent))
+    environment, facts = plan.basis.environment, {"digest": planfile.digest(plan)}
+    said = applied_verdict(plan, outcomes)
+    return ReportPage("outcome", environment, said, tuple(sections), plan.basis, facts, title="apply")
 
 
 def _left_out(rolled: Rolled) -> str:
     return f"Gates and soaks were left out: {rolled.ignoring}"
 
 
-def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[Item]:
+def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[SectionItem]:
     """``brief``: of a probe that passed, only what was not probed."""
-    for one in probes:
-        told = [check for check in one.checks if not (brief and one.verdict is check.verdict is Verdict.PASSED)]
-        checks = [f"{check.subject}: {check.verdict}: {check.text}" for check in told]
-        todo = [f"against what others did: {line}" for line in one.todo]
-        text = f"probe of {one.cluster}, stage {one.stage}: {one.verdict} ({one.seconds:.1f} s)"
-        yield Item(text, (*checks, *todo))
+    for probe in probes:
+        passed = ProbeVerdict.PASSED if brief and probe.verdict is ProbeVerdict.PASSED else None
+        shown = [check for check in probe.checks if check.verdict is not passed]
+        checks = [f"{check.subject}: {check.verdict}: {check.text}" for check in shown]
+        todo = [f"against changes by others: {line}" for line in probe.todo]
+        text = f"probe of {probe.cluster}, stage {probe.stage}: {probe.verdict} ({probe.seconds:.1f} s)"
+        yield SectionItem(text, (*checks, *todo))
 
 
 def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
@@ -148,16 +152,10 @@ def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
 def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
     """What became of a wave became of each of its changes."""
     alike: dict[str, list[str]] = {}
-    for one in some:
-        alike.setdefault(one.error, []).append(one.id)
+    for outcome in some:
+        alike.setdefault(outcome.error, []).append(outcome.id)
     colour, word = _MARKS[some[0].result]
     all_of_them = some[0].result in (Result.FAILED, Result.LEFT)
     for error, names in alike.items():
         yield f"  {style.paint(colour, word)}: {', '.join(names) if all_of_them else style.listed(names)}"
         yield from (f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines())
-
-
-def _told(outcome: Outcome, style: Style) -> list[str]:
-    colour, word = _MARKS[outcome.result]
-    first, *more = outcome.error.removeprefix(f"{word}: ").splitlines() or [""]
-    return [f"  {style.paint(colour, word)}: {outcome.id}: {first}", *(f"      {line}" for line in more)]

@@ -1,134 +1,116 @@
-"""What an edit means, as sections for any renderer, as text, and as JSON."""
+"""The report of an edit as text, JSON and sections for any format."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
-from reconciler import planfile
-from reconciler.changes import Risk
-from reconciler.comparison import (
+from reconciler.engine.plan import file as planfile
+from reconciler.errors import Problem
+from reconciler.model.changes import Risk
+from reconciler.model.plan import Plan
+from reconciler.model.reports.edit import (
     Against,
-    Comparison,
+    EditComparison,
     Fate,
     FieldChange,
     FlowImpact,
     ItemChange,
     MirrorImpact,
-    Travel,
+    TopicTravel,
 )
-from reconciler.counts import counted
-from reconciler.errors import Problem
-from reconciler.plans import Plan
-from reconciler.rendering.outline import FOLD
-from reconciler.rendering.sections import Item, Section
-from reconciler.rendering.style import Style
+from reconciler.render.plan.outline import FOLD, risk_label
+from reconciler.render.plan.sections import Section, SectionItem
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import counted
 
-FORMAT_VERSION = 1
 LONGEST = 40
+_TITLE = "What the edit means"
 REMOTE = "remote topic"
 _PLURALS = {"class": "classes", "defaults": "defaults"}
 _FATES = {Fate.STARTS: "+", Fate.RESTARTS: "!", Fate.STOPS: "-", Fate.KEEPS_RUNNING: ""}
 
 
-def comparison_verdict(found: Comparison, against: Against) -> str:
+def comparison_verdict(comparison: EditComparison, against: Against) -> str:
     """``Edit since main (commit 4f0c2d1e9ab3): ~1 topic, +1 flow; mirror west restarts``."""
     dirty = ", with uncommitted changes" if against.dirty else ""
     word = "Going back to" if against.revert else "Edit since"
     since = f"{word} {against.base} (commit {against.commit[:12]}{dirty})"
-    if found.new:
+    if comparison.new:
         since = f"{since}: the environment was not there yet, all of it is new"
-    if not found.items and not found.follows and not found.flows:
-        return f"{since}: {_nothing(found)}"
-    count = Counter((item.sign.value, item.kind) for item in found.items)
-    parts = [
-        ", ".join(f"{sign}{counted(number, kind, _PLURALS.get(kind, ''))}" for (sign, kind), number in count.items())
-    ]
-    parts += [f"mirror {one.mirror} {one.fate}" for one in found.mirrors if one.fate is not Fate.KEEPS_RUNNING]
-    if high := sum(field.risk is Risk.HIGH for item in found.items for field in item.fields):
+    if not comparison.items and not comparison.follows and not comparison.flows:
+        other = "only comments, layout or the order of things; nothing that is declared"
+        return f"{since}: {'nothing was edited' if comparison.same_text else other}"
+    counts = Counter((item.sign.value, item.kind) for item in comparison.items)
+    edits = (f"{sign}{counted(count, kind, _PLURALS.get(kind, ''))}" for (sign, kind), count in counts.items())
+    parts = [", ".join(edits)]
+    parts += [f"mirror {impact.mirror} {impact.fate}" for impact in comparison.mirrors if impact.disturbed]
+    if high := sum(field.risk is Risk.HIGH for item in comparison.items for field in item.fields):
         parts.append(f"{high:,} HIGH risk")
     return f"{since}: {'; '.join(part for part in parts if part)}"
 
 
-def comparison_sections(found: Comparison, against: Against) -> tuple[Section, ...]:
+def comparison_sections(comparison: EditComparison, against: Against) -> tuple[Section, ...]:
     """The verdict as a section's heading, then each part that has something in it."""
-    items = tuple(_folded(found.items))
-    sections = [Section("What the edit means", comparison_verdict(found, against), items, count=len(found.items))]
-    flows = [
-        Item(_balance(impact), tuple(f"{word} {travel}" for word, travel in _gained_and_lost(impact)))
-        for impact in found.flows
-    ]
-    count = sum(len(impact.gained) + len(impact.lost) for impact in found.flows)
-    sections.append(
-        Section("Declared topics that flows gain or lose", "what was copied stays", tuple(flows), count=count)
+    said, items, follows = comparison_verdict(comparison, against), comparison.items, comparison.follows
+    flows, count = tuple(map(_flow, comparison.flows)), sum(impact.count for impact in comparison.flows)
+    first, *more = (
+        Section(_TITLE, said, tuple(_folded(items)), count=len(items)),
+        Section("Declared topics that flows gain or lose", "what was copied stays", flows, count=count),
+        Section("Remote topics that follow", "", tuple(_folded(follows)), count=len(follows)),
+        Section("Mirror jobs", "", tuple(map(_mirror, comparison.mirrors))),
     )
-    follows = tuple(_folded(found.follows))
-    sections.append(Section("Remote topics that follow", "", follows, count=len(found.follows)))
-    sections.append(Section("Mirror jobs", "", tuple(_mirror(one) for one in found.mirrors)))
-    return (sections[0], *(section for section in sections[1:] if section.items))
+    return (first, *(section for section in more if section.items))
 
 
 def untold_section(problems: Sequence[Problem], against: Against) -> Section:
     """In place of what an edit means, where its base is not valid: an edit that mends it is planned all the same."""
-    since = f"What the edit since {against.base} (commit {against.commit[:12]}) means cannot be told"
-    why = f"{since}: that commit is not valid. What apply would do now is told below."
-    return Section("What the edit means", why, tuple(Item(str(one)) for one in problems), count=len(problems))
+    since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
+    why = f"{since}: that commit is not valid. What apply would do now is shown below."
+    return Section(_TITLE, why, tuple(SectionItem(str(problem)) for problem in problems))
 
 
-def comparison_text(sections: Sequence[Section], style: Style | None = None) -> str:
+def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
     """``sections`` as ``comparison_sections`` makes them, with or without more."""
-    chosen = style or Style()
     first, *rest = sections
-    lines = [chosen.paint("bold", first.why), *_lines(first, chosen)]
+    lines = [style.paint("bold", first.why), *_lines(first, style)]
     for section in rest:
-        lines += ["", section.heading, *_lines(section, chosen)]
+        lines += ["", section.heading, *_lines(section, style)]
     return "\n".join(lines) + "\n"
 
 
 def review_json(
-    found: Comparison, against: Against, plan: Plan | None, exit_code: int, lasting: Section | None = None
+    comparison: EditComparison, against: Against, plan: Plan | None, exit_code: int, lasting: Section | None = None
 ) -> str:
     """As schemas/review.schema.json. ``plan`` is null when no cluster was asked; ``lasting`` is for a way back."""
-    document: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "kind": "review",
-        "environment": found.environment,
-        "verdict": comparison_verdict(found, against),
-        "exit_code": exit_code,
-        "against": asdict(against),
-        "empty": found.empty,
-        "new": found.new,
-        "items": [asdict(one) for one in found.items],
-        "follows": [asdict(one) for one in found.follows],
-        "flows": [
-            {
-                "flow": one.flow,
-                **{
-                    side: [
-                        {"source": str(travel.source), "remote": str(travel.remote)} for travel in getattr(one, side)
-                    ]
-                    for side in ("gained", "lost")
-                },
-            }
-            for one in found.flows
+    return report_json(
+        "review",
+        comparison.environment,
+        verdict=comparison_verdict(comparison, against),
+        exit_code=exit_code,
+        against=against,
+        empty=comparison.empty,
+        new=comparison.new,
+        items=comparison.items,
+        follows=comparison.follows,
+        flows=[
+            {"flow": impact.flow, "gained": _travels(impact.gained), "lost": _travels(impact.lost)}
+            for impact in comparison.flows
         ],
-        "mirrors": [asdict(one) for one in found.mirrors],
-        "cannot_be_taken_back": [] if lasting is None or not lasting.urgent else [item.text for item in lasting.items],
-        "plan": None if plan is None else json.loads(planfile.dumps(plan)),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        mirrors=comparison.mirrors,
+        cannot_be_taken_back=[item.text for item in lasting.items] if lasting and lasting.urgent else [],
+        plan=None if plan is None else json.loads(planfile.dumps(plan)),
+    )
 
 
-def _nothing(found: Comparison) -> str:
-    if found.same_text:
-        return "nothing was edited"
-    return "only comments, layout or the order of things; nothing that is declared"
+def _travels(travels: Sequence[TopicTravel]) -> list[dict[str, str]]:
+    return [{"source": str(travel.source), "remote": str(travel.remote)} for travel in travels]
 
 
-def _folded(items: Sequence[ItemChange]) -> Iterator[Item]:
+def _folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
     """Equal changes of several, where the first of them stands; where each is written, git tells."""
     alike: dict[Hashable, list[ItemChange]] = {}
     for item in items:
@@ -144,34 +126,33 @@ def _likeness(item: ItemChange) -> Hashable:
     """All that is told of a change but its name. A remote topic's value comes from a source of its own."""
     if item.kind != REMOTE:
         return item.sign, item.kind, item.means, item.fields
-    fields = tuple(replace(one, means="") for one in item.fields)
+    fields = tuple(replace(field, means="") for field in item.fields)
     return item.sign, item.kind, item.name.partition("/")[0], item.means, fields
 
 
-def _together(members: Sequence[ItemChange]) -> Item:
+def _together(members: Sequence[ItemChange]) -> SectionItem:
     first = members[0]
-    means = f": {first.means}" if first.means else ""
-    fields = first.fields if first.kind != REMOTE else [_of_its_source(one) for one in first.fields]
+    fields = [
+        replace(field, means="its source") if first.kind == REMOTE and field.means.startswith("source ") else field
+        for field in first.fields
+    ]
     kind = counted(len(members), first.kind, _PLURALS.get(first.kind, ""))
-    return Item(
-        f"{kind}, each{means}", tuple(map(_field, fields)), first.sign.value, tuple(one.name for one in members)
-    )
+    text, names = f"{kind}, each{_means(first)}", tuple(item.name for item in members)
+    return SectionItem(text, tuple(map(_field, fields)), first.sign.value, names)
 
 
-def _of_its_source(field: FieldChange) -> FieldChange:
-    return replace(field, means="its source") if field.means.startswith("source ") else field
-
-
-def _item(item: ItemChange) -> Item:
+def _item(item: ItemChange) -> SectionItem:
     place = f", {item.where}" if item.where else ""
-    means = f": {item.means}" if item.means else ""
-    return Item(f"{item.kind} {item.name}{place}{means}", tuple(_field(one) for one in item.fields), item.sign.value)
+    text = f"{item.kind} {item.name}{place}{_means(item)}"
+    return SectionItem(text, tuple(map(_field, item.fields)), item.sign.value)
+
+
+def _means(item: ItemChange) -> str:
+    return f": {item.means}" if item.means else ""
 
 
 def _field(field: FieldChange) -> str:
-    risk = (
-        f"{field.risk.upper() if field.risk is Risk.HIGH else field.risk} risk: " if field.risk is not Risk.LOW else ""
-    )
+    risk = "" if field.risk is Risk.LOW else f"{risk_label(field.risk)}: "
     lasting = " (irreversible)" if field.irreversible else ""
     means = f"; {risk}{field.means}{lasting}" if field.means else ""
     if not field.before:
@@ -179,22 +160,18 @@ def _field(field: FieldChange) -> str:
     return f"{field.path}: {field.before} -> {field.after}{means}"
 
 
-def _balance(impact: FlowImpact) -> str:
+def _flow(impact: FlowImpact) -> SectionItem:
     """With counts where there are several: a list that is cut must not hide that topics are lost."""
-    counts = [f"{word} {len(some):,}" for word, some in (("gains", impact.gained), ("loses", impact.lost)) if some]
-    several = len(impact.gained) + len(impact.lost) > 1
-    return f"flow {impact.flow}: {', '.join(counts)}" if several else f"flow {impact.flow}"
+    sides = [(word, some) for word, some in (("gains", impact.gained), ("loses", impact.lost)) if some]
+    counts = f": {', '.join(f'{word} {len(some):,}' for word, some in sides)}" if impact.count > 1 else ""
+    more = tuple(f"{word} {travel}" for word, some in sides for travel in some)
+    return SectionItem(f"flow {impact.flow}{counts}", more)
 
 
-def _gained_and_lost(impact: FlowImpact) -> Iterator[tuple[str, Travel]]:
-    yield from (("gains", travel) for travel in impact.gained)
-    yield from (("loses", travel) for travel in impact.lost)
-
-
-def _mirror(one: MirrorImpact) -> Item:
-    prints = f" (fingerprint {one.before} -> {one.after})" if one.fate is Fate.RESTARTS else ""
-    more = (*one.because, *(f"needs no restart: {line}" for line in one.harmless))
-    return Item(f"mirror {one.mirror} {one.fate}{prints}", more, _FATES[one.fate])
+def _mirror(impact: MirrorImpact) -> SectionItem:
+    prints = f" (fingerprint {impact.before} -> {impact.after})" if impact.fate is Fate.RESTARTS else ""
+    more = (*impact.because, *(f"needs no restart: {line}" for line in impact.harmless))
+    return SectionItem(f"mirror {impact.mirror} {impact.fate}{prints}", more, _FATES[impact.fate])
 
 
 def _lines(section: Section, style: Style) -> Iterator[str]:
@@ -204,8 +181,6 @@ def _lines(section: Section, style: Style) -> Iterator[str]:
         yield f"  {sign}{item.text}"
         if item.names:
             yield f"      {style.listed(item.names)}"
-        yield from (f"      {line}" for line in item.more[: len(item.more) if style.full else LONGEST])
-        if len(item.more) > LONGEST and not style.full:
-            yield f"      and {len(item.more) - LONGEST} more"
+        yield from style.cut([f"      {line}" for line in item.more], LONGEST)
     if len(section.items) > shown:
         yield f"  and {len(section.items) - shown} more; --format html or json has all of them"

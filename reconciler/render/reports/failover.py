@@ -1,39 +1,32 @@
-"""What ``failover`` and ``failback`` print: the verdict first, then checks, steps, and what each group reads again."""
+"""The report of ``failover`` and ``failback``: verdict, checks, steps, and what each group reads again."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from reconciler.counts import counted
-from reconciler.errors import Unknown
-from reconciler.failovers import Check, GroupMove, GroupOffset, Level, Report, Step, StepResult
-from reconciler.rendering.style import Style
+from reconciler.model.reports.failover import FailoverCheck, GroupMove, GroupOffset, Level, Report, StepResult
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import columns, counted, total
 
-FORMAT_VERSION = 1
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
 _COLOURS = {Level.FINE: "+", Level.WARNS: "~", Level.STOPS: "alarm"}
-_DONE = {
-    StepResult.DONE: "done",
-    StepResult.ALREADY: "already",
-    StepResult.SKIPPED: "skipped",
-    StepResult.FAILED: "FAILED",
-    StepResult.PLANNED: "would",
-}
+_DONE = {result: result.value for result in StepResult} | {StepResult.FAILED: "FAILED", StepResult.PLANNED: "would"}
 
 
 def failover_verdict(report: Report) -> str:
     move = report.seen.move
-    what = f"{move.way} of {move.flow}"
+    description = f"{move.way} of {move.flow}"
     failed = [step for step in report.steps if step.result is StepResult.FAILED]
     if report.dry and report.blocked:
         stops = sum(check.level is Level.STOPS for check in report.checks)
-        return f"Blocked: {what}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
+        return f"Blocked: {description}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
     if failed:
-        return f"Failed: {what} at step {failed[0].name}"
-    left = sum(_left_alone(one) for one in report.seen.groups)
+        return f"Failed: {description} at step {failed[0].name}"
+    left = sum(_left_alone(move) for move in report.seen.groups)
     groups = f"{counted(len(report.seen.groups) - left, 'group')} from {move.origin} to {move.destination}"
     head = "Would move" if report.dry else "Moved"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
@@ -49,70 +42,56 @@ def _left_alone(group: GroupMove) -> bool:
 
 def _sums(report: Report) -> str:
     """Of groups that are moved."""
-    moved = [one for one in report.seen.groups if not _left_alone(one)]
-    again = [group_total(one, "again") for one in moved]
-    missed = [group_total(one, "missed") for one in moved]
-    if None in again or None in missed:
-        unset = sum(a is None for a in again)
+    moved = [move for move in report.seen.groups if not _left_alone(move)]
+    again, missed = (total([group_total(move, which) for move in moved]) for which in ("again", "missed"))
+    if again is None or missed is None:
+        unset = sum(group_total(move, "again") is None for move in moved)
         return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
     bound = "" if report.seen.reachable and all(map(_exact, moved)) else "at most "
-    read_again, of_missed = counted(sum(a or 0 for a in again), "record"), sum(m or 0 for m in missed)
-    at_most = "at most " if of_missed and any(map(_went_on, moved)) else bound
-    return f"{bound}{read_again} read again, {at_most}{of_missed:,} missed"
+    at_most = "at most " if missed and any(map(_went_on, moved)) else bound
+    return f"{bound}{counted(again, 'record')} read again, {at_most}{missed:,} missed"
 
 
 def group_total(group: GroupMove, which: str) -> int | None:
     """Of all its partitions; None when one of them is not known."""
-    found = [one.again if which == "again" else one.missed for one in group.offsets]
-    return None if None in found else sum(one or 0 for one in found)
+    return total([offset.again if which == "again" else offset.missed for offset in group.offsets])
 
 
 def _exact(group: GroupMove) -> bool:
-    return all(one.translated.exact for one in group.offsets)
+    return all(offset.translated.exact for offset in group.offsets)
 
 
 def _went_on(group: GroupMove) -> bool:
-    return any(one.went_on for one in group.offsets)
+    return any(offset.went_on for offset in group.offsets)
 
 
-def failover_text(report: Report, style: Style | None = None) -> str:
-    chosen = style or Style()
-    lines = [chosen.paint("bold", failover_verdict(report))]
+def failover_text(report: Report, style: Style = PLAIN) -> str:
+    lines = [style.paint("bold", failover_verdict(report))]
     lines.append(f"environment {report.environment}{', dry run: nothing was changed' if report.dry else ''}")
-    lines += ["", "checks", *(_check(check, chosen) for check in report.checks)]
-    lines += ["", "steps", *(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{_took(step)}" for step in report.steps)]
+    lines += ["", "checks", *(_check(check, style) for check in report.checks), "", "steps"]
+    for step in report.steps:
+        took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
+        lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
     if report.seen.groups:
         lines += ["", *_table(report)]
     lines += _left(report)
     return "\n".join(lines) + "\n"
 
 
-def _check(check: Check, style: Style) -> str:
+def _check(check: FailoverCheck, style: Style) -> str:
     sign = style.paint(_COLOURS[check.level], f"{_SIGNS[check.level]:5}")
     return f"  {sign} {check.text}" + (f"\n        {check.todo}" if check.todo else "")
-
-
-def _took(step: Step) -> str:
-    return f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
 
 
 def _table(report: Report) -> Iterator[str]:
     move = report.seen.move
     titles = ("group", f"members {move.origin}", f"members {move.destination}", "offsets", "again", "missed", "note")
-    rows = [
-        (
-            one.group,
-            str(one.origin.members) if report.seen.reachable else "?",
-            str(one.destination.members),
-            str(len(one.offsets)),
-            *(_bounded(one, which) for which in ("again", "missed")),
-            one.note,
-        )
-        for one in report.seen.groups[:MOST_ROWS]
-    ]
-    widths = [max(len(row[column]) for row in (titles, *rows)) for column in range(len(titles))]
-    for row in (titles, *rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    rows = [titles]
+    for group in report.seen.groups[:MOST_ROWS]:
+        members = str(group.origin.members) if report.seen.reachable else "?", str(group.destination.members)
+        records = _bounded(group, "again"), _bounded(group, "missed")
+        rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
+    yield from columns(rows)
     if len(report.seen.groups) > MOST_ROWS:
         yield f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all"
 
@@ -128,12 +107,11 @@ def _bounded(group: GroupMove, which: str) -> str:
 def _left(report: Report) -> list[str]:
     if report.dry or not report.seen.move.drained:
         return []
-    origin = report.seen.move.origin
-    if report.left_behind is None:
+    origin, left = report.seen.move.origin, report.left_behind
+    if left is None:
         return ["", f"what was written on {origin} and not copied is not known: it does not answer"]
-    if report.left_behind == 0:
-        return ["", f"nothing is left behind on {origin}"]
-    return ["", f"not copied: {counted(report.left_behind, 'offset')} written on {origin} since"]
+    copied = f"nothing is left behind on {origin}"
+    return ["", f"not copied: {counted(left, 'offset')} written on {origin} since" if left else copied]
 
 
 def failover_markdown(report: Report) -> str:
@@ -142,69 +120,56 @@ def failover_markdown(report: Report) -> str:
     lines += ["", *(f"1. {_DONE[step.result]}: {step.text}" for step in report.steps)]
     if report.seen.groups:
         lines += ["", "| group | offsets | again | missed | note |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {one.group} | {len(one.offsets)} | {_bounded(one, 'again')} | {_bounded(one, 'missed')} | {one.note} |"
-            for one in report.seen.groups[:MOST_ROWS]
-        ]
+        for group in report.seen.groups[:MOST_ROWS]:
+            records = f"{_bounded(group, 'again')} | {_bounded(group, 'missed')}"
+            lines.append(f"| {group.group} | {len(group.offsets)} | {records} | {group.note} |")
     return "\n".join([*lines, *_left(report)]) + "\n"
 
 
 def failover_json(report: Report, exit_code: int) -> str:
     """As schemas/failover.schema.json."""
     seen = report.seen
-    document = {
-        "format_version": FORMAT_VERSION,
-        "kind": str(seen.move.way),
-        "environment": report.environment,
-        "flow": seen.move.flow,
-        "origin": seen.move.origin,
-        "destination": seen.move.destination,
-        "verdict": failover_verdict(report),
-        "exit_code": exit_code,
-        "dry_run": report.dry,
-        "origin_answers": seen.reachable,
-        "left_on_origin": _left_on_origin(report),
-        "seconds": round(report.seconds, 3),
-        "checks": [{"code": c.code, "level": str(c.level), "text": c.text, "todo": c.todo} for c in report.checks],
-        "steps": [
-            {"name": s.name, "result": str(s.result), "text": s.text, "seconds": round(s.seconds, 3)}
-            for s in report.steps
-        ],
-        "groups": [_group(one) for one in seen.groups],
-        "unsupported": dict(sorted(seen.unsupported.items())),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    to_copy = None if seen.flow is None else seen.flow.left
+    return report_json(
+        seen.move.way,
+        report.environment,
+        flow=seen.move.flow,
+        origin=seen.move.origin,
+        destination=seen.move.destination,
+        verdict=failover_verdict(report),
+        exit_code=exit_code,
+        dry_run=report.dry,
+        origin_answers=seen.reachable,
+        left_on_origin=to_copy if report.dry else report.left_behind,
+        seconds=round(report.seconds, 3),
+        checks=report.checks,
+        steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
+        groups=[_group(move) for move in seen.groups],
+        unsupported=dict(sorted(seen.unsupported.items())),
+    )
 
 
-def _left_on_origin(report: Report) -> int | None:
-    flow = report.seen.flow
-    if not report.dry:
-        return report.left_behind
-    return None if flow is None or isinstance(flow.partitions, Unknown) else flow.left
-
-
-def _group(one: GroupMove) -> dict[str, Any]:
+def _group(move: GroupMove) -> dict[str, Any]:
     return {
-        "group": one.group,
-        "members_origin": one.origin.members,
-        "members_destination": one.destination.members,
-        "read_again": group_total(one, "again"),
-        "missed": group_total(one, "missed"),
-        "exact": _exact(one),
-        "note": one.note,
-        "offsets": [*_offsets(one.offsets)],
+        "group": move.group,
+        "members_origin": move.origin.members,
+        "members_destination": move.destination.members,
+        "read_again": group_total(move, "again"),
+        "missed": group_total(move, "missed"),
+        "exact": _exact(move),
+        "note": move.note,
+        "offsets": [_offset(offset) for offset in move.offsets],
     }
 
 
-def _offsets(offsets: Sequence[GroupOffset]) -> Iterator[dict[str, Any]]:
-    for one in offsets:
-        yield {
-            "origin_topic": one.origin[0],
-            "destination_topic": one.destination[0],
-            "partition": one.destination[1],
-            "committed": one.committed,
-            "translated": one.translated.offset,
-            "exact": one.translated.exact,
-            "before": one.before,
-            "after": one.after,
-        }
+def _offset(offset: GroupOffset) -> dict[str, Any]:
+    return {
+        "origin_topic": offset.origin[0],
+        "destination_topic": offset.destination[0],
+        "partition": offset.destination[1],
+        "committed": offset.committed,
+        "translated": offset.translated.offset,
+        "exact": offset.translated.exact,
+        "before": offset.before,
+        "after": offset.after,
+    }

@@ -1,91 +1,85 @@
-"""MirrorMaker 2's positions, as a table with what is left aside and the YAML to write, and as JSON."""
+"""The report of ``mirror import-positions``: a table, the YAML to write, and JSON."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.counts import counted
-from reconciler.inheriting import Inheritance, merged, written
-from reconciler.topology import TopicRef
+from reconciler.environment.importers.positions.judge import Inheritance
+from reconciler.environment.importers.positions.write_yaml import merged, written
+from reconciler.model.environment.topology import TopicRef
+from reconciler.render.report_json import report_json
+from reconciler.text import columns, counted
 
 
 def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]) -> str:
     """``files``: those that were written; then the lines to write by hand are left out."""
     lines: list[str] = []
-    for one in flows:
-        lines += [*_flow(one), *([] if files else _to_write(one)), ""]
+    for inheritance in flows:
+        lines += [*_flow(inheritance), *([] if files else _to_write(inheritance)), ""]
     lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
     if files:
         lines += [f"Written into {', '.join(files)}; review and commit. Then: reconciler plan, reconciler apply."]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _flow(one: Inheritance) -> Iterator[str]:
-    taken = [topic for topic in one.topics if topic.positions]
+def _flow(inheritance: Inheritance) -> Iterator[str]:
+    taken = [topic for topic in inheritance.topics if topic.positions]
     count = sum(len(topic.positions) for topic in taken)
-    yield f"flow {one.flow.name}: {counted(count, 'position')} of {counted(len(taken), 'topic')} from {one.place}"
-    rows: list[tuple[str, ...]] = [("topic", "partitions", "positions", "behind", "goes on in")]
+    positions = f"{counted(count, 'position')} of {counted(len(taken), 'topic')}"
+    yield f"flow {inheritance.flow.name}: {positions} from {inheritance.place}"
+    rows = [("topic", "partitions", "positions", "behind", "goes on in")]
     for topic in taken:
         numbers = (str(topic.partitions), str(len(topic.positions)), f"{topic.behind:,}")
-        rows.append((topic.name, *numbers, f"{one.flow.target}/{topic.remote}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    for row in rows if taken else ():
-        counts = [cell.rjust(width) for cell, width in zip(row[1:4], widths[1:4], strict=True)]
-        yield "  ".join(["", row[0].ljust(widths[0]), *counts, row[4]])
-    if one.left:
+        rows.append((topic.name, *numbers, f"{inheritance.flow.target}/{topic.remote}"))
+    if taken:
+        yield from (f"  {line}" for line in columns(rows, right=(1, 2, 3)))
+    if inheritance.left:
         yield "  left aside:"
-        yield from (f"    {left.subject}: {left.why}" for left in one.left)
-    yield from (f"  note: {note}" for note in one.notes)
-    yield from (f"  stands against taking over: {why}" for why in one.obstacles)
+        yield from (f"    {left.subject}: {left.why}" for left in inheritance.left)
+    yield from (f"  note: {note}" for note in inheritance.notes)
+    yield from (f"  prevents taking over: {why}" for why in inheritance.obstacles)
 
 
-def _to_write(one: Inheritance) -> Iterator[str]:
-    if one.offsets and one.flow.start.kind != "timestamp":
-        yield f"  into flow {one.flow.name} ({one.flow.where}), or run again with --write:"
-        for line in written(merged(one.flow.start, one.offsets), 4).splitlines():
+def _to_write(inheritance: Inheritance) -> Iterator[str]:
+    if inheritance.offsets and inheritance.flow.start.kind != "timestamp":
+        yield f"  into flow {inheritance.flow.name} ({inheritance.flow.where}), or run again with --write:"
+        for line in written(merged(inheritance.flow.start, inheritance.offsets), 4).splitlines():
             yield line if line.startswith(" ") else f"    {line}"
 
 
 def inherited_json(
     environment: str, flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]
 ) -> str:
-    """As schemas/imported-positions.schema.json."""
-    document = {
-        "format_version": 1,
-        "kind": "imported",
-        "environment": environment,
-        "exit_code": 0,
-        "flows": [_document(one) for one in flows],
-        "absent": [
-            {"flow": name, "cluster": place.cluster, "offsets_topic": place.name} for name, place in absent.items()
-        ],
-        "written": list(files),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    """As schemas/reports/imported-positions.schema.json."""
+    lacking = [{"flow": name, **_offsets_topic(place)} for name, place in absent.items()]
+    documents = [_document(flow) for flow in flows]
+    return report_json("imported", environment, exit_code=0, flows=documents, absent=lacking, written=files)
 
 
-def _document(one: Inheritance) -> dict[str, Any]:
+def _offsets_topic(place: TopicRef) -> dict[str, str]:
+    return {"cluster": place.cluster, "offsets_topic": place.name}
+
+
+def _document(inheritance: Inheritance) -> dict[str, Any]:
     return {
-        "flow": one.flow.name,
-        "source": one.flow.source,
-        "target": one.flow.target,
-        "cluster": one.place.cluster,
-        "offsets_topic": one.place.name,
+        "flow": inheritance.flow.name,
+        "source": inheritance.flow.source,
+        "target": inheritance.flow.target,
+        **_offsets_topic(inheritance.place),
         "topics": [
             {
                 "topic": topic.name,
                 "remote_topic": topic.remote,
                 "partitions": topic.partitions,
-                "positions": {str(number): at for number, at in topic.positions.items()},
+                "positions": dict(topic.positions),
                 "behind": topic.behind,
-                "without_position": list(topic.fresh),
+                "without_position": topic.fresh,
             }
-            for topic in one.topics
+            for topic in inheritance.topics
             if topic.positions or topic.fresh
         ],
-        "left": [{"subject": left.subject, "why": left.why} for left in one.left],
-        "notes": list(one.notes),
-        "obstacles": list(one.obstacles),
+        "left": inheritance.left,
+        "notes": inheritance.notes,
+        "obstacles": inheritance.obstacles,
     }

@@ -1,13 +1,14 @@
-"""Where copying of a topic stands, or was moved to by hand: as a table or sentences, and as JSON."""
+"""The report of ``mirror seek``: positions of a topic, as a table or sentences, and as JSON."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 
-from reconciler.repositioning import Seen, table
+from reconciler.render.report_json import report_json
+from reconciler.resources.mirrors.seek import TopicPositions, table
 
 
-def positions_text(seen: Seen) -> str:
+def positions_text(seen: TopicPositions) -> str:
     if not seen.moved and not seen.left:
         return "\n".join(table(seen.standings)) + "\n"
     lines = [f"{seen.topic}-{number} goes on at source offset {at}" for number, at in seen.moved.items()]
@@ -16,28 +17,19 @@ def positions_text(seen: Seen) -> str:
     return "\n".join(lines) + "\n"
 
 
-def positions_json(seen: Seen) -> str:
-    """As schemas/positions.schema.json."""
-    document = {
-        "format_version": 1,
-        "kind": "positions",
-        "environment": seen.environment,
-        "exit_code": 0,
-        "flow": seen.flow.name,
-        "source": seen.flow.source,
-        "target": seen.flow.target,
-        "topic": seen.topic,
-        "remote_topic": seen.remote,
-        "partitions": [
-            {
-                "partition": one.partition,
-                "position": one.position,
-                "begin": one.begin,
-                "end": one.end,
-                "behind": one.behind,
-                **({"moved_to": seen.moved[one.partition]} if one.partition in seen.moved else {}),
-            }
-            for one in seen.standings
-        ],
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def positions_json(seen: TopicPositions) -> str:
+    """As schemas/reports/positions.schema.json."""
+    partitions = [{**asdict(partition), "behind": partition.behind} for partition in seen.standings]
+    for row in partitions:
+        row |= {"moved_to": seen.moved[row["partition"]]} if row["partition"] in seen.moved else {}
+    return report_json(
+        "positions",
+        seen.environment,
+        exit_code=0,
+        flow=seen.flow.name,
+        source=seen.flow.source,
+        target=seen.flow.target,
+        topic=seen.topic,
+        remote_topic=seen.remote,
+        partitions=partitions,
+    )

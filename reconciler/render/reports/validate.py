@@ -1,16 +1,14 @@
-"""What ``validate`` prints: how much is declared, or every problem with its place."""
+"""The report of ``validate``: how much is declared, or every problem with its place."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
-from reconciler.counts import counted
 from reconciler.errors import Problem
-from reconciler.topology import Topology
-
-FORMAT_VERSION = 1
+from reconciler.model.environment.topology import Topology
+from reconciler.render.report_json import report_json
+from reconciler.text import counted
 
 
 def valid_text(place: str, topology: Topology) -> str:
@@ -34,17 +32,8 @@ def _declared(topology: Topology) -> str:
 
 
 def _document(environment: str, verdict: str, problems: Sequence[Problem]) -> str:
-    told = {
-        "format_version": FORMAT_VERSION,
-        "kind": "validation",
-        "environment": environment,
-        "verdict": verdict,
-        "exit_code": 1 if problems else 0,
-        "problems": [_problem(one) for one in problems],
-    }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
-
-
-def _problem(one: Problem) -> Mapping[str, Any]:
-    place = {"file": one.where.file, "line": one.where.line, "column": one.where.column}
-    return {"code": one.code, **place, "what": one.what, "why": one.why, "todo": one.todo}
+    documents = [
+        {"code": each.code, **asdict(each.where), "what": each.what, "why": each.why, "todo": each.todo}
+        for each in problems
+    ]
+    return report_json("validation", environment, verdict=verdict, exit_code=1 if problems else 0, problems=documents)

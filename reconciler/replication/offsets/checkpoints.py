@@ -1,15 +1,12 @@
-"""The checkpoints topic of a flow, on its target: MirrorMaker 2's name and bytes, one partition, compacted."""
+"""The checkpoints topic of a flow, on its target: MirrorMaker 2's name and bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replication.mirrormaker import Checkpoint, read_checkpoint
-from wire import logs
-from wire.batches import CONTROL, scan
-from wire.cluster import Cluster
-from wire.fetch_answers import FetchedPartition
-from wire.records import key_and_value, records_of
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.replication.mirrormaker_records import Checkpoint, read_checkpoint
 
 PARTITION = 0
 _TOMBSTONE = Checkpoint("", "", 0, 0, 0).record()[1]
@@ -18,7 +15,7 @@ _TOMBSTONE = Checkpoint("", "", 0, 0, 0).record()[1]
 class CheckpointLog:
     """``target`` is an open ``wire.Cluster``; everything runs on its event loop."""
 
-    def __init__(self, target: Cluster, topic: str) -> None:
+    def __init__(self, target: ClusterClient, topic: str) -> None:
         self._target = target
         self._topic = topic
 
@@ -29,34 +26,21 @@ class CheckpointLog:
         """
         key = (self._topic, PARTITION)
         await logs.leaders(self._target, [self._topic])
-        begins, ends = await logs.begins(self._target, [key]), await logs.ends(self._target, [key])
-        found: dict[tuple[str, str, int], Checkpoint] = {}
-        async for answer in logs.read(self._target, begins, ends):
-            _take(answer, found)
-        return found
+        checkpoints: dict[tuple[str, str, int], Checkpoint] = {}
+        async for name, value in logs.read_whole(self._target, [key]):
+            try:
+                checkpoint = read_checkpoint(name, value or _TOMBSTONE)
+            except ValueError:
+                continue  # somebody else's record
+            where = (checkpoint.group, checkpoint.topic, checkpoint.partition)
+            if value is None:
+                checkpoints.pop(where, None)
+            else:
+                checkpoints[where] = checkpoint
+        return checkpoints
 
     async def write(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Raises BrokerError or ConnectionLostError; then some may stand, and writing them again does no harm."""
         if checkpoints:
-            records = [one.record() for one in checkpoints]
+            records = [checkpoint.record() for checkpoint in checkpoints]
             await logs.append(self._target, self._topic, {PARTITION: records})
-
-
-def _take(answer: FetchedPartition, found: dict[tuple[str, str, int], Checkpoint]) -> None:
-    view = answer.records
-    for batch in scan(view):
-        if batch.attributes & CONTROL:
-            continue
-        for record in records_of(view, batch):
-            key, value = key_and_value(record)
-            if key is None:
-                continue
-            try:
-                one = read_checkpoint(key, value or _TOMBSTONE)
-            except ValueError:
-                continue  # somebody else's record
-            where = (one.group, one.topic, one.partition)
-            if value is None:
-                found.pop(where, None)
-            else:
-                found[where] = one

@@ -1,4 +1,4 @@
-"""Where the offset map has a gap: records of both sides read and paired, one by one.
+"""Closes gaps of the offset map by reading both sides and pairing equal records.
 
 A pairing counts only when every record of it is equal on both sides (timestamp, key, value, headers), so that it is
 proved and not guessed. What a flow filters or adds headers to, or what was compacted since, stays unpaired.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replication.offset_map import Gap, Run, Stretch
-from wire import logs
-from wire.batches import CommittedFilter, scan
-from wire.cluster import Cluster, Key
-from wire.records import records_of
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.records.batches import CommittedFilter, scan
+from reconciler.kafka.records.records import records_of
+from reconciler.replication.offsets.map import CopiedRun, Gap, Stretch
 
 MOST = 300_000
 Found = tuple[int, int]  # offset, and a hash of all that makes the record
@@ -27,7 +27,7 @@ class NotPairedError(Exception):
 class Log:
     """One partition of one cluster. ``committed``: without aborted records."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     key: Key
     committed: bool = True
 
@@ -47,6 +47,8 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     closed = gap.source is not None and gap.source_end is not None
     if gap.source is not None and end is not None and not there and (closed or not here):
         return Stretch(gap.source, max(end, gap.source), ())  # nothing to read there: markers, aborted, left out
+    if gap.source is None and end is not None and not there and low == 0:
+        return Stretch(0, end, ())  # only what was aborted lies before the map, and none of the target's log is gone
     if closed and len(here) != len(there):
         raise NotPairedError(f"the gap has {len(here)} records on the source and {len(there)} on the target")
     if not count:
@@ -54,23 +56,23 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     backwards = gap.source is None
     some = slice(-count, None) if backwards else slice(count)
     pairs = list(zip(here[some], there[some], strict=True))
-    if any(one[1] != other[1] for one, other in pairs):
+    if any(pair[1] != other[1] for pair, other in pairs):
         raise NotPairedError("records in the gap differ on both sides: filtered, changed or compacted since")
-    runs = _runs([(one[0], other[0]) for one, other in pairs])
-    begin = runs[0].source if gap.source is None else gap.source
+    runs = _runs([(pair[0], other[0]) for pair, other in pairs])
     after = here[count][0] if not backwards and count < len(here) else max(end or 0, runs[-1].source_end)
-    # nothing of the target's log was ever deleted, and all of it has its counterpart: the flow began here
-    first = backwards and low == 0 and count == len(there)
-    return Stretch(begin, after, tuple(runs), first)
+    # all that the target's log ever had has its counterpart: no source record before was copied
+    whole = backwards and low == 0 and count == len(there)
+    begin = 0 if whole else runs[0].source if backwards else gap.source or 0
+    return Stretch(begin, after, tuple(runs))
 
 
-def _runs(pairs: Sequence[tuple[int, int]]) -> list[Run]:
-    runs: list[Run] = []
+def _runs(pairs: Sequence[tuple[int, int]]) -> list[CopiedRun]:
+    runs: list[CopiedRun] = []
     for source, target in pairs:
         if runs and (source, target) == (runs[-1].source_end, runs[-1].target_end):
             runs[-1] = runs[-1]._replace(records=runs[-1].records + 1)
         else:
-            runs.append(Run(source, target, 1))
+            runs.append(CopiedRun(source, target, 1))
     return runs
 
 
@@ -83,7 +85,7 @@ async def _read(log: Log, begin: int | None, end: int | None) -> tuple[int, list
     end = high if end is None else min(end, high)
     if begin < low:
         raise NotPairedError(f"{log.key[0]}-{log.key[1]} on {log.cluster.name} begins at {low}, after the gap")
-    found: list[Found] = []
+    entries: list[Found] = []
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
         view = answer.records
         keep = CommittedFilter(view, answer.aborted if log.committed else ())
@@ -92,7 +94,7 @@ async def _read(log: Log, begin: int | None, end: int | None) -> tuple[int, list
                 continue
             for record in records_of(view, batch):
                 if begin <= record.offset < end:
-                    found.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
-        if len(found) > MOST:
+                    entries.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
+        if len(entries) > MOST:
             raise NotPairedError(f"more than {MOST} records would have to be read on {log.cluster.name}")
-    return low, found
+    return low, entries

@@ -1,4 +1,4 @@
-"""How stretches of the offset map lie in ``__mirror_offsets``: one record a chunk, written again while it grows.
+"""The bytes of the offset map in ``__mirror_offsets``: one record a chunk, written again while it grows.
 
 Key: ``flow/topic/partition/begin`` of the source. Value: version, flags, both topic ids, then unsigned varints: begin,
 length, and unless it is silent: first target offset, and for each group of equal runs: how often, source offsets and
@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from replication.offset_map import Run, Stretch
+from reconciler.kafka.protocol.flexible import uvarint
+from reconciler.replication.offsets.map import CopiedRun, Stretch
 
 VERSION = 1
 _FIRST = 1
@@ -20,7 +21,7 @@ _NO_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MapPartition:
     """A partition of a flow. ``source_id`` and ``target_id``: topic ids, so that a topic made anew has a map anew;
     zero where a broker tells none."""
 
@@ -30,12 +31,17 @@ class Place:
     source_id: UUID = _NO_ID
     target_id: UUID = _NO_ID
 
+    def is_of(self, ids: tuple[UUID, UUID]) -> bool:
+        """Whether source and remote topic have these ids, as far as they are known."""
+        pairs = zip((self.source_id, self.target_id), ids, strict=True)
+        return all(_NO_ID in pair or pair[0] == pair[1] for pair in pairs)
+
 
 class ChunkError(ValueError):
     """A record of the map's topic that is no chunk, or one of a later release."""
 
 
-class Chunk:
+class OffsetChunk:
     """A stretch while it grows; each run is encoded once."""
 
     __slots__ = ("_done", "_group", "begin", "end", "first", "first_target", "last")
@@ -44,7 +50,7 @@ class Chunk:
         self.begin = self.end = begin
         self.first = first
         self.first_target = -1
-        self.last: Run | None = None
+        self.last: CopiedRun | None = None
         self._done = bytearray()
         self._group: list[int] = []  # times, source gap, target gap, records
 
@@ -52,7 +58,7 @@ class Chunk:
     def size(self) -> int:
         return len(self._done)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: CopiedRun) -> None:
         """``run`` lies after all earlier ones on both sides."""
         last = self.last
         if last is None:
@@ -66,14 +72,14 @@ class Chunk:
         self.last = run
         self._append([1, *gaps, run.records])
 
-    def _longer(self, last: Run, run: Run) -> None:
+    def _longer(self, last: CopiedRun, run: CopiedRun) -> None:
         """The same run goes on; its group is split when earlier runs were equal to it."""
         times, *gaps, records = self._group
         if times > 1:
             self._group[0] = times - 1
             self._flush()
         self._group = [1, *gaps, records + run.records]
-        self.last = Run(last.source, last.target, records + run.records)
+        self.last = CopiedRun(last.source, last.target, records + run.records)
 
     def _append(self, group: list[int]) -> None:
         if self._group and self._group[1:] == group[1:]:
@@ -83,25 +89,23 @@ class Chunk:
         self._group = group
 
     def _flush(self) -> None:
-        for number in self._group:
-            _put(self._done, number)
+        self._done += b"".join(map(uvarint, self._group))
 
-    def encode(self, place: Place) -> tuple[bytes, bytes]:
+    def encode(self, place: MapPartition) -> tuple[bytes, bytes]:
         """(key, value) of the chunk as it is now. One without a run ends after its length; releases that did not know
         silent stretches pass it over."""
         value = bytearray((VERSION, _FIRST if self.first else 0))
         value += place.source_id.bytes + place.target_id.bytes
-        for number in (self.begin, self.end - self.begin, *([self.first_target] if self.last is not None else ())):
-            _put(value, number)
-        value += self._done
-        for number in self._group:
-            _put(value, number)
+        value += uvarint(self.begin) + uvarint(self.end - self.begin)
+        if self.last is not None:
+            value += uvarint(self.first_target)
+        value += self._done + b"".join(map(uvarint, self._group))
         return f"{place.flow}/{place.topic}/{place.partition}/{self.begin}".encode(), bytes(value)
 
 
-def encode(place: Place, stretch: Stretch) -> tuple[bytes, bytes]:
+def encode(place: MapPartition, stretch: Stretch) -> tuple[bytes, bytes]:
     """(key, value) of a whole stretch."""
-    chunk = Chunk(stretch.begin, first=stretch.first)
+    chunk = OffsetChunk(stretch.begin, first=stretch.first)
     for run in stretch.runs:
         chunk.add(run)
     chunk.end = stretch.end
@@ -118,17 +122,20 @@ def decode_key(key: bytes) -> tuple[str, str, int, int]:
 
 def end_of(key: bytes, value: bytes) -> int:
     """Where the chunk's stretch ends, without reading its runs. Raises ChunkError."""
-    if len(value) < 36 or value[0] != VERSION:
-        raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
+    _check(key, value)
     return sum(_numbers(value[:64], 34, 2))  # two varints of at most ten bytes
 
 
-def decode(key: bytes, value: bytes) -> tuple[Place, Stretch]:
-    """Raises ChunkError."""
-    flow, topic, partition, _ = decode_key(key)
+def _check(key: bytes, value: bytes) -> None:
     if len(value) < 36 or value[0] != VERSION:
         raise ChunkError(f"the chunk {key.decode()} has format {value[0] if value else 'none'}, not {VERSION}")
-    place = Place(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
+
+
+def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
+    """Raises ChunkError."""
+    flow, topic, partition, _ = decode_key(key)
+    _check(key, value)
+    place = MapPartition(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))
     numbers = _numbers(value, 34)
     if len(numbers) == 2:
         return place, Stretch(numbers[0], sum(numbers), (), bool(value[1] & _FIRST))
@@ -139,38 +146,31 @@ def decode(key: bytes, value: bytes) -> tuple[Place, Stretch]:
     return place, Stretch(begin, begin + length, tuple(runs), bool(value[1] & _FIRST))
 
 
-def _runs(source: int, target: int, numbers: Sequence[int]) -> list[Run]:
-    runs: list[Run] = []
+def _runs(source: int, target: int, numbers: Sequence[int]) -> list[CopiedRun]:
+    runs: list[CopiedRun] = []
     for at in range(0, len(numbers), 4):
         times, source_gap, target_gap, records = numbers[at : at + 4]
         for _ in range(times):
             source += source_gap
             target += target_gap
-            runs.append(Run(source, target, records))
+            runs.append(CopiedRun(source, target, records))
             source += records
             target += records
     return runs
 
 
-def _put(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
 def _numbers(value: bytes, at: int, most: int = 0) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     number = shift = 0
     for byte in value[at:]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            found.append(number)
+            numbers.append(number)
             number = shift = 0
-            if len(found) == most:
+            if len(numbers) == most:
                 break
         else:
             shift += 7
     if shift:
         raise ChunkError("a number is cut")
-    return found
+    return numbers

@@ -1,4 +1,4 @@
-"""The exact offset map of one mirrored partition: which source offsets were copied, and to which target offsets.
+"""The exact offset map of one mirrored partition: which source offset became which target offset.
 
 A *run* is what is consecutive on both sides; a *stretch* says all about a range of source offsets: those in its runs
 were copied, the others never (control markers, aborted records, holes after compaction, filtered records). So no later
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 
-class Run(NamedTuple):
+class CopiedRun(NamedTuple):
     """``records`` records from offset ``source`` on were copied to ``target`` on, without a hole on either side."""
 
     source: int
@@ -36,12 +36,12 @@ class Stretch:
     """All that was copied of source offsets ``begin`` <= o < ``end``; both offsets of its runs grow. Without runs it is
     *silent*: nothing of the range was copied (records of other clusters that came back, filtered ones, markers).
 
-    ``first``: the flow began here, nothing before ``begin`` was ever copied.
+    ``first``: the flow began here. It copied nothing before ``begin``, but another tool may have (a take-over).
     """
 
     begin: int
     end: int
-    runs: tuple[Run, ...]
+    runs: tuple[CopiedRun, ...]
     first: bool = False
 
 
@@ -101,6 +101,8 @@ class PartitionMap:
         self._stretches: list[Stretch] = []
         for stretch in self._copies:
             self._append(stretch)
+        if self._stretches and _silent_to(self._silent) >= self._stretches[0].begin:
+            self._stretches[0] = replace(self._stretches[0], begin=0)
         self._begins = [stretch.begin for stretch in self._stretches]
         self._known: list[tuple[int, int]] | None = None
 
@@ -125,48 +127,35 @@ class PartitionMap:
     def copied(self, begin: int, end: int) -> bool:
         """Whether a source offset ``begin`` <= o < ``end`` is known to have been copied."""
         for stretch in self._stretches[max(0, bisect_right(self._begins, begin) - 1) :]:
-            found = _next_run(stretch.runs, begin)
-            if found is not None or stretch.begin >= end:
-                return found is not None and found.source < end
+            run = _next_run(stretch.runs, begin)
+            if run is not None or stretch.begin >= end:
+                return run is not None and run.source < end
         return False
 
     def downstream(self, source: int) -> Translation:
         """The target position for source position ``source``: of the first record at or after it."""
-        if not self._stretches:
-            return Translation(None, Exactness.UNKNOWN, "the map has no entry for the partition", _NOTHING)
         at = bisect_right(self._begins, source) - 1
         if at < 0:
-            return self._before(self._stretches[0])
-        stretch = self._stretches[at]
-        if source < stretch.end:
-            found = _next_run(stretch.runs, source)
-            if found is not None:
-                inside = source >= found.source
-                return (
-                    Translation(found.target + source - found.source, Exactness.RECORD)
-                    if inside
-                    else Translation(found.target, Exactness.NEXT)
-                )
-        return self._after(at, source)
+            return self._before(back=False)
+        run = _next_run(self._stretches[at].runs, source) if source < self._stretches[at].end else None
+        if run is None:
+            return _after(self._stretches, at, source, back=False)
+        if source < run.source:
+            return Translation(run.target, Exactness.NEXT)
+        return Translation(run.target + source - run.source, Exactness.RECORD)
 
     def upstream(self, target: int) -> Translation:
         """The source position for target position ``target``, for failback: of the first record at or after it."""
-        if not self._copies:
-            return Translation(None, Exactness.UNKNOWN, "the map has no entry for the partition", _NOTHING)
         at = bisect_right(self._copy_targets, target) - 1
         if at < 0:
-            first = self._copies[0]
-            if first.first:
-                return Translation(first.runs[0].source, Exactness.NEXT)
-            gap = Gap(None, None, first.runs[0].source, first.runs[0].target)
-            return Translation(None, Exactness.UNKNOWN, "older than the map", gap)
+            return self._before(back=True)
         runs = self._copies[at].runs
         low = bisect_right(runs, target, key=lambda run: run.target) - 1
         if target < runs[low].target_end:
             return Translation(runs[low].source + target - runs[low].target, Exactness.RECORD)
         if low + 1 < len(runs):
             return Translation(runs[low + 1].source, Exactness.NEXT)
-        return self._after_copy(at, target)
+        return _after(self._copies, at, target, back=True)
 
     def _append(self, stretch: Stretch) -> None:
         kept = self._stretches
@@ -178,48 +167,43 @@ class PartitionMap:
                 kept.append(cut)
         kept.append(stretch)
 
-    def _before(self, first: Stretch) -> Translation:
-        if first.first:
-            return Translation(first.runs[0].target, Exactness.NEXT)
-        gap = Gap(None, None, first.begin, first.runs[0].target)
+    def _before(self, *, back: bool) -> Translation:
+        """A position before all that the map knows; ``back``: of the target."""
+        if not self._stretches:
+            return Translation(None, Exactness.UNKNOWN, "the map has no entry for the partition", _NOTHING)
+        first, run = self._stretches[0], (self._copies if back else self._stretches)[0].runs[0]
+        if back and first.begin == 0:
+            return Translation(first.runs[0].source, Exactness.NEXT)
+        if not back and run.target == 0:
+            return Translation(0, Exactness.NEXT)
+        gap = Gap(None, None, run.source if back else first.begin, run.target)
         return Translation(None, Exactness.UNKNOWN, "older than the map", gap)
 
-    def _after(self, at: int, source: int) -> Translation:
-        stretch, last = self._stretches[at], self._stretches[at].runs[-1]
-        following = self._stretches[at + 1] if at + 1 < len(self._stretches) else None
-        if following is not None and following.begin == stretch.end:
-            return Translation(following.runs[0].target, Exactness.NEXT)
-        if following is not None:
-            gap = Gap(stretch.end, last.target_end, following.begin, following.runs[0].target)
-            if source < stretch.end:
-                source = stretch.end
-            reason = f"the map has a gap from source offset {stretch.end} to {following.begin}"
-            return Translation(last.target_end, Exactness.EARLIER, reason, gap)
-        if source <= stretch.end:
-            return Translation(last.target_end, Exactness.END)
-        gap = Gap(stretch.end, last.target_end, None, None)
-        return Translation(last.target_end, Exactness.EARLIER, f"the map ends at source offset {stretch.end}", gap)
 
-    def _after_copy(self, at: int, target: int) -> Translation:
-        stretch, last = self._copies[at], self._copies[at].runs[-1]
-        following = self._copies[at + 1] if at + 1 < len(self._copies) else None
-        if following is not None and following.begin <= stretch.end:
-            return Translation(following.runs[0].source, Exactness.NEXT)
-        if following is not None:
-            gap = Gap(stretch.end, last.target_end, following.begin, following.runs[0].target)
-            reason = f"the map has a gap from source offset {stretch.end} to {following.begin}"
-            return Translation(stretch.end, Exactness.EARLIER, reason, gap)
-        if target <= last.target_end:
-            return Translation(stretch.end, Exactness.END)
-        gap = Gap(stretch.end, last.target_end, None, None)
-        reason = f"the map ends at target offset {last.target_end}"
-        return Translation(stretch.end, Exactness.EARLIER, reason, gap)
+def _after(stretches: list[Stretch], at: int, position: int, *, back: bool) -> Translation:
+    """A position after the last run of stretch ``at``; ``back``: of the target."""
+    stretch, last = stretches[at], stretches[at].runs[-1]
+    following = stretches[at + 1] if at + 1 < len(stretches) else None
+    end = stretch.end if back else last.target_end
+    if following is not None and following.begin <= stretch.end:
+        run = following.runs[0]
+        return Translation(run.source if back else run.target, Exactness.NEXT)
+    if following is not None:
+        gap = Gap(stretch.end, last.target_end, following.begin, following.runs[0].target)
+        reason = f"the map has a gap from source offset {stretch.end} to {following.begin}"
+        return Translation(end, Exactness.EARLIER, reason, gap)
+    known = last.target_end if back else stretch.end
+    if position <= known:
+        return Translation(end, Exactness.END)
+    gap = Gap(stretch.end, last.target_end, None, None)
+    reason = f"the map ends at {'target' if back else 'source'} offset {known}"
+    return Translation(end, Exactness.EARLIER, reason, gap)
 
 
 _NOTHING = Gap(None, None, None, None)
 
 
-def _next_run(runs: tuple[Run, ...], source: int) -> Run | None:
+def _next_run(runs: tuple[CopiedRun, ...], source: int) -> CopiedRun | None:
     """The run that has ``source``, else the first one after it."""
     at = bisect_right(runs, source, key=lambda run: run.source) - 1
     if at >= 0 and source < runs[at].source_end:
@@ -230,7 +214,7 @@ def _next_run(runs: tuple[Run, ...], source: int) -> Run | None:
 def _spans(stretches: list[Stretch]) -> list[tuple[int, int]]:
     """Source offsets that are spoken of, as spans that do not touch."""
     spans: list[tuple[int, int]] = []
-    for begin, end in sorted((0 if one.first else one.begin, one.end) for one in stretches):
+    for begin, end in sorted((0 if stretch.first else stretch.begin, stretch.end) for stretch in stretches):
         if spans and begin <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:
@@ -238,12 +222,23 @@ def _spans(stretches: list[Stretch]) -> list[tuple[int, int]]:
     return spans
 
 
+def _silent_to(silent: list[Stretch]) -> int:
+    """The source offset before which nothing was copied by anybody; ``silent`` by their beginning. A silent stretch
+    that is only the ``first`` of the flow does not say what another tool copied before it."""
+    end = 0
+    for stretch in silent:
+        if stretch.begin > end:
+            break
+        end = max(end, stretch.end)
+    return end
+
+
 def _longer(stretch: Stretch, silent: list[Stretch]) -> Stretch:
     """``stretch`` with the silent ones that follow without a gap; ``silent`` by their beginning."""
     end = stretch.end
-    for one in silent:
-        if one.begin <= end:
-            end = max(end, one.end)
+    for each_stretch in silent:
+        if each_stretch.begin <= end:
+            end = max(end, each_stretch.end)
     return stretch if end == stretch.end else Stretch(stretch.begin, end, stretch.runs, stretch.first)
 
 
@@ -251,20 +246,20 @@ def _without_repeated(copies: list[Stretch]) -> list[Stretch]:
     """``copies``, by targets, without those that only say again a part of another: a gap that was counted, which its
     lane has written after all."""
     kept: list[Stretch] = []
-    for one in copies:
-        if kept and _says_all_of(kept[-1], one):
+    for stretch in copies:
+        if kept and _says_all_of(kept[-1], stretch):
             continue
-        while kept and _says_all_of(one, kept[-1]):
+        while kept and _says_all_of(stretch, kept[-1]):
             kept.pop()
-        kept.append(one)
+        kept.append(stretch)
     return kept
 
 
-def _says_all_of(stretch: Stretch, one: Stretch) -> bool:
-    first, last = one.runs[0], one.runs[-1]
+def _says_all_of(stretch: Stretch, given_stretch: Stretch) -> bool:
+    first, last = given_stretch.runs[0], given_stretch.runs[-1]
     return (
-        stretch.begin <= one.begin
-        and one.end <= stretch.end
+        stretch.begin <= given_stretch.begin
+        and given_stretch.end <= stretch.end
         and stretch.runs[0].target <= first.target
         and last.target_end <= stretch.runs[-1].target_end
     )

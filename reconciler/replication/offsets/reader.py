@@ -1,18 +1,16 @@
-"""The offset map of a flow, read from ``__mirror_offsets`` on its target, and kept up to date."""
+"""Reads the offset map of a flow from ``__mirror_offsets`` on its target, and keeps it up to date."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from uuid import UUID
 
-from replication.names import OFFSETS_TOPIC
-from replication.offset_map import PartitionMap, Stretch
-from replication.offset_map_codec import ChunkError, Place, decode, decode_key
-from wire import logs
-from wire.batches import CONTROL, scan
-from wire.cluster import NO_ID, Cluster, Key
-from wire.fetch_answers import FetchedPartition
-from wire.records import key_and_value, records_of
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.replication.names import OFFSETS_TOPIC
+from reconciler.replication.offsets.codec import ChunkError, MapPartition, decode, decode_key
+from reconciler.replication.offsets.map import PartitionMap, Stretch
+from reconciler.replication.offsets.map_topic import partitions
 
 _EMPTY = PartitionMap(())
 
@@ -23,14 +21,14 @@ class MapReader:
     ``target`` is an open ``wire.Cluster``; everything runs on its event loop. ``topics``: source topics, all when None.
     """
 
-    def __init__(self, target: Cluster, flow: str, topics: frozenset[str] | None = None) -> None:
+    def __init__(self, target: ClusterClient, flow: str, topics: frozenset[str] | None = None) -> None:
         self._target = target
         self._prefix = f"{flow}/".encode()
         self._topics = topics
         self._read: dict[Key, int] = {}
         self._topic_id = NO_ID
-        self._chunks: dict[Key, dict[int, tuple[Place, Stretch]]] = {}
-        self._newest: dict[Key, Place] = {}
+        self._chunks: dict[Key, dict[int, tuple[MapPartition, Stretch]]] = {}
+        self._newest: dict[Key, MapPartition] = {}
         self._maps: dict[Key, PartitionMap] = {}
 
     async def refresh(self) -> None:
@@ -39,18 +37,19 @@ class MapReader:
         Raises BrokerError (also when the topic is not there) or ConnectionLostError; call again to go on.
         """
         target = self._target
-        await logs.leaders(target, [OFFSETS_TOPIC])
-        there = target.topics[OFFSETS_TOPIC]
-        if there.topic_id != self._topic_id:  # made anew
-            self._topic_id = there.topic_id
+        keys = await partitions(target)
+        topic_id = target.topics[OFFSETS_TOPIC].topic_id
+        if topic_id != self._topic_id:  # made anew
+            self._topic_id = topic_id
             self._read.clear()
-        keys = [(OFFSETS_TOPIC, partition) for partition in there.leaders]
         begins = await logs.begins(target, keys)
         ends = await logs.ends(target, keys)
         self._read = {key: min(max(self._read.get(key, 0), begins[key]), ends[key]) for key in keys}
         async for answer in logs.read(target, self._read, ends):
             key = (answer.topic, answer.partition)
-            self._take(answer)
+            for name, value in logs.key_values(answer):
+                if name.startswith(self._prefix):
+                    self._chunk(name, value)
             self._read[key] = logs.next_offset(answer, self._read[key])
 
     def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
@@ -67,28 +66,18 @@ class MapReader:
             return _EMPTY
         newest = self._newest[key]
         now = (ids[0] if ids[0] != NO_ID else newest.source_id, ids[1] if ids[1] != NO_ID else newest.target_id)
-        made = PartitionMap(stretch for place, stretch in chunks.values() if _same(place, now))
+        made = PartitionMap(stretch for place, stretch in chunks.values() if place.is_of(now))
         if ids == (NO_ID, NO_ID):
             self._maps[key] = made
         return made
 
-    def place(self, topic: str, partition: int) -> Place | None:
+    def place(self, topic: str, partition: int) -> MapPartition | None:
         """Of what was written last of a *source* partition; None when nothing is known of it."""
         return self._newest.get((topic, partition))
 
     def partitions(self) -> Mapping[Key, PartitionMap]:
         """By source topic and partition."""
         return {key: self.partition(*key) for key in self._chunks}
-
-    def _take(self, answer: FetchedPartition) -> None:
-        view = answer.records
-        for batch in scan(view):
-            if batch.attributes & CONTROL:
-                continue
-            for record in records_of(view, batch):
-                key, value = key_and_value(record)
-                if key is not None and key.startswith(self._prefix):
-                    self._chunk(key, value)
 
     def _chunk(self, key: bytes, value: bytes | None) -> None:
         try:
@@ -106,8 +95,3 @@ class MapReader:
         self._chunks.setdefault(where, {})[begin] = (place, stretch)
         self._newest[where] = place
         self._maps.pop(where, None)
-
-
-def _same(place: Place, ids: tuple[UUID, UUID]) -> bool:
-    pairs = zip((place.source_id, place.target_id), ids, strict=True)
-    return all(NO_ID in (written, now) or written == now for written, now in pairs)

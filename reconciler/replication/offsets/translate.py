@@ -1,4 +1,4 @@
-"""Positions of one flow translated in either direction: by the offset map, and by counting where it has a gap."""
+"""Translates offsets of a group along one flow, in either direction: by the offset map, and by counting gaps."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from replication.offset_map import Exactness, PartitionMap, Translation
-from translation.counting import Log, NotPairedError, close_gap
-from translation.reading import MapReader
-from wire import logs
-from wire.cluster import NO_ID, Cluster, Key
-from wire.errors import UNSTABLE, BrokerError, ConnectionLostError
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
+from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation
+from reconciler.replication.offsets.reader import MapReader
 
 UNDECIDED_WITHIN = 2.0
 """Seconds in which a mirror that is not held up decides the transaction that carries its positions."""
@@ -21,19 +21,19 @@ ASKED_EVERY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ClusterSides:
     """``source`` None: it does not answer; then gaps stay gaps. ``group``: holds the flow's positions on the target.
     ``committed``: the flow copies committed records only."""
 
-    source: Cluster | None
-    target: Cluster
+    source: ClusterClient | None
+    target: ClusterClient
     flow: str
     group: str
     committed: bool = True
 
 
 async def translate(
-    sides: Sides, wanted: Mapping[Key, Iterable[int]], remote: Callable[[str], str], *, reverse: bool = False
+    sides: ClusterSides, wanted: Mapping[Key, Iterable[int]], remote: Callable[[str], str], *, reverse: bool = False
 ) -> dict[tuple[Key, int], Translation]:
     """``wanted``: by *source* topic and partition, positions on the source, or on the target for ``reverse``.
 
@@ -42,41 +42,52 @@ async def translate(
     """
     reader = MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
     await reader.refresh()
-    found: dict[tuple[Key, int], Translation] = {}
+    translations: dict[tuple[Key, int], Translation] = {}
     for key, offsets in wanted.items():
         other = (remote(key[0]), key[1])
-        ours = reader.partition(*key, ids=await _ids(sides, key[0], other[0]))
+        ids = (await _id(sides.source, key[0]), await _id(sides.target, other[0]))
+        ours = reader.partition(*key, ids)
         asked = sorted(set(offsets))
-        told = _all(ours, asked, reverse)
-        if any(one.gap is not None for one in told) and sides.source is not None:
-            ours, why = await _closed(sides, (key, other), ours, told)
-            told = [one if one.exact else replace(one, reason=why or one.reason) for one in _all(ours, asked, reverse)]
-        if any(one.offset is None for one in told):
+        all_translations = _all(ours, asked, reverse)
+        if any(translation.gap is not None for translation in all_translations) and sides.source is not None:
+            ours, why = await _closed(sides, (key, other), ours, all_translations)
+            all_translations = [
+                translation if translation.exact else replace(translation, reason=why or translation.reason)
+                for translation in _all(ours, asked, reverse)
+            ]
+        if any(translation.offset is None for translation in all_translations):
             begin = await _begin(sides.source if reverse else sides.target, key if reverse else other)
-            told = [one if one.offset is not None else _from_start(one, begin) for one in told]
-        found.update({(key, offset): one for offset, one in zip(asked, told, strict=True)})
-    return found
+            all_translations = [
+                translation if translation.offset is not None else _from_start(translation, begin)
+                for translation in all_translations
+            ]
+        translations.update(
+            {(key, offset): translation for offset, translation in zip(asked, all_translations, strict=True)}
+        )
+    return translations
 
 
 def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translation]:
     return [ours.upstream(offset) if reverse else ours.downstream(offset) for offset in offsets]
 
 
-def _from_start(one: Translation, begin: int | None) -> Translation:
+def _from_start(translation: Translation, begin: int | None) -> Translation:
     if begin is None:
-        return one
-    return Translation(begin, Exactness.EARLIER, f"{one.reason}; this is where the partition begins now", one.gap)
+        return translation
+    return Translation(
+        begin, Exactness.EARLIER, f"{translation.reason}; this is where the partition begins now", translation.gap
+    )
 
 
 async def _closed(
-    sides: Sides, keys: tuple[Key, Key], ours: PartitionMap, told: list[Translation]
+    sides: ClusterSides, keys: tuple[Key, Key], ours: PartitionMap, translations: list[Translation]
 ) -> tuple[PartitionMap, str]:
     """The map with its gaps closed as far as that can be proved, and why not further."""
     assert sides.source is not None
     position = await _position(sides, keys[1])
     here, there = Log(sides.source, keys[0], sides.committed), Log(sides.target, keys[1])
     stretches, why = list(ours.stretches), ""
-    for gap in {one.gap for one in told if one.gap is not None}:
+    for gap in {translation.gap for translation in translations if translation.gap is not None}:
         try:
             stretches.append(await close_gap(gap, here, there, position))
         except NotPairedError as error:
@@ -86,13 +97,13 @@ async def _closed(
     return PartitionMap(stretches), why
 
 
-async def _position(sides: Sides, key: Key) -> int | None:
+async def _position(sides: ClusterSides, key: Key) -> int | None:
     """The flow's next source offset. None when there is none, or when it stays undecided (KIP-447): the mirror copies
     meanwhile, and what is proved without it is as true."""
     until = time.monotonic() + UNDECIDED_WITHIN
     while True:
         try:
-            found = (await sides.target.positions(sides.group, [key]))[key].offset
+            offset = (await sides.target.positions(sides.group, [key]))[key].offset
         except BrokerError as error:
             if error.code != UNSTABLE:
                 raise
@@ -100,14 +111,10 @@ async def _position(sides: Sides, key: Key) -> int | None:
                 return None
             await asyncio.sleep(ASKED_EVERY)
         else:
-            return found if found >= 0 else None
+            return offset if offset >= 0 else None
 
 
-async def _ids(sides: Sides, topic: str, remote: str) -> tuple[UUID, UUID]:
-    return await _id(sides.source, topic), await _id(sides.target, remote)
-
-
-async def _id(cluster: Cluster | None, topic: str) -> UUID:
+async def _id(cluster: ClusterClient | None, topic: str) -> UUID:
     if cluster is None:
         return NO_ID
     if topic not in cluster.topics:
@@ -116,7 +123,7 @@ async def _id(cluster: Cluster | None, topic: str) -> UUID:
     return known.topic_id if known is not None else NO_ID
 
 
-async def _begin(cluster: Cluster | None, key: Key) -> int | None:
+async def _begin(cluster: ClusterClient | None, key: Key) -> int | None:
     if cluster is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Positions in a topic that two clusters write under one name: each log has its own records and copies of the other's.
+"""Translates group offsets of a topic that two clusters write under one name, over the maps of both flows.
 
 The two logs order them differently, so what a group has read here is no single position there: behind the last record
 of each cluster there is one. The safe position is that of the first record, own or copy, that the group has not read.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from replication.offset_map import Exactness, PartitionMap, Run, Translation
+from reconciler.replication.offsets.map import CopiedRun, Exactness, PartitionMap, Translation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +53,13 @@ class Interleaved:
 
     def read_again(self, position: int, there: int) -> int:
         """Records from offset ``there`` on that a group at ``position`` here has read already, as far as is known."""
-        copies = sum(
-            max(0, min(run.source_end, position) - max(run.source, run.source + there - run.target))
-            for run in _runs(self.out)
-        )
-        return copies + sum(
-            max(0, min(run.source_end, run.source + position - run.target) - max(run.source, there))
-            for run in _runs(self.back)
-        )
+        copies = sum(_records(run, run.source + there - run.target, position) for run in _runs(self.out))
+        return copies + sum(_records(run, there, run.source + position - run.target) for run in _runs(self.back))
 
     def missed(self, position: int, there: int) -> int:
         """Records before offset ``there`` that a group at ``position`` here has not read, as far as is known."""
-        copies = sum(
-            max(0, min(run.source_end, run.source + there - run.target) - max(run.source, position))
-            for run in _runs(self.out)
-        )
-        return copies + sum(
-            max(0, min(run.source_end, there) - max(run.source, run.source + position - run.target))
-            for run in _runs(self.back)
-        )
+        copies = sum(_records(run, position, run.source + there - run.target) for run in _runs(self.out))
+        return copies + sum(_records(run, run.source + position - run.target, there) for run in _runs(self.back))
 
     def counts(self, position: int, there: int) -> tuple[int, int] | None:
         """(``read_again``, ``missed``) where the maps know all that counts, else None; so also where the group has read
@@ -89,11 +77,11 @@ class Interleaved:
         """The first record of the other cluster, there, that the group has not read."""
         if self.back_to is None:
             return Translation(None, Exactness.UNKNOWN, "nothing has come back yet: the group has read none of that")
-        found = self.back.upstream(position)
-        if found.exactness in (Exactness.RECORD, Exactness.NEXT):
-            return found
-        if found.gap is not None and found.gap.source_end is not None:
-            return found  # a gap between what is known, or before it
+        translation = self.back.upstream(position)
+        if translation.exactness in (Exactness.RECORD, Exactness.NEXT):
+            return translation
+        if translation.gap is not None and translation.gap.source_end is not None:
+            return translation  # a gap between what is known, or before it
         end = self.back.known_to(self.back.source_end or 0)
         if self.back.source_end is None and end == 0:  # it began later than at the beginning, and has carried nothing
             why = "the map of what came back is empty"
@@ -126,6 +114,11 @@ class Interleaved:
         return first is not None and self.out.known_to(position) >= first
 
 
-def _runs(known: PartitionMap) -> Iterator[Run]:
+def _runs(known: PartitionMap) -> Iterator[CopiedRun]:
     for stretch in known.stretches:
         yield from stretch.runs
+
+
+def _records(run: CopiedRun, begin: int, end: int) -> int:
+    """Of ``run``, those at source offsets ``begin`` <= o < ``end``."""
+    return max(0, min(run.source_end, end) - max(run.source, begin))

@@ -1,4 +1,4 @@
-"""Flow-derived access: from a rule about a source topic to the rules about its remote topic. Pure.
+"""Derives ACLs of a remote topic from those of its source topic, along flows. Pure.
 
 Readers become readers, never writers; what is denied stays denied. A rule that covers names by prefix or wildcard
 becomes one prefixed rule only where the flow provably carries all of them, else one literal rule for each topic it
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.access.carriage import Carriage
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.topology import Flow
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.environment.topology import Flow
+from reconciler.resources.acls.flow_scope import FlowTopics
 
 Derived = tuple[AclBinding, AclBinding]
 """The rule on the target, and the rule on the source it follows from."""
@@ -25,30 +25,34 @@ _ON_TOPICS: Mapping[tuple[Permission, Operation], tuple[Operation, ...]] = {
     (Permission.DENY, Operation.ALL): _LOOKING,
 }
 _ON_GROUPS: Mapping[tuple[Permission, Operation], tuple[Operation, ...]] = {
-    **{(permission, one): (one,) for permission in Permission for one in (Operation.READ, Operation.DESCRIBE)},
+    **{
+        (permission, literal): (literal,)
+        for permission in Permission
+        for literal in (Operation.READ, Operation.DESCRIBE)
+    },
     (Permission.ALLOW, Operation.ALL): (Operation.READ,),
     (Permission.DENY, Operation.ALL): (Operation.READ, Operation.DESCRIBE),
 }
 _META = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
-def derive(carriage: Carriage, rules: Iterable[AclBinding]) -> Iterator[Derived]:
+def derive(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Derived]:
     """For each rule of the flow's source, what it comes to on the target; nothing for rules the flow does not touch."""
     rules = tuple(rules)
     readers: set[str] = set()
     for rule in rules:
         if rule.resource is ResourceType.TOPIC:
-            for found in _on_topics(carriage, rule):
-                if found.operation is Operation.READ and found.permission is Permission.ALLOW:
+            for acl in _on_topics(carriage, rule):
+                if acl.operation is Operation.READ and acl.permission is Permission.ALLOW:
                     readers.add(rule.principal)
-                yield found, rule
+                yield acl, rule
     if carriage.flow.access.groups:
         for rule in rules:
             if rule.resource is ResourceType.GROUP and rule.principal in readers:
-                yield from ((found, rule) for found in _on_groups(carriage.flow, rule))
+                yield from ((acl, rule) for acl in _on_groups(carriage.flow, rule))
 
 
-def _on_topics(carriage: Carriage, rule: AclBinding) -> Iterator[AclBinding]:
+def _on_topics(carriage: FlowTopics, rule: AclBinding) -> Iterator[AclBinding]:
     operations = _ON_TOPICS.get((rule.permission, rule.operation), ())
     if operations:
         for name, pattern in _places(carriage, rule):
@@ -56,7 +60,7 @@ def _on_topics(carriage: Carriage, rule: AclBinding) -> Iterator[AclBinding]:
                 yield _rewritten(carriage.flow, rule, name, pattern, operation)
 
 
-def _places(carriage: Carriage, rule: AclBinding) -> Iterator[tuple[str, PatternType]]:
+def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, PatternType]]:
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
         remote = carriage.remote_of(rule.name)
         if remote is not None:
@@ -80,10 +84,10 @@ def _groups_chosen(flow: Flow, rule: AclBinding) -> bool:
     """Groups keep their names. A rule on many travels only where all of them do."""
     include, exclude = flow.groups.include, flow.groups.exclude
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
-        wanted = any(re.fullmatch(one, rule.name) for one in include)
-        return wanted and not any(re.fullmatch(one, rule.name) for one in exclude)
+        wanted = any(re.fullmatch(name, rule.name) for name in include)
+        return wanted and not any(re.fullmatch(name, rule.name) for name in exclude)
     beginning = "" if rule.wildcard else rule.name
-    heads = [_META.split(one, maxsplit=1)[0] for one in exclude]
+    heads = [_META.split(name, maxsplit=1)[0] for name in exclude]
     return ".*" in include and not any(head.startswith(beginning) or beginning.startswith(head) for head in heads)
 
 

@@ -1,4 +1,4 @@
-"""Which rules should be on each cluster, and why: declared ones, those of mirror jobs, and those that flows derive.
+"""The desired ACLs of each cluster, and why: declared, of mirror jobs, and derived from flows.
 
 Flows derive from rules that no flow made, hop by hop, so that two flows that face each other cannot keep a rule alive
 that nobody wrote.
@@ -9,27 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.access.carriage import Carriage, carriage_of
-from reconciler.access.derived import derive
-from reconciler.access.mirrors import clusters_of, flows_of, mirror_rights
-from reconciler.access.roles import bindings, expand_stable, title_of
-from reconciler.access_rules import AccessRole, AccessRule
-from reconciler.acls import AclBinding, Permission, Unsupported, word
-from reconciler.changes import Grant
 from reconciler.errors import Unknown
-from reconciler.live import LiveAccess, LiveCluster, LiveState
-from reconciler.routing import Routing
-from reconciler.topology import Flow, Topology
+from reconciler.model.acls import AccessRole, AccessRule, AclBinding, Permission, Unsupported, word
+from reconciler.model.changes import Grant
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.live import LiveAccess, LiveCluster, LiveState
+from reconciler.resources.acls.derive_from_flows import derive
+from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
+from reconciler.resources.acls.mirror_rights import clusters_of, flows_of, mirror_rights
+from reconciler.resources.acls.roles import bindings, expand_stable, title_of
+from reconciler.resources.flows.routes import Routing
 
 DECLARED = "declared"
 _AT_HOME = (AccessRole.MIRROR, AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY)
 """Roles of programs that speak to each cluster for themselves: no flow carries their rules along."""
 
-Rules = dict[AclBinding, "Wished"]
+Rules = dict[AclBinding, "DesiredRule"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wished:
+class DesiredRule:
     """``rests_on``: the rule on a flow's source that this one follows from, as ``cluster/rule``."""
 
     acl: AclBinding
@@ -39,11 +38,11 @@ class Wished:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some wishes are not known, so that no
-    rule may be taken for left over."""
+class DesiredRules:
+    """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some desired rules are not known, so
+    that no rule may be taken for left over."""
 
-    rules: Mapping[str, Mapping[AclBinding, Wished]]
+    rules: Mapping[str, Mapping[AclBinding, DesiredRule]]
     absent: Mapping[str, Mapping[AclBinding, Grant]]
     doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -54,7 +53,7 @@ def access_clusters(topology: Topology) -> frozenset[str]:
     return frozenset(topology.clusters) if topology.access_declared or derives else frozenset()
 
 
-def wished(topology: Topology, live: LiveState, routing: Routing) -> Wishes:
+def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> DesiredRules:
     rules: dict[str, Rules] = {name: {} for name in topology.clusters}
     absent: dict[str, dict[AclBinding, Grant]] = {name: {} for name in topology.clusters}
     doubtful: dict[str, list[str]] = {name: [] for name in topology.clusters}
@@ -65,13 +64,13 @@ def wished(topology: Topology, live: LiveState, routing: Routing) -> Wishes:
                 if rule.absent:
                     absent[cluster].setdefault(acl, grant)
                 else:
-                    _add(rules[cluster], Wished(acl, grant, travels=rule.role not in _AT_HOME))
+                    _add(rules[cluster], DesiredRule(acl, grant, travels=rule.role not in _AT_HOME))
         if rule.role is AccessRole.MIRROR:
             _doubt(flows_of(rule, topology), live, doubtful)
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
     _doubt(flows, live, doubtful)
     _derive(flows, live, routing, rules, absent)
-    return Wishes(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
+    return DesiredRules(rules, absent, {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why})
 
 
 def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: str) -> tuple[AclBinding, ...]:
@@ -80,23 +79,23 @@ def _expanded(rule: AccessRule, topology: Topology, routing: Routing, cluster: s
     return expand_stable(rule)
 
 
-def _add(rules: Rules, wish: Wished) -> None:
+def _add(rules: Rules, desired: DesiredRule) -> None:
     """The first one names the rule; one that may travel makes it travel."""
-    known = rules.get(wish.acl)
-    if known is None or (wish.travels and not known.travels):
-        rules[wish.acl] = wish
+    known = rules.get(desired.acl)
+    if known is None or (desired.travels and not known.travels):
+        rules[desired.acl] = desired
 
 
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
     for flow in flows:
         for side in (flow.source, flow.target):
-            found = live.known(side)
+            cluster = live.known(side)
             why = ""
-            if found is None:
+            if cluster is None:
                 why = f"cluster {side} could not be used"
-            elif not found.sees_all:
+            elif not cluster.sees_all:
                 why = f"not every topic of {side} is visible"
-            elif flow.access.enabled and (found.access is None or _unread(found.access)):
+            elif flow.access.enabled and (cluster.access is None or _unread(cluster.access)):
                 why = f"the access rules of {side} could not be read"
             if why:
                 doubtful[flow.source].append(f"flow {flow.name}: {why}")
@@ -118,29 +117,29 @@ def _derive(
     carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]
     fresh = {name: _roots(live.known(name), rules[name], absent[name]) for name in rules}
     for _ in rules:
-        found: dict[str, set[AclBinding]] = {name: set() for name in rules}
+        acls: dict[str, set[AclBinding]] = {name: set() for name in rules}
         for carriage in carriages:
             target = carriage.flow.target
-            for wish in _follows(carriage, fresh[carriage.flow.source]):
-                if wish.acl not in absent[target] and wish.acl not in rules[target]:
-                    rules[target][wish.acl] = wish
-                    found[target].add(wish.acl)
-        fresh = found
+            for desired in _follows(carriage, fresh[carriage.flow.source]):
+                if desired.acl not in absent[target] and desired.acl not in rules[target]:
+                    rules[target][desired.acl] = desired
+                    acls[target].add(desired.acl)
+        fresh = acls
         if not any(fresh.values()):
             return
 
 
 def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBinding, Grant]) -> set[AclBinding]:
     """The rules of a cluster once this plan is carried out, without those that a flow made."""
-    found = {acl for acl, wish in declared.items() if wish.travels}
+    acls = {acl for acl, desired in declared.items() if desired.travels}
     access = cluster.access if cluster is not None else None
     if access is None or isinstance(access.acls, Unknown | Unsupported) or isinstance(access.owned, Unknown):
-        return found
-    at_home = {acl for acl, wish in declared.items() if not wish.travels}
-    return found | {acl for acl in access.acls if acl not in access.owned and acl not in absent and acl not in at_home}
+        return acls
+    at_home = {acl for acl, desired in declared.items() if not desired.travels}
+    return acls | {acl for acl in access.acls if acl not in access.owned and acl not in absent and acl not in at_home}
 
 
-def _follows(carriage: Carriage, rules: Iterable[AclBinding]) -> Iterator[Wished]:
+def _follows(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[DesiredRule]:
     flow = carriage.flow
     for acl, source in derive(carriage, sorted(rules)):
         denied = acl.permission is Permission.DENY
@@ -148,4 +147,4 @@ def _follows(carriage: Carriage, rules: Iterable[AclBinding]) -> Iterator[Wished
         grant = Grant(
             f"{word(acl.principal)}: {does} what flow {flow.name} brings", f"flow {flow.name}", str(flow.where)
         )
-        yield Wished(acl, grant, f"{flow.source}/{source}")
+        yield DesiredRule(acl, grant, f"{flow.source}/{source}")

@@ -1,47 +1,54 @@
-"""Why a principal may do something: each rule that is about a topic or a principal, and who wants it there."""
+"""Explains ACLs: each one that is about a topic or a principal, and who wants it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.access import Wished, Wishes, access_clusters, wished
-from reconciler.access.wishes import DECLARED
-from reconciler.acls import AclBinding, Operation, ResourceType
-from reconciler.explaining.topics import Ground
-from reconciler.explanation import RuleAnswer
-from reconciler.live import LiveAccess, Made
-from reconciler.topology import TopicRef
+from reconciler.model.acls import AclBinding, Operation, ResourceType
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import LiveAccess, Made
+from reconciler.model.reports.explain import RuleAnswer
+from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, access_clusters, desired_rules
+from reconciler.resources.topics.explain import ExplainBasis
 
 
-def access_wishes(ground: Ground) -> Wishes | None:
+def desired_access(basis: ExplainBasis) -> DesiredRules | None:
     """None where access is neither declared nor derived."""
-    if not access_clusters(ground.topology):
+    if not access_clusters(basis.topology):
         return None
-    return wished(ground.topology, ground.live, ground.routing)
+    return desired_rules(basis.topology, basis.live, basis.routing)
 
 
-def rules_about_topic(ground: Ground, wishes: Wishes, ref: TopicRef) -> tuple[RuleAnswer, ...]:
+def rules_about_topic(basis: ExplainBasis, rules_of_cluster: DesiredRules, ref: TopicRef) -> tuple[RuleAnswer, ...]:
     def about(acl: AclBinding) -> bool:
         return acl.resource is ResourceType.TOPIC and acl.covers_name(ref.name)
 
-    return tuple(_answers(ground, wishes, ref.cluster, about))
+    return tuple(_answers(basis, rules_of_cluster, ref.cluster, about))
 
 
-def rules_about_principal(ground: Ground, wishes: Wishes, principal: str) -> tuple[RuleAnswer, ...]:
-    clusters = ground.topology.clusters
+def rules_about_principal(
+    basis: ExplainBasis, rules_of_cluster: DesiredRules, principal: str
+) -> tuple[RuleAnswer, ...]:
+    def about(acl: AclBinding) -> bool:
+        return acl.principal == principal
+
     return tuple(
-        one for cluster in clusters for one in _answers(ground, wishes, cluster, lambda acl: acl.principal == principal)
+        answer for cluster in basis.topology.clusters for answer in _answers(basis, rules_of_cluster, cluster, about)
     )
 
 
-def _answers(ground: Ground, wishes: Wishes, cluster: str, about: Callable[[AclBinding], bool]) -> Iterator[RuleAnswer]:
-    """Those that differ in nothing but their operation as one; what nobody wished comes last."""
-    found = ground.live.known(cluster)
-    access = found.access if found is not None and cluster in ground.answered else None
-    live, owned, rules = _live(access), _owned(access), wishes.rules.get(cluster, {})
+def _answers(
+    basis: ExplainBasis, rules_of_cluster: DesiredRules, cluster: str, about: Callable[[AclBinding], bool]
+) -> Iterator[RuleAnswer]:
+    """Those that differ in nothing but their operation as one; what nobody declared comes last."""
+    live_cluster = basis.live.known(cluster)
+    access = live_cluster.access if live_cluster is not None and cluster in basis.answered else None
+    live, owned, rules = _live(access), _owned(access), rules_of_cluster.rules.get(cluster, {})
     alike: dict[tuple[AclBinding, str, str, str], list[str]] = {}
-    for acl in sorted(filter(about, {*rules, *(live or ())}), key=lambda one: (one not in rules, one.principal, one)):
+    for acl in sorted(
+        filter(about, {*rules, *(live or ())}), key=lambda entry: (entry not in rules, entry.principal, entry)
+    ):
         because, where = _because(rules.get(acl), owned.get(acl))
         key = replace(acl, operation=Operation.ALL), because, where, _state(acl, rules, live)
         alike.setdefault(key, []).append(str(acl.operation))
@@ -50,18 +57,18 @@ def _answers(ground: Ground, wishes: Wishes, cluster: str, about: Callable[[AclB
         yield RuleAnswer(cluster, text, because, where, state)
 
 
-def _because(wish: Wished | None, made: Made | None) -> tuple[str, str]:
-    if wish is not None and wish.rests_on:
-        return f"{wish.grant.maker} derived it from {wish.rests_on}", wish.grant.where
-    if wish is not None:
-        return f"declared: {wish.grant.title}", wish.grant.where
+def _because(desired: DesiredRule | None, made: Made | None) -> tuple[str, str]:
+    if desired is not None and desired.rests_on:
+        return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
+    if desired is not None:
+        return f"declared: {desired.grant.title}", desired.grant.where
     if made is not None:
         for_whom = "declared then" if made.maker == DECLARED else f"for {made.maker}"
         return f"left over: an earlier run made it, {for_whom} ({made.title})", ""
     return "unmanaged: neither declared nor made by an earlier run", ""
 
 
-def _state(acl: AclBinding, rules: Mapping[AclBinding, Wished], live: frozenset[AclBinding] | None) -> str:
+def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: frozenset[AclBinding] | None) -> str:
     if live is None:
         return ""
     if acl in live:

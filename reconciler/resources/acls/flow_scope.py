@@ -1,7 +1,4 @@
-"""What one flow carries, as far as access needs to know it: names with their remote names, and whether everything that
-begins with a prefix travels. Proofs are over all legal names, by the automata of ``travels``; what cannot be proved
-counts as not so.
-"""
+"""What a flow carries, as far as ACLs need to know: topic names, remote names, and whole prefixes."""
 
 from __future__ import annotations
 
@@ -9,21 +6,21 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.backtracking import unfit
-from reconciler.languages import AnyOf, Language, Not, both
-from reconciler.live import LiveState
-from reconciler.name_rules import Ending, Hops, internal
-from reconciler.name_search import UndecidedError, shortest
-from reconciler.patterns import pattern
-from reconciler.routing import Route, selector_of
-from reconciler.topology import Flow
-from replication.policy import EXCLUDED_TOPICS, TopicSelector
+from reconciler.model.environment.topology import Flow
+from reconciler.model.live import LiveState
+from reconciler.replication.policy import EXCLUDED_TOPICS, TopicSelector
+from reconciler.resources.flows.names.automata import Complement, Language, Union, both
+from reconciler.resources.flows.names.policy_rules import Ending, Hops, internal
+from reconciler.resources.flows.names.redos import unfit
+from reconciler.resources.flows.names.regex import pattern
+from reconciler.resources.flows.names.search import UndecidedError, shortest
+from reconciler.resources.flows.routes import Route, selector_of
 
 _PLAIN_BEGINNING = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)*)\.\*")
 
 
 @dataclass(frozen=True, slots=True)
-class Carriage:
+class FlowTopics:
     """``topics``: source name -> remote name of every topic of the flow that is known today."""
 
     flow: Flow
@@ -59,7 +56,7 @@ class Carriage:
         return self.proved[prefix]
 
 
-def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> Carriage:
+def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> FlowTopics:
     """Remote topics whose source topic is gone count, too, where their name alone tells what they are copies of."""
     selector = selector_of(flow)
     topics: dict[str, str] = {}
@@ -71,7 +68,7 @@ def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> Carriag
             if upstream is not None and ours and selector.why_not(upstream) is None:
                 topics[upstream] = name
     topics |= {route.source.name: route.remote.name for route in routes if route.flow == flow.name}
-    return Carriage(flow, selector, dict(sorted(topics.items())))
+    return FlowTopics(flow, selector, dict(sorted(topics.items())))
 
 
 def _carries_all(flow: Flow, prefix: str) -> bool:
@@ -82,14 +79,14 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
     if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return False
     include = [pattern(text) for text in flow.topics]
-    if not all(one.exact for one in include):
+    if not all(each_pattern.exact for each_pattern in include):
         return False
     exclude = [pattern(text).language for text in flow.exclude_topics]
     separator = flow.naming.separator
     never: list[Language] = [pattern(text).language for text in EXCLUDED_TOPICS]
     never += [internal(separator), Hops(frozenset({flow.source, flow.target}), separator)]
-    chosen = both(AnyOf(tuple(one.language for one in include)), Not(AnyOf(tuple(exclude))))
-    left = both(Ending("", prefix=prefix), Not(chosen), Not(AnyOf(tuple(never))))
+    chosen = both(Union(tuple(each_pattern.language for each_pattern in include)), Complement(Union(tuple(exclude))))
+    left = both(Ending("", prefix=prefix), Complement(chosen), Complement(Union(tuple(never))))
     try:
         return shortest(left) is None
     except UndecidedError:

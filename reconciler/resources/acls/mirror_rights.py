@@ -1,4 +1,4 @@
-"""The least a mirror job needs on both sides of its flows, by the routes of today.
+"""The ACLs that a mirror job needs on both sides of its flows, and no more.
 
 Sources are named topic by topic: a job sees no topic that its flows do not carry, and a new topic gets its rule in the
 plan that makes its remote topic. Remote names are one prefix where the naming policy gives them one.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.access.roles import GROUP, TOPIC, TRANSACTION, Right
-from reconciler.access_rules import AccessRule, NamePattern
-from reconciler.acls import Operation, PatternType, ResourceType
-from reconciler.internal_topics import written_by
-from reconciler.routing import Route
-from reconciler.topology import Flow, Topology
-from replication.names import STATUS_TOPIC, position_group
+from reconciler.model.acls import AccessRule, NamePattern, Operation, PatternType, ResourceType
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.replication.names import STATUS_TOPIC, position_group
+from reconciler.resources.acls.roles import GROUP, TOPIC, TRANSACTION, Right
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.internal import written_by
 
 EVERY_GROUP = NamePattern("*")
 
@@ -56,9 +55,9 @@ def _beside(flows: Iterable[Flow], topology: Topology, cluster: str) -> Iterator
         if names.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
             yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
     for name in sorted(names):
-        for one in written_by(topology.flows[name]):
-            if one.ref.cluster == cluster:
-                yield from _both(TOPIC, NamePattern(one.ref.name))
+        for topic in written_by(topology.flows[name]):
+            if topic.ref.cluster == cluster:
+                yield from _both(TOPIC, NamePattern(topic.ref.name))
 
 
 def _written(flow: Flow, routes: Iterable[Route]) -> Iterator[Right]:

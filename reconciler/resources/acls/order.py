@@ -1,19 +1,15 @@
-"""Which changes must wait for changes of access rules: nothing is opened before what closes it again is done.
-
-Border: knows ids and changes, orders nothing; ``planning`` does.
-"""
+"""Which changes must wait for ACL changes: nothing is allowed before its denial is in place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.access.mirrors import flows_of
-from reconciler.access.roles import title_of
-from reconciler.access_rules import AccessRole
-from reconciler.acls import ANYONE, AclBinding, Permission, ResourceType
-from reconciler.changes import Change, CreateAcl, CreateTopic, DeleteAcl
-from reconciler.topology import Mirror, Topology
+from reconciler.model.acls import ANYONE, AccessRole, AclBinding, Permission, ResourceType
+from reconciler.model.changes import Change, CreateAcl, CreateTopic, DeleteAcl
+from reconciler.model.environment.topology import Mirror, Topology
+from reconciler.resources.acls.mirror_rights import flows_of
+from reconciler.resources.acls.roles import title_of
 
 Denial = tuple[str, AclBinding]
 """Id of a planned denial, and the rule."""
@@ -45,27 +41,26 @@ class AccessLinks:
     def before_job(self, mirror: Mirror, topology: Topology) -> tuple[str, ...]:
         flows = [topology.flows[name] for name in mirror.flows]
         sides = sorted({side for flow in flows for side in (flow.source, flow.target)})
-        found: dict[str, None] = {}
+        by_name: dict[str, None] = {}
         for rule in topology.access:
             if rule.role is AccessRole.MIRROR and {flow.name for flow in flows_of(rule, topology)} & set(mirror.flows):
                 for side in sides:
-                    found |= dict.fromkeys(self.rights.get(rule.principal, {}).get(side, ()))
-        return tuple(found)
+                    by_name |= dict.fromkeys(self.rights.get(rule.principal, {}).get(side, ()))
+        return tuple(by_name)
 
 
-def access_links(changes: Mapping[str, Change], topology: Topology) -> AccessLinks:
-    """``changes`` by id, in their order."""
+def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
     carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
     denials: dict[str, tuple[Denial, ...]] = {}
     rights: dict[str, dict[str, tuple[str, ...]]] = {}
-    for name, change in changes.items():
+    for change in changes:
         if not isinstance(change, CreateAcl):
             continue
         if change.acl.permission is Permission.DENY:
-            denials[change.cluster] = (*denials.get(change.cluster, ()), (name, change.acl))
+            denials[change.cluster] = (*denials.get(change.cluster, ()), (change.id, change.acl))
         elif carriers.get(change.acl.principal) == change.grant.title:
             mine = rights.setdefault(change.acl.principal, {})
-            mine[change.cluster] = (*mine.get(change.cluster, ()), name)
+            mine[change.cluster] = (*mine.get(change.cluster, ()), change.id)
     return AccessLinks(denials, rights)
 
 

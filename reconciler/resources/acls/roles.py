@@ -1,7 +1,9 @@
-"""What a role comes to in Kafka's rules: the least that lets a client of that kind work, with nothing that is implied.
+"""The ACLs that each role needs (consumer, producer and so on), and no more.
 
 An allowed READ or WRITE implies DESCRIBE, and WRITE on any topic allows an idempotent producer (KIP-679, Kafka 2.8), so
-neither is written out. Border: what depends on flows and live topics (role mirror) is ``access.mirrors``.
+neither is written out.
+
+The role ``mirror`` depends on flows and live topics and is in ``mirror_rights``.
 """
 
 from __future__ import annotations
@@ -9,10 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from reconciler.access_rules import AccessRole, AccessRule, ExactRule, NamePattern
-from reconciler.acls import CLUSTER_NAME, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.locks import LOCK_TOPIC
-from replication.names import STATUS_TOPIC
+from reconciler.model.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessRole,
+    AccessRule,
+    AclBinding,
+    ExactRule,
+    NamePattern,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.text import first_of
 
 Right = tuple[ResourceType, NamePattern, Operation]
 
@@ -138,5 +152,4 @@ def _each(resource: ResourceType, names: Iterable[NamePattern], *operations: Ope
 
 
 def _listed(names: tuple[NamePattern, ...]) -> str:
-    shown = ", ".join(map(str, names[:SHOWN]))
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+    return first_of([str(name) for name in names], SHOWN)

@@ -1,14 +1,14 @@
-"""Whether a flow carries a topic, with the expression or rule that decided it."""
+"""Explains whether a flow carries a topic, with the expression or rule that decided it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from reconciler.explanation import FlowAnswer
-from reconciler.routing import selector_of
-from reconciler.topology import Flow, TopicRef
-from replication.policy import EXCLUDED_TOPICS
+from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.model.reports.explain import FlowAnswer
+from reconciler.replication.policy import EXCLUDED_TOPICS
+from reconciler.resources.flows.routes import selector_of
 
 
 def flow_answer(flow: Flow, topic: TopicRef) -> FlowAnswer:

@@ -1,4 +1,4 @@
-"""Proof that no record ever comes back to a cluster it has been on, over the whole flow graph.
+"""Proves that flows form no loops: no record ever comes back to a cluster it has been on.
 
 A record that starts on cluster c0 as topic t is followed hop by hop. Default and identity naming only ever put text
 before t, so every rule along a path (patterns, exclusions, internal topics, the cycle rule) is a language of t, and
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from reconciler.languages import After, AllOf, Language
-from reconciler.name_search import MAX_NAME, Effort, UndecidedError, names
-from reconciler.provenance_proof import cut_everywhere, goes_round
-from reconciler.travels import Travel
+from reconciler.resources.flows.names.automata import After, Intersection, Language
+from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.resources.flows.names.search import MAX_NAME, Effort, UndecidedError, names, reached
+from reconciler.resources.flows.provenance_proof import cut_everywhere, goes_round
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other
 MAX_WALKS = 50_000
@@ -62,7 +62,7 @@ class Unproved:
 class _Step:
     """One hop of a path with all rules so far as languages of the topic's first name."""
 
-    travel: Travel
+    travel: FlowNaming
     prefix: str
     rules: tuple[Language, ...]
 
@@ -82,7 +82,7 @@ class _Search:
         return not {flow for loop in self.found for flow in loop.flows}.isdisjoint(flows)
 
 
-def find_loops(travels: Iterable[Travel], topics: Mapping[str, Sequence[str]]) -> tuple[Loop | Unproved, ...]:
+def find_loops(travels: Iterable[FlowNaming], topics: Mapping[str, Sequence[str]]) -> tuple[Loop | Unproved, ...]:
     """Loops in which a record can come back, each with one example. Of loops that share a flow only one is told.
 
     ``topics`` are the declared topics of each cluster; examples are taken from them where possible. Raises whatever a
@@ -102,12 +102,12 @@ def find_loops(travels: Iterable[Travel], topics: Mapping[str, Sequence[str]]) -
     return tuple(answer)
 
 
-def _regions(travels: Sequence[Travel]) -> Iterator[list[Travel]]:
+def _regions(travels: Sequence[FlowNaming]) -> Iterator[list[FlowNaming]]:
     """Flows between clusters that all reach each other (strongly connected components); others close no loop."""
     targets: dict[str, set[str]] = {}
     for travel in travels:
         targets.setdefault(travel.flow.source, set()).add(travel.flow.target)
-    reach = {cluster: _reach(cluster, targets) for cluster in targets}
+    reach = {cluster: reached(cluster, targets) for cluster in targets}
     done: set[str] = set()
     for cluster in sorted(targets):
         members = {other for other in reach[cluster] if cluster in reach.get(other, ())}
@@ -118,18 +118,7 @@ def _regions(travels: Sequence[Travel]) -> Iterator[list[Travel]]:
         yield sorted(inside, key=lambda travel: travel.flow.name)
 
 
-def _reach(start: str, targets: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        for after in targets.get(waiting.pop(), ()):
-            if after not in found:
-                found.add(after)
-                waiting.append(after)
-    return found
-
-
-def _proved_by_names(region: Sequence[Travel]) -> bool:
+def _proved_by_names(region: Sequence[FlowNaming]) -> bool:
     separators = {travel.flow.naming.separator for travel in region}
     if len(separators) > 1 or any(travel.flow.naming.policy != "default" for travel in region):
         return False
@@ -138,7 +127,7 @@ def _proved_by_names(region: Sequence[Travel]) -> bool:
     return all((alias + separator).index(separator) == len(alias) for alias in aliases)
 
 
-def _follow(search: _Search, region: Sequence[Travel], start: str) -> None:
+def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
     """Extends paths of distinct clusters from ``start``, short ones first, and notes what leads back to ``start``.
 
     A path through a loop that is already known is not followed: the loop has to go first.
@@ -160,20 +149,15 @@ def _follow(search: _Search, region: Sequence[Travel], start: str) -> None:
                     continue
                 if flow.target == start:
                     _close(search, longer)
-                elif _possible(search, longer):
+                elif _candidates(search, longer, 1):
                     waiting.append(longer)
-
-
-def _possible(search: _Search, path: tuple[_Step, ...]) -> bool:
-    """Can any name come so far?"""
-    return bool(_candidates(search, path, 1))
 
 
 def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[str]:
     """First names that pass all rules of the path, as far as is known."""
     longest = max(len(step.prefix) for step in path)
     try:
-        return list(islice(names(AllOf(path[-1].rules), MAX_NAME - longest, search.effort), count))
+        return list(islice(names(Intersection(path[-1].rules), MAX_NAME - longest, search.effort), count))
     except UndecidedError:
         search.gave_up = True
         return []
@@ -202,7 +186,7 @@ def _note(search: _Search, loop: Loop) -> None:
         search.found.append(loop)
 
 
-def _walk(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
+def _walk(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
     """The hops of one topic by the real rules, empty when one of them keeps it."""
     name = topic
     for travel in travels:
@@ -212,7 +196,7 @@ def _walk(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
     return _hops(travels, topic) if len(name) <= MAX_NAME else ()
 
 
-def _hops(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
+def _hops(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
     hops = []
     for travel in travels:
         after = travel.selector.remote_name(topic)
@@ -221,11 +205,11 @@ def _hops(travels: Sequence[Travel], topic: str) -> tuple[Hop, ...]:
     return tuple(hops)
 
 
-def _simulate(search: _Search, region: Sequence[Travel], start: str) -> None:
+def _simulate(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
     """Follows sample names from ``start`` where a custom policy is on the way."""
     if not any(travel.custom for travel in region):
         return
-    waiting: deque[tuple[str, str, str, tuple[Travel, ...]]] = deque(
+    waiting: deque[tuple[str, str, str, tuple[FlowNaming, ...]]] = deque(
         (start, topic, topic, ()) for topic in _samples(search, region, start)
     )
     while waiting:
@@ -247,12 +231,12 @@ def _simulate(search: _Search, region: Sequence[Travel], start: str) -> None:
                 _note(search, Loop(tuple(each.flow.name for each in way), _hops(way, topic)))
 
 
-def _samples(search: _Search, region: Sequence[Travel], start: str) -> list[str]:
+def _samples(search: _Search, region: Sequence[FlowNaming], start: str) -> list[str]:
     """Declared topics of the cluster, then short names its flows could carry."""
-    found = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
+    fromkeys = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
     for travel in region:
         try:
-            found |= dict.fromkeys(islice(names(travel.matching), 5))
+            fromkeys |= dict.fromkeys(islice(names(travel.matching), 5))
         except UndecidedError:
             continue
-    return list(found)
+    return list(fromkeys)

@@ -1,4 +1,4 @@
-"""Proof that provenance lets no record arrive twice, over the whole flow graph.
+"""Proves that with provenance no record arrives twice, over the whole flow graph.
 
 What the header does at run time: a flow with provenance carries no record to a cluster where it has been, and none that
 has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from reconciler.languages import After, AllOf, Language
-from reconciler.name_search import MAX_NAME, Effort, UndecidedError, names
-from reconciler.topology import Carry, Flow
-from reconciler.travels import Travel
+from reconciler.model.environment.topology import Carry, Flow
+from reconciler.resources.flows.names.automata import After, Intersection, Language
+from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.resources.flows.names.search import MAX_NAME, Effort, UndecidedError, names
 
 MAX_STATES = 40_000
 MAX_PATHS = 20_000
@@ -45,7 +45,7 @@ class _Path:
     """``marked``: a flow on the way writes the header. ``rules``: the names of the first topic that come so far."""
 
     origin: str
-    travels: tuple[Travel, ...] = ()
+    travels: tuple[FlowNaming, ...] = ()
     prefix: str = ""
     rules: tuple[Language, ...] = ()
     marked: bool = False
@@ -61,7 +61,7 @@ class _Path:
 
 @dataclass(slots=True)
 class _Search:
-    by_source: Mapping[str, Sequence[Travel]]
+    by_source: Mapping[str, Sequence[FlowNaming]]
     found: dict[tuple[str, str], Doubled] = field(default_factory=dict)
     effort: Effort = field(default_factory=lambda: Effort(MAX_STATES))
     paths: int = 0
@@ -89,7 +89,7 @@ def may_share(left: Flow, right: Flow) -> bool:
     return left.provenance is not None and right.provenance is not None
 
 
-def find_doubled(travels: Iterable[Travel]) -> tuple[Doubled | Undecided, ...]:
+def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ...]:
     """One example for each pair of flows with provenance that bring the same record to the same topic."""
     all_of_them = sorted(travels, key=lambda travel: travel.flow.name)
     asked = _sharing(all_of_them)
@@ -97,7 +97,7 @@ def find_doubled(travels: Iterable[Travel]) -> tuple[Doubled | Undecided, ...]:
         return ()
     if any(travel.custom for travel in all_of_them):
         return (Undecided(tuple(sorted(asked))),)
-    by_source: dict[str, list[Travel]] = {}
+    by_source: dict[str, list[FlowNaming]] = {}
     for travel in all_of_them:
         by_source.setdefault(travel.flow.source, []).append(travel)
     search = _Search(by_source)
@@ -109,7 +109,7 @@ def find_doubled(travels: Iterable[Travel]) -> tuple[Doubled | Undecided, ...]:
     return tuple(search.found.values())
 
 
-def _sharing(travels: Sequence[Travel]) -> set[str]:
+def _sharing(travels: Sequence[FlowNaming]) -> set[str]:
     """Flows with provenance whose target another one has, too."""
     pairs = (
         (left.flow, right.flow) for left, right in combinations(travels, 2) if left.flow.target == right.flow.target
@@ -149,18 +149,18 @@ def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
                 yield longer
 
 
-def _doubled(search: _Search, one: _Path, other: _Path) -> bool:
-    name = _example(search, (*one.rules, *other.rules), one.prefix)
+def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
+    name = _example(search, (*path.rules, *other.rules), path.prefix)
     if name is None:
         return False
-    left, right = one.travels[-1].flow, other.travels[-1].flow
+    left, right = path.travels[-1].flow, other.travels[-1].flow
     if left is not right and may_share(left, right):
-        doubtful = tuple(text for path in (one, other) for travel in path.travels for text in travel.inexact)
+        doubtful = tuple(text for path in (path, other) for travel in path.travels for text in travel.inexact)
         first, second = sorted((left.name, right.name))
-        found = Doubled(one.origin, name, one.here, (one.flows, other.flows), tuple(dict.fromkeys(doubtful)))
-        search.found.setdefault((first, second), found)
+        doubled = Doubled(path.origin, name, path.here, (path.flows, other.flows), tuple(dict.fromkeys(doubtful)))
+        search.found.setdefault((first, second), doubled)
     return True
 
 
 def _example(search: _Search, rules: tuple[Language, ...], prefix: str) -> str | None:
-    return next(names(AllOf(rules), MAX_NAME - len(prefix), search.effort), None)
+    return next(names(Intersection(rules), MAX_NAME - len(prefix), search.effort), None)

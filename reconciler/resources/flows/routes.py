@@ -1,8 +1,7 @@
-"""Which topics travel where: from a topology and what the clusters answered to one route for each remote topic.
+"""The routes of topics: one for each remote topic, over all flows and hops.
 
-A topic travels when it is live, declared, or the remote topic of another flow, so several hops are found in one
-pass. Names come first, because they need no values; then partitions and configs, nearest hop first.
-Border: says what should be; comparing with what is belongs to ``diffing``.
+A topic travels when it is live, declared, or the remote topic of another flow, so several hops are found in one pass.
+Names come first, because they need no values; then partitions and configs, nearest hop first.
 """
 
 from __future__ import annotations
@@ -11,14 +10,18 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from reconciler.changes import Reason, Refused
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.idle_names import idle_names
-from reconciler.internal_topics import COMPACTED, heartbeats_places
-from reconciler.layers import layers_of, replication_factor
-from reconciler.live import ConfigValue, LiveState, Source
-from reconciler.prospects import (
+from reconciler.model.changes import About, Refused, Subject, Why, of_topic
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.live import ConfigValue, LiveState, Source
+from reconciler.replication.policy import CYCLE, HEARTBEATS, TopicSelector
+from reconciler.resources.flows.names.carried import selector_for
+from reconciler.resources.flows.uncarried import idle_names
+from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
+from reconciler.resources.topics.defaults import layers_of, replication_factor
+from reconciler.resources.topics.expected import (
     BrokerConfigs,
     Prospect,
     Prospects,
@@ -29,9 +32,7 @@ from reconciler.prospects import (
     prospect_of_hidden,
     prospect_of_live,
 )
-from reconciler.syncing import SyncedConfigs, prospect_of_remote, synced_configs
-from reconciler.topology import Flow, TopicRef, Topology
-from replication.policy import CYCLE, HEARTBEATS, TopicSelector, make_selector
+from reconciler.resources.topics.internal import COMPACTED, heartbeats_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """``prospects`` are the topics as they will be once everything wished is there; ``contested`` have two makers."""
+    """``prospects`` are the topics as they will be once everything desired is there; ``contested`` have two makers."""
 
     routes: tuple[Route, ...]
     prospects: Prospects
@@ -77,15 +78,7 @@ class _Hop:
 def selector_of(flow: Flow) -> TopicSelector:
     """Raises ReconcilerError when a pattern or policy cannot be used (``validate`` finds it first)."""
     try:
-        return make_selector(
-            flow.topics,
-            flow.exclude_topics,
-            flow.naming.policy,
-            flow.naming.separator,
-            flow.source,
-            flow.target,
-            heartbeats=flow.mirrormaker_topics.heartbeats is not None,
-        )
+        return selector_for(flow)
     except (re.error, ValueError) as error:
         raise ReconcilerError(
             f"flow {flow.name} cannot be used: {error}",
@@ -103,14 +96,14 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     makers: dict[TopicRef, list[_Hop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
-    contested = frozenset(ref for ref, found in makers.items() if len(found) > 1 and not _shared(topology, found))
+    contested = frozenset(ref for ref, hops in makers.items() if len(hops) > 1 and not _shared(topology, hops))
     refused = (*(_loop(hop) for hop in sorted(endless)), *(_collision(ref, makers[ref]) for ref in sorted(contested)))
     brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
-    sound = {ref: found for ref, found in makers.items() if ref not in contested}
-    leading = _founded({ref: found[0] for ref, found in sound.items()}, prospects)
+    sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
+    leading = _founded({ref: hops[0] for ref, hops in sound.items()}, prospects)
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
-    carried = {ref: [hop.flow for hop in found] for ref, found in makers.items()}
+    carried = {ref: [hop.flow for hop in hops] for ref, hops in makers.items()}
     notes = tuple(idle_names(topology, selectors, carried, held))
     return Routing(routes, prospects, contested, refused, notes)
 
@@ -124,11 +117,11 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
         for source in here if selector is not None else ():
             if selector is not None and selector.why_not(source.name) is None:
                 ways.add((TopicRef(flow.target, selector.remote_name(source.name)), source))
-    found: dict[TopicRef, tuple[TopicRef, ...]] = {}
+    topic_refs: dict[TopicRef, tuple[TopicRef, ...]] = {}
     for remote, source in sorted(ways):
         if remote in topics and (source, remote) not in ways:
-            found[remote] = (*found.get(remote, ()), source)
-    return found
+            topic_refs[remote] = (*topic_refs.get(remote, ()), source)
+    return topic_refs
 
 
 def _shared(topology: Topology, hops: Sequence[_Hop]) -> bool:
@@ -162,7 +155,7 @@ def _hops(
     endless: set[_Hop] = set()
     held: dict[str, set[str]] = defaultdict(set)
     while any(fresh.values()):
-        found: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
+        by_name: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:
             selector = selectors[flow.name]
             for name, made in fresh[flow.source].items():
@@ -178,8 +171,8 @@ def _hops(
                 hops.add(hop)
                 if remote not in seen[flow.target]:
                     seen[flow.target].add(remote)
-                    found[flow.target][remote] = made + 1
-        fresh = found
+                    by_name[flow.target][remote] = made + 1
+        fresh = by_name
     return hops, endless, held
 
 
@@ -216,9 +209,9 @@ def _values(
     makers: Mapping[TopicRef, Sequence[_Hop]],
 ) -> tuple[Route, ...]:
     """Works out every remote topic and adds it to ``prospects``. The first of several makers leads."""
-    hops = {ref: found[0] for ref, found in makers.items()}
+    hops = {ref: hops[0] for ref, hops in makers.items()}
     order, ring = _nearest_first(hops)
-    two_way = ring | {ref for ref, found in makers.items() if len(found) > 1}
+    two_way = ring | {ref for ref, hops in makers.items() if len(hops) > 1}
     _level(prospects, brokers, makers, [ref for ref in order if ref in two_way])
     depths: dict[TopicRef, int] = {}
     routes: list[Route] = []
@@ -236,13 +229,13 @@ def _values(
         before = prospects.get(ref)
         remote = prospect_of_remote(before, partitions, configs, brokers[ref.cluster])
         remote = replace(remote, unseen=unseen if before is None else before.unseen)
-        wish = topology.topics.get(ref.name)
-        if wish is not None and ref.cluster in wish.clusters:
+        desired = topology.topics.get(ref.name)
+        if desired is not None and ref.cluster in desired.clusters:
             remote = replace(
-                remote, configs=declared_over(remote.configs, prospects[ref], layers_of(topology, ref.cluster, wish))
+                remote, configs=declared_over(remote.configs, prospects[ref], layers_of(topology, ref.cluster, desired))
             )
         prospects.put(ref, remote)
-    return tuple(sorted(routes, key=lambda route: route.remote))
+    return tuple(sorted(routes, key=attrgetter("remote.cluster", "remote.name")))
 
 
 def _level(
@@ -255,45 +248,51 @@ def _level(
     for _ in ring:
         for ref in ring:
             for source in filter(None, (prospects.get(hop.source) for hop in makers[ref])):
-                found = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
-                prospects.put(ref, found.at_least(source.partitions))
+                prospect = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
+                prospects.put(ref, prospect.at_least(source.partitions))
 
 
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
 ) -> Prospects:
     def work_out(ref: TopicRef) -> Prospect:
-        cluster, wish = live.known(ref.cluster), topology.topics.get(ref.name)
+        cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
         if ref.name not in cluster.topics and (hidden := cluster.hidden.get(ref.name)) is not None:
             return prospect_of_hidden(hidden)
-        found = prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
-        if wish is not None and ref.cluster in wish.clusters:
-            found = prospect_of_declared(found, wish, layers_of(topology, ref.cluster, wish), brokers[ref.cluster])
-        if ref.name == HEARTBEATS and found is None:
+        prospect = prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
+        if desired is not None and ref.cluster in desired.clusters:
+            prospect = prospect_of_declared(
+                prospect, desired, layers_of(topology, ref.cluster, desired), brokers[ref.cluster]
+            )
+        if ref.name == HEARTBEATS and prospect is None:
             values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
-            found = Prospect(1, {**brokers[ref.cluster], **values})
-        assert found is not None
-        return found
+            prospect = Prospect(1, {**brokers[ref.cluster], **values})
+        assert prospect is not None
+        return prospect
 
     return Prospects(present, work_out)
 
 
 def _loop(hop: _Hop) -> Refused:
-    return Refused(
-        f"flow {hop.flow}",
-        Reason(
-            "mirror-loop",
-            f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}, without end",
-        ),
-        "Exclude it with exclude_topics, or give all flows of the ring the same naming",
-    )
+    problem = f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}, without end"
+    todo = "Exclude it with exclude_topics, or give all flows of the ring the same naming"
+    return Refused.of(Subject(About.FLOW, name=hop.flow), Why.MIRROR_LOOP, problem, todo)
+
+
+_HARM = "their records would be mixed or doubled"
 
 
 def _collision(remote: TopicRef, makers: list[_Hop]) -> Refused:
     by = " and ".join(f"flow {hop.flow} from {hop.source}" for hop in makers)
-    return Refused(
-        str(remote),
-        Reason("remote-name-collision", f"{remote} would be written by {by}; their records would be mixed or doubled"),
-        "Narrow the topics of one flow, or use naming policy default",
-    )
+    problem = f"{remote} would be written by {by}; {_HARM}"
+    todo = "Narrow the topics of one flow, or use naming policy default"
+    return Refused.of(of_topic(remote), Why.REMOTE_NAME_COLLISION, problem, todo)
+
+
+def declared_flow(topology: Topology, name: str, why: str) -> Flow:
+    """Raises ReconcilerError for a flow that is not declared. ``why``: what it would be needed for."""
+    if name not in topology.flows:
+        todo = f"Its flows: {', '.join(topology.flows) or 'none'}."
+        raise ReconcilerError(f"environment {topology.environment} has no flow {name}", why, todo)
+    return topology.flows[name]

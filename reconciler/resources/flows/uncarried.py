@@ -1,14 +1,12 @@
-"""What a flow does not carry although its author may think so: all of it, or topics whose names tell of an alias.
-
-Border: words for a plan's notes; which names are held back, and by which rule, is ``routing``.
-"""
+"""Notes about topics a flow does not carry although its author may think so."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from reconciler.topology import Flow, TopicRef, Topology
-from replication.policy import TopicSelector
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.replication.policy import TopicSelector
+from reconciler.text import first_of
 
 NAMED = 5
 
@@ -23,8 +21,8 @@ def idle_names(
     carrying = {flow for flows in carried.values() for flow in flows}
     for name in sorted(selectors):
         flow = topology.flows[name]
-        begun_there = [one for one in held.get(name, ()) if TopicRef(flow.source, one) not in carried]
-        odd = sorted(one for one in begun_there if _is_odd(topology, selectors[name], one))
+        begun_there = [name for name in held.get(name, ()) if TopicRef(flow.source, name) not in carried]
+        odd = sorted(text for text in begun_there if _is_odd(topology, selectors[name], text))
         if odd:
             yield _left_out(flow, odd)
         elif name not in carrying:
@@ -44,18 +42,14 @@ def _none_carried(flow: Flow, held: Sequence[str]) -> str:
         return f"flow {flow.name} matches no topic on {flow.source} yet"
     return (
         f"flow {flow.name} carries no topic of {flow.source} yet: what its expressions match there has been on"
-        f" {flow.target}, as its name says (the cycle rule): {_first(held)}"
+        f" {flow.target}, as its name says (the cycle rule): {first_of(held, NAMED)}"
     )
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _left_out(flow: Flow, names: Sequence[str]) -> str:
     them = "1 topic" if len(names) == 1 else f"{len(names)} topics"
     return (
-        f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {_first(names)}."
+        f"flow {flow.name} does not carry {them} of {flow.source} that its expressions match: {first_of(names, NAMED)}."
         f" In a name, {flow.source} or {flow.target} before a separator is taken for a cluster that its records have"
         " been on (the cycle rule). Another naming.separator or another alias carries them"
     )

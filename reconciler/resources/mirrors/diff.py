@@ -1,4 +1,4 @@
-"""Compares what each mirror job was told with what it would be told now. Equal fingerprints: it keeps running."""
+"""Whether a mirror job must start, restart or stop: its running config against the desired one, by fingerprint."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
-from reconciler.changes import Reason, RestartMirror, StartMirror, StopMirror
-from reconciler.counts import counted
-from reconciler.diffing.findings import Findings, Settled
 from reconciler.errors import Unknown
-from reconciler.handover import Handover, explain_difference, mirror_handover
-from reconciler.live import JobState, LiveMirror, LiveState
-from reconciler.pausing import paused_notes
-from reconciler.routing import Routing
-from reconciler.topology import Mirror, TopicRef, Topology
-from replication.policy import make_selector
+from reconciler.model.changes import About, Reason, RestartMirror, StartMirror, StopMirror, Subject, Why
+from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.environment.topology import Mirror, TopicRef, Topology
+from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.replication.policy import make_selector
+from reconciler.resources.flows.routes import Routing
+from reconciler.resources.mirrors.handover import Handover, explain_difference, mirror_handover
+from reconciler.resources.mirrors.pause import paused_notes
+from reconciler.text import counted, first_of
 
 SHOWN = 5
 COST = "3 to 9 times the CPU of whole batches (docs/performance.md)"
@@ -32,58 +32,58 @@ def compare_mirrors(
     ``previous``: mirror -> the hand-over its running job was started with.
     """
     for mirror in topology.mirrors.values():
-        found = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "nobody looked for its job"))
-        if isinstance(found, Unknown):
-            yield Findings(unknown=(found,))
+        live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
+        if isinstance(live_mirror, Unknown):
+            yield Findings(unknown=(live_mirror,))
         elif stuck := sorted(blocked.keys() & set(mirror.flows)):
-            todo = "Mend what could not be read; then the job is compared again."
+            todo = "Fix what could not be read; then the job is compared again."
             failed = [f"flow {flow} rests on {blocked[flow]}" for flow in stuck if blocked[flow]]
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
-            told = mirror_handover(topology, mirror)
-            yield Findings(notes=paused_notes(found))
-            yield _compare(mirror, found, told, _why(found, told, routing, previous.get(mirror.name)))
+            mirrors = mirror_handover(topology, mirror)
+            yield Findings(notes=paused_notes(live_mirror))
+            yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, previous.get(mirror.name)))
     for name, stray in live.mirrors.items():
         if name not in topology.mirrors and isinstance(stray, LiveMirror) and stray.state is JobState.RUNNING:
-            yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason("not-declared", "no longer in git")),))
+            yield Findings(changes=(StopMirror(name, stray.fingerprint, Reason(Why.NOT_DECLARED, "no longer in git")),))
 
 
-def _compare(mirror: Mirror, live: LiveMirror, told: Handover, because: tuple[str, ...]) -> Findings:
-    fingerprint = str(told["fingerprint"])
+def _compare(mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[str, ...]) -> Findings:
+    fingerprint = str(fields["fingerprint"])
     match live.state:
         case JobState.RUNNING | JobState.STARTING:
             if live.fingerprint == fingerprint:
-                return Findings(settled=(Settled(f"mirror {mirror.name}", "definition"),))
-            reason = Reason("definition-changed", "the running job was started with another definition")
+                return Findings(settled=(Settled(Subject(About.MIRROR, name=mirror.name), "definition"),))
+            reason = Reason(Why.DEFINITION_CHANGED, "the running job was started with another definition")
             change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because)
             return Findings(changes=(change,))
         case JobState.ABSENT:
-            reason = Reason("not-running", "no job of this mirror was ever seen")
+            reason = Reason(Why.NOT_RUNNING, "no job of this mirror was ever seen")
         case JobState.STOPPED:
             said = f": {live.detail}" if "caught up" in live.detail else ""
-            reason = Reason("not-running", f"its job was stopped{said}")
+            reason = Reason(Why.NOT_RUNNING, f"its job was stopped{said}")
         case JobState.FAILED:
-            reason = Reason("failed", f"its job failed{': ' + live.detail if live.detail else ''}")
+            reason = Reason(Why.FAILED, f"its job failed{': ' + live.detail if live.detail else ''}")
         case JobState.STALE:
             why = "its process on this machine is gone" if live.gone else "it is old and no process was found"
-            reason = Reason("stale", f"its last status says running, but {why}")
+            reason = Reason(Why.STALE, f"its last status says running, but {why}")
         case _:
             assert_never(live.state)
     flows = tuple(
-        f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in told["flows"]
+        f"flow {flow['name']}: {flow['source']['name']} to {flow['target']['name']}" for flow in fields["flows"]
     )
-    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, (*flows, *_record_work(told, {}))),))
+    return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, (*flows, *_record_work(fields, {}))),))
 
 
-def _why(live: LiveMirror, told: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Which flow and field decided, and which topics each flow gains and loses."""
     if before is not None and before.get("fingerprint") == live.fingerprint:
         return (
-            *explain_difference(before, told),
-            *_impact(before, told, routing),
-            *_record_work(told, {flow["name"]: flow for flow in before.get("flows", ())}),
+            *explain_difference(before, fields),
+            *_impact(before, fields, routing),
+            *_record_work(fields, {flow["name"]: flow for flow in before.get("flows", ())}),
         )
-    new = {flow["name"]: flow["fingerprint"] for flow in told["flows"]}
+    new = {flow["name"]: flow["fingerprint"] for flow in fields["flows"]}
     lines = [f"flow {name}: added" for name in sorted(new.keys() - live.flows.keys())]
     lines += [f"flow {name}: removed" for name in sorted(live.flows.keys() - new.keys())]
     for name in sorted(new.keys() & live.flows.keys()):
@@ -94,9 +94,9 @@ def _why(live: LiveMirror, told: Handover, routing: Routing, before: Mapping[str
     return tuple(lines)
 
 
-def _impact(before: Mapping[str, Any], told: Handover, routing: Routing) -> Iterable[str]:
+def _impact(before: Mapping[str, Any], fields: Handover, routing: Routing) -> Iterable[str]:
     old = {flow["name"]: flow for flow in before.get("flows", ())}
-    new = {flow["name"]: flow for flow in told["flows"]}
+    new = {flow["name"]: flow for flow in fields["flows"]}
     for name in sorted(old.keys() | new.keys()):
         was, now = _travelling(old.get(name), routing), _travelling(new.get(name), routing)
         if gained := sorted(now - was):
@@ -121,9 +121,9 @@ def _handed_on(
                 )
 
 
-def _record_work(told: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Of flows whose batches are opened now and were not before."""
-    for flow in told["flows"]:
+    for flow in fields["flows"]:
         asked, was = _asked(flow), _asked(before.get(flow["name"], {}))
         if asked and not was:
             yield f"flow {flow['name']}: record work ({', '.join(asked)}) opens its batches: {COST}"
@@ -155,5 +155,4 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{counted(len(names), 'topic')}: {', '.join(names[:SHOWN])}{more}"
+    return f"{counted(len(names), 'topic')}: {first_of(names, SHOWN)}"

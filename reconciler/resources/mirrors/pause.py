@@ -1,7 +1,4 @@
-"""Pause and resume: what is meant, whether it exists, and whether the job has done it.
-
-Border: nouns in, nouns and words out; the records are read and written by edges.
-"""
+"""Pause and resume of a flow: what is asked, whether it exists, and whether the job has confirmed."""
 
 from __future__ import annotations
 
@@ -9,17 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import FlowStatus, JobState, LiveCluster, LiveMirror
-from reconciler.places import suggestion
-from reconciler.routing import selector_of
-from reconciler.topology import Flow, Topology
-from replication.pauses import Pause, Scope
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror
+from reconciler.replication.pauses import Pause, Scope
+from reconciler.resources.flows.routes import selector_of
+from reconciler.text import counted, suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PauseRequest:
     """``flow`` empty: every flow; ``topic`` empty: all of it; ``partition`` -1: all of the topic."""
 
     flow: str = ""
@@ -27,30 +23,30 @@ class Wish:
     partition: int = -1
 
 
-def scopes(topology: Topology, wish: Wish) -> tuple[Scope, ...]:
-    """What is meant, one scope a flow. Raises ReconcilerError for a flow that is not declared, or half a wish."""
-    if wish.partition >= 0 and not wish.topic:
+def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
+    """What is meant, one scope a flow. Raises ReconcilerError for a flow that is not declared, or half a request."""
+    if request.partition >= 0 and not request.topic:
         raise ReconcilerError(
-            f"--partition {wish.partition} is given without --topic",
+            f"--partition {request.partition} is given without --topic",
             "A partition is one of a topic.",
             "Name the source topic with --topic.",
         )
-    if wish.topic and not wish.flow:
+    if request.topic and not request.flow:
         raise ReconcilerError(
-            f"--topic {wish.topic} is given without a flow",
+            f"--topic {request.topic} is given without a flow",
             "The same topic may travel in several flows.",
             f"Name the flow: {', '.join(topology.flows) or 'none is declared'}.",
         )
-    if wish.flow and wish.flow not in topology.flows:
+    if request.flow and request.flow not in topology.flows:
         raise ReconcilerError(
-            f"environment {topology.environment} has no flow {wish.flow}",
+            f"environment {topology.environment} has no flow {request.flow}",
             "There is nothing to act on.",
-            f"{suggestion(wish.flow, topology.flows, 'Look at reconciler status')}.",
+            f"{suggestion(request.flow, topology.flows, 'Look at reconciler status')}.",
         )
-    flows = [wish.flow] if wish.flow else sorted(topology.flows)
+    flows = [request.flow] if request.flow else sorted(topology.flows)
     if not flows:
         raise ReconcilerError("no flow is declared", "There is nothing to act on.")
-    return tuple(Scope(flow, wish.topic, wish.partition) for flow in flows)
+    return tuple(Scope(flow, request.topic, request.partition) for flow in flows)
 
 
 def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> str:
@@ -66,38 +62,38 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
         )
     if isinstance(source, Unknown):
         return f"{flow.source} did not answer, so nobody looked whether {scope.topic} exists there: {source.error}"
-    found = source.topics.get(scope.topic)
-    if found is None:
+    topic = source.topics.get(scope.topic)
+    if topic is None:
         raise ReconcilerError(
             f"{flow.source} has no topic {scope.topic}",
             "There is nothing to act on.",
             f"{suggestion(scope.topic, known, f'See: reconciler explain ENV {scope.topic}')}.",
         )
-    if scope.partition >= len(found.partitions):
+    if scope.partition >= len(topic.partitions):
         raise ReconcilerError(
             f"topic {scope.topic} of {flow.source} has no partition {scope.partition}",
             "There is nothing to act on.",
             "It has only partition 0."
-            if len(found.partitions) == 1
-            else f"It has {len(found.partitions)} partitions: 0 to {len(found.partitions) - 1}.",
+            if len(topic.partitions) == 1
+            else f"It has {len(topic.partitions)} partitions: 0 to {len(topic.partitions) - 1}.",
         )
     return ""
 
 
 def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
-    """For plans and drift reports: what differs from git's wish because a person wished so."""
-    found = []
+    """For plans and drift reports: what differs from what git declares because a person asked for it."""
+    names = []
     for name, flow in sorted(mirror.flows.items()):
-        for scope, one in told(name, flow):
-            pause = Pause(scope, _number(one["since_ms"]), str(one["by"]), str(one["reason"]))
-            found.append(f"{scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume")
-    return tuple(found)
+        for scope, fields in told(name, flow):
+            pause = Pause(scope, _number(fields["since_ms"]), str(fields["by"]), str(fields["reason"]))
+            names.append(f"{scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume")
+    return tuple(names)
 
 
 def told(name: str, flow: FlowStatus) -> Iterator[tuple[Scope, Mapping[str, object]]]:
     """The pauses of a flow as its job reports them."""
-    for one in flow.pauses:
-        yield Scope(name, str(one.get("topic", "")), _number(one.get("partition", -1))), one
+    for pause in flow.pauses:
+        yield Scope(name, str(pause.get("topic", "")), _number(pause.get("partition", -1))), pause
 
 
 def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
@@ -106,14 +102,14 @@ def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
     Raises ReconcilerError while a wider pause covers it: lifting a part of that cannot be said.
     """
     held = list(pauses)
-    wider = next((one for one in held if scope.within(one.scope) and one.scope != scope), None)
+    wider = next((pause for pause in held if scope.within(pause.scope) and pause.scope != scope), None)
     if wider is not None:
         raise ReconcilerError(
             f"{scope} cannot be resumed alone: {wider.scope} is paused as a whole {words(wider)}",
             "A pause is lifted as it was set.",
             f"Resume {wider.scope}, and pause what should stay.",
         )
-    return tuple(one for one in held if one.scope.within(scope))
+    return tuple(pause for pause in held if pause.scope.within(scope))
 
 
 def words(pause: Pause) -> str:
@@ -127,7 +123,7 @@ def moment(at_ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PauseProgress:
     """How far the job has come. ``runs`` False: no job reads pauses now."""
 
     runs: bool
@@ -135,30 +131,32 @@ class Progress:
     words: str
 
 
-def progress(mirror: LiveMirror | Unknown | None, wanted: Sequence[Scope], *, paused: bool, asked_ms: int) -> Progress:
+def progress(
+    mirror: LiveMirror | Unknown | None, wanted: Sequence[Scope], *, paused: bool, asked_ms: int
+) -> PauseProgress:
     """Whether ``wanted`` are all paused, or none of them any more, by the job's own word after ``asked_ms``."""
     if isinstance(mirror, Unknown):
-        return Progress(True, False, f"its status record cannot be read: {mirror.error}")
+        return PauseProgress(True, False, f"its status record cannot be read: {mirror.error}")
     if mirror is None or mirror.state in (JobState.ABSENT, JobState.STOPPED, JobState.FAILED):
-        return Progress(False, False, "no mirror job runs")
+        return PauseProgress(False, False, "no mirror job runs")
     if mirror.state is JobState.STALE:
-        return Progress(True, False, "it has been silent for long; perhaps it was killed")
+        return PauseProgress(True, False, "it has been silent for long; perhaps it was killed")
     flows = {scope.flow: mirror.flows.get(scope.flow) for scope in wanted}
     if any(flow is None for flow in flows.values()):
-        return Progress(True, False, "the mirror job that runs does not carry the flow; apply starts it anew")
+        return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply starts it anew")
     fresh = (mirror.updated_at_ms or 0) > asked_ms
-    reported = {scope: one for name, flow in flows.items() if flow is not None for scope, one in told(name, flow)}
+    reported = {scope: fields for name, flow in flows.items() if flow is not None for scope, fields in told(name, flow)}
     if not paused:
         left = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
-        gone = not any(one.within(scope) for one in reported for scope in wanted)
-        said = f"not copied yet: {counted(left, 'partition')}" if gone else "it has not read the wish yet"
-        return Progress(True, fresh and gone and not left, said)
+        gone = not any(each_scope.within(scope) for each_scope in reported for scope in wanted)
+        said = f"not copied yet: {counted(left, 'partition')}" if gone else "it has not read the request yet"
+        return PauseProgress(True, fresh and gone and not left, said)
     counts = [reported.get(scope) for scope in wanted]
-    total = sum(_number(one["partitions"]) for one in counts if one is not None)
-    done = sum(_number(one["paused_partitions"]) for one in counts if one is not None)
+    total = sum(_number(count["partitions"]) for count in counts if count is not None)
+    done = sum(_number(count["paused_partitions"]) for count in counts if count is not None)
     complete = fresh and None not in counts and done == total
-    return Progress(
-        True, complete, f"{done} of {total} partitions are paused" if reported else "it has not read the wish yet"
+    return PauseProgress(
+        True, complete, f"{done} of {total} partitions are paused" if reported else "it has not read the request yet"
     )
 
 

@@ -1,7 +1,4 @@
-"""Positions of a flow moved by hand: where to, whether that may be now, and what it costs.
-
-Border: nouns in, nouns and words out; ``seeking`` reads and writes.
-"""
+"""Seek: where to move positions of a flow, whether that is allowed now, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from reconciler.counts import counted
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.pausing import told
-from reconciler.topology import Flow
-from replication.pauses import Scope
+from reconciler.model.environment.topology import Flow
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.replication.pauses import Scope
+from reconciler.resources.mirrors.pause import told
+from reconciler.text import columns, counted
 
 SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SeekPartition:
     """One source partition: the next offset to copy (None: no position yet), and what the source has."""
 
     partition: int
@@ -34,7 +31,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TopicPositions:
     """Where one topic of a flow stood. ``moved``: partition -> source offset to go on at, empty when only looked at.
     ``left``: partitions that were meant and stay, since flow ``taken_from`` has no position for them."""
 
@@ -42,55 +39,55 @@ class Seen:
     flow: Flow
     topic: str
     remote: str
-    standings: tuple[Standing, ...]
+    standings: tuple[SeekPartition, ...]
     moved: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     left: tuple[int, ...] = ()
     taken_from: str = ""
 
 
-def destinations(standings: Sequence[Standing], to: str) -> Mapping[int, int]:
+def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, int]:
     """Partition -> offset. Raises ReconcilerError for what is no place, or one that the source does not have."""
     if to == "earliest":
-        return {one.partition: one.begin for one in standings}
+        return {part.partition: part.begin for part in standings}
     if to == "latest":
-        return {one.partition: one.end for one in standings}
+        return {part.partition: part.end for part in standings}
     if not to.isdecimal():
         raise ReconcilerError(
             f'--to is "{to}"', "A position is a source offset.", "Write earliest, latest, or an offset such as 1200."
         )
-    if outside := [one for one in standings if not one.begin <= int(to) <= one.end]:
-        has = "; ".join(f"partition {one.partition} has {one.begin} to {one.end}" for one in outside[:SHOWN])
+    if outside := [part for part in standings if not part.begin <= int(to) <= part.end]:
+        has = "; ".join(f"partition {part.partition} has {part.begin} to {part.end}" for part in outside[:SHOWN])
         raise ReconcilerError(
             f"--to is {to}, which the source does not have: {has}",
             "Copying could not go on there.",
             "Name an offset within, or earliest, or latest; with --partition for one partition.",
         )
-    return {one.partition: int(to) for one in standings}
+    return {part.partition: int(to) for part in standings}
 
 
 def taken_over(
-    standings: Sequence[Standing], found: Mapping[int, int], other: str
+    standings: Sequence[SeekPartition], by_name: Mapping[int, int], other: str
 ) -> tuple[Mapping[int, int], tuple[int, ...]]:
     """Partition -> offset where flow ``other`` stands, and the partitions where it has no position.
 
     Raises ReconcilerError when it stands where the source has nothing, or nowhere at all.
     """
-    if not found:
+    if not by_name:
         raise ReconcilerError(
             f"flow {other} has no position there",
             "There is nothing to take over.",
             "Look at the spelling; or name a place with --to.",
         )
-    if outside := [s for s in standings if s.partition in found and not s.begin <= found[s.partition] <= s.end]:
-        one = outside[0]
-        has = f"of which the source has {one.begin} to {one.end}"
+    if outside := [s for s in standings if s.partition in by_name and not s.begin <= by_name[s.partition] <= s.end]:
+        part = outside[0]
+        has = f"of which the source has {part.begin} to {part.end}"
         raise ReconcilerError(
-            f"flow {other} stands at {found[one.partition]} of partition {one.partition}, {has}",
+            f"flow {other} is at {by_name[part.partition]} of partition {part.partition}, {has}",
             "Copying could not go on there.",
             "Name a place with --to, partition by partition.",
         )
-    left = tuple(one.partition for one in standings if one.partition not in found)
-    return {one.partition: found[one.partition] for one in standings if one.partition in found}, left
+    left = tuple(part.partition for part in standings if part.partition not in by_name)
+    return {part.partition: by_name[part.partition] for part in standings if part.partition in by_name}, left
 
 
 def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions: Sequence[int]) -> None:
@@ -107,44 +104,41 @@ def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions:
     if flow is None:
         return
     if busy := [number for number in partitions if not _still(flow, scope.topic, number)]:
-        one = f" --partition {busy[0]}" if len(busy) == 1 else ""
+        name = f" --partition {busy[0]}" if len(busy) == 1 else ""
         shown = ", ".join(map(str, busy[:SHOWN])) + (" ..." if len(busy) > SHOWN else "")
         raise ReconcilerError(
             f"{scope.topic} is being copied: partition{'s' if len(busy) > 1 else ''} {shown}",
             "The next commit would write over the position.",
-            f"First: reconciler mirror pause ENV {scope.flow} --topic {scope.topic}{one}. Then move, then resume.",
+            f"First: reconciler mirror pause ENV {scope.flow} --topic {scope.topic}{name}. Then move, then resume.",
         )
 
 
 def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
-    for scope, pause in told(flow.name, flow):
-        if scope.covers(topic, partition) and pause["partitions"] == pause["paused_partitions"]:
-            return True
-    return any(
-        one.get("stops") and one.get("topic") == topic and one.get("partition") in (None, partition)
-        for one in flow.conditions
+    pauses = [pause for scope, pause in told(flow.name, flow) if scope.covers(topic, partition)]
+    return any(pause["partitions"] == pause["paused_partitions"] for pause in pauses) or any(
+        condition.get("stops") and condition.get("topic") == topic and condition.get("partition") in (None, partition)
+        for condition in flow.conditions
     )
 
 
-def table(standings: Sequence[Standing]) -> list[str]:
+def table(standings: Sequence[SeekPartition]) -> list[str]:
     rows = [("partition", "position", "source begins", "source ends", "behind")]
-    for one in standings:
-        behind = "unknown" if one.behind is None else f"{one.behind:,}"
-        place = "none" if one.position is None else str(one.position)
-        rows.append((str(one.partition), place, str(one.begin), str(one.end), behind))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    for part in standings:
+        behind = "unknown" if part.behind is None else f"{part.behind:,}"
+        place = "none" if part.position is None else str(part.position)
+        rows.append((str(part.partition), place, str(part.begin), str(part.end), behind))
+    return list(columns(rows, right=range(len(rows[0]))))
 
 
-def costs(standings: Sequence[Standing], chosen: Mapping[int, int]) -> list[str]:
+def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list[str]:
     """What a move means for records: left out for ever, or copied again."""
     skipped = again = unknown = 0
-    for one in standings:
-        if one.position is None:
+    for part in standings:
+        if part.position is None:
             unknown += 1
         else:
-            skipped += max(0, chosen[one.partition] - max(one.position, one.begin))
-            again += max(0, min(one.position, one.end) - chosen[one.partition])
+            skipped += max(0, chosen[part.partition] - max(part.position, part.begin))
+            again += max(0, min(part.position, part.end) - chosen[part.partition])
     lines = [f"passed over and never copied: {counted(skipped, 'offset')} that the source has"] if skipped else []
     lines += [f"copied again, so that the target has the records twice: {counted(again, 'offset')}"] if again else []
     if unknown:

@@ -1,11 +1,11 @@
-"""Quotas as YAML declares them: read and checked, and written down for a cluster that is adopted.
+"""Client quotas: desired against live, and explained.
 
-``diffing.quotas`` compares them with a cluster. Border: nothing here asks a cluster.
+Belongs here: rules of quotas. Not here: YAML (`environment`), requests (`backends.clusters.quotas`).
 """
 
 from __future__ import annotations
 
-from reconciler.topology import Topology
+from reconciler.model.environment.topology import Topology
 
 __all__ = ["quota_clusters"]
 

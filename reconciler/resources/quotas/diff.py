@@ -1,21 +1,21 @@
-"""Declared quotas x the quotas of each cluster -> one change an entity, and what is left alone.
+"""Desired client quotas against the live ones of each cluster: one change a user, client id or address.
 
 Only what is written is managed. Keys that an earlier run set and git names no longer go by prune; all others that are
-not written are told and never touched.
+not written are reported and never touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.changes import AlterQuota, Ignored, LimitChange, Reason, Refused
-from reconciler.counts import counted
-from reconciler.diffing.findings import Findings, Settled, merged
 from reconciler.errors import Unknown
-from reconciler.guarding.pruning import PRUNE, names_shown, too_many_pruned
-from reconciler.live import LiveCluster, LiveState
-from reconciler.quotas import Limits, Quota, QuotaEntity, limits_text
-from reconciler.topology import Topology
+from reconciler.model.changes import About, AlterQuota, Ignored, LimitChange, Reason, Refused, Subject, Why
+from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.quotas import Limits, Quota, QuotaEntity, limits_text
+from reconciler.resources.prune import names_shown, too_many_pruned
+from reconciler.text import counted
 
 NONE: Limits = {}
 LEFT_OVER = "set by an earlier run, declared no longer"
@@ -34,17 +34,19 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     if cluster is None or cluster.quotas is None:
         return Findings()
     if isinstance(cluster.quotas, Unknown):
-        found = cluster.quotas
+        unknown = cluster.quotas
         if mine or pruning:
-            return Findings(unknown=(Unknown(f"quotas {name}", found.error, found.todo, tuple(map(str, mine))),))
-        text = f"no entry names it, and its quotas could not be read: {found.error}"
+            return Findings(unknown=(Unknown(f"quotas {name}", unknown.error, unknown.todo, tuple(map(str, mine))),))
+        text = f"no entry names it, and its quotas could not be read: {unknown.error}"
         return Findings(ignored=(Ignored(f"quota {name}", "quotas-not-looked-at", text),))
     there = cluster.quotas
     changes = [change for quota in mine.values() if (change := _change(name, quota, there.get(quota.entity, NONE)))]
     moved = {change.entity for change in changes}
     declared = Findings(
         changes=tuple(changes),
-        settled=tuple(Settled(f"quota {name} {whom}", "limits") for whom in mine if whom not in moved),
+        settled=tuple(
+            Settled(Subject(About.QUOTA_STATE, name, str(whom)), "limits") for whom in mine if whom not in moved
+        ),
     )
     return merged((declared, _undeclared(topology, cluster, mine, there, pruning)))
 
@@ -58,7 +60,7 @@ def _change(cluster: str, quota: Quota, there: Limits) -> AlterQuota | None:
     if not limits:
         return None
     word = "declared absent in" if quota.absent else "declared in"
-    reason = Reason("declared-absent" if quota.absent else "declared", f"{word} {quota.where}")
+    reason = Reason(Why.DECLARED_ABSENT if quota.absent else Why.DECLARED, f"{word} {quota.where}")
     return AlterQuota(cluster, quota.entity, limits, reason)
 
 
@@ -76,7 +78,7 @@ def _undeclared(
     made = dict(_made(left, ours))
     ignored: list[Ignored] = []
     for whom, limits in left.items():
-        strange = {key: one for key, one in limits.items() if key not in made.get(whom, {})}
+        strange = {key: number for key, number in limits.items() if key not in made.get(whom, {})}
         if strange:
             rule = "quota-key-not-declared" if whom in mine else "quota-unmanaged"
             ignored.append(Ignored(f"quota {name}", rule, f"{whom}: {limits_text(strange)}"))
@@ -90,9 +92,9 @@ def _undeclared(
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
     refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, _count(ours, there)))
-    reason = Reason(PRUNE, LEFT_OVER)
+    reason = Reason(Why.PRUNE, LEFT_OVER)
     removals = (
-        AlterQuota(name, whom, tuple(LimitChange(key, one, None) for key, one in sorted(limits.items())), reason)
+        AlterQuota(name, whom, tuple(LimitChange(key, number, None) for key, number in sorted(limits.items())), reason)
         for whom, limits in made.items()
     )
     return Findings(changes=tuple(removals), refused=refused, ignored=tuple(ignored))
@@ -101,26 +103,26 @@ def _undeclared(
 def _left(
     mine: Mapping[QuotaEntity, Quota], there: Mapping[QuotaEntity, Limits]
 ) -> Iterator[tuple[QuotaEntity, Limits]]:
-    for whom, limits in sorted(there.items(), key=lambda one: str(one[0])):
+    for whom, limits in sorted(there.items(), key=lambda pair: str(pair[0])):
         quota = mine.get(whom)
         if quota is None:
             yield whom, limits
         elif not quota.absent:
             named = {*quota.limits, *quota.remove}
-            if others := {key: one for key, one in limits.items() if key not in named}:
+            if others := {key: number for key, number in limits.items() if key not in named}:
                 yield whom, others
 
 
 def _made(left: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
     for whom, limits in left.items():
-        if mine := {key: one for key, one in limits.items() if key in ours.get(whom, ())}:
+        if mine := {key: number for key, number in limits.items() if key in ours.get(whom, ())}:
             yield whom, mine
 
 
-def _doubt(name: str, found: Unknown, pruning: bool) -> Iterator[Unknown]:
+def _doubt(name: str, unknown: Unknown, pruning: bool) -> Iterator[Unknown]:
     """Without prune the record decides nothing."""
     if pruning:
-        yield Unknown(f"quotas {name}", found.error, found.todo, ("which quotas earlier runs set",))
+        yield Unknown(f"quotas {name}", unknown.error, unknown.todo, ("which quotas earlier runs set",))
 
 
 def _count(ours: Keys, there: Mapping[QuotaEntity, Limits]) -> int:

@@ -1,33 +1,33 @@
-"""Which quotas are about a user, a client id or an address, and where they are declared."""
+"""Explains quotas: which are about a user, a client id or an address, and where they are declared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.explaining.topics import Ground
-from reconciler.explanation import RuleAnswer
-from reconciler.quotas import Limits, Quota, QuotaEntity, QuotaPart, limits_text
+from reconciler.model.quotas import Limits, Quota, QuotaEntity, QuotaPart, limits_text
+from reconciler.model.reports.explain import RuleAnswer
+from reconciler.resources.topics.explain import ExplainBasis
 
 _KINDS = {"User": "user", "client-id": "client-id", "ip": "ip"}
 NONE: Limits = {}
 
 
-def quotas_about(ground: Ground, subject: str) -> tuple[RuleAnswer, ...]:
+def quotas_about(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
     """``subject``: ``User:orders-app``, ``client-id:batch`` or ``ip:10.0.0.7``; the default entity counts, too."""
     word, sign, name = subject.partition(":")
     if not sign or word not in _KINDS:
         return ()
     kind = _KINDS[word]
     wanted = {QuotaPart(kind, name), QuotaPart(kind, None)}
-    found = tuple(one for cluster in ground.topology.clusters for one in _answers(ground, cluster, wanted))
-    if not any(QuotaPart(kind, name) in whom.parts for whom, _ in found):
+    parts = tuple(answer for cluster in basis.topology.clusters for answer in _answers(basis, cluster, wanted))
+    if not any(QuotaPart(kind, name) in whom.parts for whom, _ in parts):
         return ()
-    return tuple(answer for _, answer in found)
+    return tuple(answer for _, answer in parts)
 
 
-def _answers(ground: Ground, cluster: str, wanted: set[QuotaPart]) -> Iterator[tuple[QuotaEntity, RuleAnswer]]:
-    declared = {quota.entity: quota for quota in ground.topology.quotas if cluster in quota.clusters}
-    known = ground.live.known(cluster) if cluster in ground.answered else None
+def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Iterator[tuple[QuotaEntity, RuleAnswer]]:
+    declared = {quota.entity: quota for quota in basis.topology.quotas if cluster in quota.clusters}
+    known = basis.live.known(cluster) if cluster in basis.answered else None
     there = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None
     for whom in sorted({*declared, *(there or ())}, key=str):
         if wanted & set(whom.parts):
@@ -35,7 +35,7 @@ def _answers(ground: Ground, cluster: str, wanted: set[QuotaPart]) -> Iterator[t
 
 
 def _answer(cluster: str, whom: QuotaEntity, quota: Quota | None, there: Limits | None) -> RuleAnswer:
-    place = f"{quota.where.file}:{quota.where.line}" if quota is not None and quota.where.line else ""
+    place = quota.where.line_words if quota is not None else ""
     wished = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
     state = "" if there is None else f"live {limits_text(there) or 'none'}"
     because = "unmanaged: not declared" if quota is None else "declared"

@@ -1,7 +1,7 @@
-"""A closer look at the replicas of clusters where they may matter, so that a plan without such changes pays nothing.
+"""Reads replicas more closely, only on clusters where a plan changes them.
 
-They matter when a wished factor is not plainly there, and when a topic names throttled replicas: a reassignment sets
-those before it begins and clears them last. Border: asks through the ports; compares nothing.
+They matter when a desired factor is not plainly there, and when a topic names throttled replicas: a reassignment sets
+those before it begins and clears them last.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.layers import layers_of, replication_factor
-from reconciler.live import LiveCluster, LiveState, LiveTopic, Source
-from reconciler.ports import ClusterReader
-from reconciler.prospects import different_configs
-from reconciler.replicas import THROTTLED_REPLICAS, ReplicaFacts
-from reconciler.topology import Topology
-from replication.names import STATUS_TOPIC
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState, LiveTopic, Source
+from reconciler.model.ports import ClusterReader
+from reconciler.model.replicas import THROTTLED_REPLICAS, ReplicaFacts
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.resources.topics.defaults import layers_of, replication_factor
+from reconciler.resources.topics.expected import different_configs
 
 
 def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
     """``live`` with the replicas of the clusters where they matter; a look that fails is Unknown for that cluster."""
-    wanted = {name: found for name in readers if (found := live.known(name)) and matter(topology, found)}
+    wanted = {name: cluster for name in readers if (cluster := live.known(name)) and matter(topology, cluster)}
     if not wanted:
         return live
     with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-        facts = dict(
-            zip(wanted, pool.map(lambda name: facts_of(readers[name], topology.environment), wanted), strict=True)
-        )
-    looked = {name: replace(found, replicas=facts[name]) for name, found in wanted.items()}
+        facts = pool.map(lambda name: facts_of(readers[name], topology.environment), wanted)
+        looked = {name: replace(wanted[name], replicas=known) for name, known in zip(wanted, facts, strict=True)}
     return LiveState(MappingProxyType({**live.clusters, **looked}), live.mirrors)
 
 
@@ -38,8 +36,8 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
     """Says yes rather too often: topics of a flow's target are not told apart here."""
     wanted = dict(_wanted(topology, cluster.name))
     flows = {flow.replication_factor for flow in topology.flows.values() if flow.target == cluster.name} - {None}
-    told = (found.get(key) for found in different_configs(cluster) for key in THROTTLED_REPLICAS)
-    if any(one is not None and one.source is Source.TOPIC and one.value for one in told):
+    configs = (configs.get(key) for configs in different_configs(cluster) for key in THROTTLED_REPLICAS)
+    if any(config is not None and config.source is Source.TOPIC and config.value for config in configs):
         return True
     if not wanted and not flows:
         return False
@@ -67,4 +65,4 @@ def facts_of(reader: ClusterReader, environment: str) -> ReplicaFacts | Unknown:
     try:
         return reader.replica_facts(environment)
     except ReconcilerError as error:
-        return Unknown(f"replicas of {reader.name}", ". ".join(filter(None, (error.what, error.why))), error.todo)
+        return Unknown.of(f"replicas of {reader.name}", error)

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's topic config sync: what a source topic's configs ask of its remote topic.
+"""Topic config sync (MirrorMaker 2's): what the configs of a source topic ask of its remote topic on the target.
 
 Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive, static-broker
 and excluded entries never travel; an entry at its default on the source removes the override on the target, or is
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import ConfigSync
-from reconciler.layers import Layers
-from reconciler.live import ConfigValue, Source
-from reconciler.prospects import BrokerConfigs, Prospect, Wanted, overlaid, wanted_configs
-from reconciler.topic_configs import THROTTLES, human
-from reconciler.topology import TopicRef
+from reconciler.model.config_values import THROTTLES, human
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, Source
+from reconciler.resources.topics.defaults import Layers
+from reconciler.resources.topics.expected import BrokerConfigs, DesiredConfig, Prospect, overlaid, wanted_configs
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedConfigs:
     """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic goes."""
 
-    set: Mapping[str, Wanted]
+    set: Mapping[str, DesiredConfig]
     reset: frozenset[str] = frozenset()
 
 
@@ -38,7 +38,7 @@ def synced_configs(
     if isinstance(configs, Unknown):
         return configs
     excluded = re.compile("|".join(f"(?:{pattern})" for pattern in sync.exclude) or r"(?!)")
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, DesiredConfig] = {}
     reset: set[str] = set()
     for key, entry in configs.items():
         if entry.read_only or entry.sensitive or entry.value is None or entry.source is Source.STATIC:
@@ -47,19 +47,19 @@ def synced_configs(
             continue
         if entry.source is Source.TOPIC:
             step = f", a step to {human(key, entry.goal)}" if entry.goal is not None else ""
-            wanted[key] = Wanted(entry.value, f"source {source}{step}", entry.goal)
+            wanted[key] = DesiredConfig(entry.value, f"source {source}{step}", entry.goal)
         elif entry.source is not Source.BUILT_IN or sync.use_defaults_from == "source":
-            wanted[key] = Wanted(entry.value, f"source {source}, {entry.source.value}")
+            wanted[key] = DesiredConfig(entry.value, f"source {source}, {entry.source.value}")
         else:
             reset.add(key)
     return SyncedConfigs(defaults | wanted, frozenset(reset - defaults.keys()))
 
 
 def prospect_of_remote(
-    found: Prospect | None, partitions: int | None, wanted: SyncedConfigs | Unknown, brokers: BrokerConfigs
+    prospect: Prospect | None, partitions: int | None, wanted: SyncedConfigs | Unknown, brokers: BrokerConfigs
 ) -> Prospect:
     """A remote topic once its route is carried out."""
-    base = (found or Prospect(None, brokers)).at_least(partitions)
+    base = (prospect or Prospect(None, brokers)).at_least(partitions)
     if isinstance(wanted, Unknown) or isinstance(base.configs, Unknown):
         return replace(base, configs=wanted if isinstance(wanted, Unknown) else base.configs)
     configs = {k: v for k, v in base.configs.items() if k not in wanted.reset or v.source is not Source.TOPIC}

@@ -1,6 +1,6 @@
-"""The layers that give a topic its values: environment, class, cluster, topic; each wins over those before it.
+"""The layers of default configs of a topic: environment, class, cluster, topic; the last one wins.
 
-Border: nouns in, nouns out. What brokers say comes after all of these and is not a layer.
+What brokers say comes after all of these and is not a layer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.errors import Where
-from reconciler.topology import Topic, TopicDefaults, Topology
+from reconciler.model.environment.topology import Topic, TopicDefaults, Topology
 
 DECLARED = "declared"
 
@@ -43,38 +43,40 @@ def layers_of(topology: Topology, cluster: str, topic: Topic | None = None) -> L
     """Strongest first. Without ``topic``: what a remote topic of this cluster gets."""
     here, rules = topology.clusters[cluster], topology.rules
     nearest = here.defaults.where if here.defaults.where.line else here.where
-    found = [Layer(f"default of cluster {cluster}", here.defaults, nearest)]
+    layers = [Layer(f"default of cluster {cluster}", here.defaults, nearest)]
     if topic is not None:
         own = TopicDefaults(topic.partitions, topic.replication_factor, topic.configs, topic.lower_retention_by)
-        found.insert(0, Layer(DECLARED, own, topic.where))
+        layers.insert(0, Layer(DECLARED, own, topic.where))
         if (shared := rules.classes.get(topic.class_name)) is not None:
-            found.append(Layer(f"class {topic.class_name}", shared, shared.where))
-    return (*found, Layer("default of the environment", rules.defaults, rules.defaults.where))
+            layers.append(Layer(f"class {topic.class_name}", shared, shared.where))
+    return (*layers, Layer("default of the environment", rules.defaults, rules.defaults.where))
 
 
 def partitions(layers: Iterable[Layer]) -> int | None:
-    return next((one.values.partitions for one in layers if one.values.partitions is not None), None)
+    return next((layer.values.partitions for layer in layers if layer.values.partitions is not None), None)
 
 
 def replication_factor(layers: Iterable[Layer]) -> int | None:
-    return next((one.values.replication_factor for one in layers if one.values.replication_factor is not None), None)
+    return next(
+        (layer.values.replication_factor for layer in layers if layer.values.replication_factor is not None), None
+    )
 
 
 def configs(layers: Layers) -> dict[str, Given]:
-    found: dict[str, Given] = {}
+    all_configs: dict[str, Given] = {}
     for layer in layers:
         for key, value in layer.values.configs.items():
-            found.setdefault(key, Given(value, layer))
-    return found
+            all_configs.setdefault(key, Given(value, layer))
+    return all_configs
 
 
 def retention_steps(layers: Layers) -> dict[str, int]:
     """Config -> the most that one apply lowers it by."""
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for layer in layers:
         for key, value in layer.values.lower_retention_by.items():
-            found.setdefault(key, int(value))
-    return found
+            by_name.setdefault(key, int(value))
+    return by_name
 
 
 def given(layers: Layers, field: str) -> Iterator[Given]:
@@ -82,10 +84,10 @@ def given(layers: Layers, field: str) -> Iterator[Given]:
     for layer in layers:
         match field:
             case "partitions":
-                found: object = layer.values.partitions
+                document: object = layer.values.partitions
             case "replication_factor":
-                found = layer.values.replication_factor
+                document = layer.values.replication_factor
             case _:
-                found = layer.values.configs.get(field)
-        if found is not None:
-            yield Given(str(found), layer)
+                document = layer.values.configs.get(field)
+        if document is not None:
+            yield Given(str(document), layer)

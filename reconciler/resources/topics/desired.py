@@ -1,27 +1,28 @@
-"""Which topics are wished where, and why: declared in git, remote topics of flows, and what mirror jobs need."""
+"""The desired topics of each cluster, and why: declared, remote topics of flows, internal topics."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.changes import Reason, Role
 from reconciler.errors import Unknown
-from reconciler.internal_topics import INTERNAL_FACTOR, internal_topics
-from reconciler.layers import Layers, layers_of, partitions, replication_factor
-from reconciler.live import LiveCluster, LiveState
-from reconciler.prospects import Configs, Wanted, wanted_configs
-from reconciler.routing import Route, Routing
-from reconciler.topology import Topic, TopicRef, Topology
+from reconciler.model.changes import Reason, Role, Why
+from reconciler.model.environment.topology import Topic, TopicRef, Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.resources.flows.routes import Route, Routing
+from reconciler.resources.topics.config_sync import SyncedConfigs
+from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor
+from reconciler.resources.topics.expected import Configs, DesiredConfig, wanted_configs
+from reconciler.resources.topics.internal import INTERNAL_FACTOR, internal_topics
 
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWish:
+class DesiredTopic:
     """``source`` is set for remote topics. ``partitions`` None: the broker decides.
 
-    ``exact``: a larger live count contradicts the wish. ``new_partitions``, ``new_factor`` hold only for a topic that
+    ``exact``: a larger live count contradicts it. ``new_partitions``, ``new_factor`` hold only for a topic that
     does not exist yet. ``unreadable`` stands in for configs that depend on a failed read, and for all
     that depends on a source topic that may be there unseen. ``source_live``: how many partitions the source has now.
     """
@@ -34,7 +35,7 @@ class TopicWish:
     new_partitions: int | None = None
     replication_factor: int | None = None
     new_factor: int | None = None
-    configs: Mapping[str, Wanted] = field(default_factory=dict)
+    configs: Mapping[str, DesiredConfig] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
     unreadable: Unknown | None = None
     depth: int = 0
@@ -43,19 +44,19 @@ class TopicWish:
     source_live: int | None = None
 
 
-class TopicWishes(Mapping[TopicRef, TopicWish]):
-    """One wish for each topic, in order of their names. Of ten thousand topics most wish what a hundred others do, so
-    wishes that differ in nothing but their topic are kept once, and a topic's own is made when somebody asks."""
+class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
+    """One desired state for each topic, in order of their names. Of ten thousand topics most are desired as a hundred
+    others are, so what differs in nothing but its topic is kept once, and a topic's own is made when somebody asks."""
 
-    def __init__(self, alike: Mapping[str, Mapping[str, TopicWish]]) -> None:
-        """``alike``: by cluster and name, each equal to the wish of its topic in all but ``ref``."""
+    def __init__(self, alike: Mapping[str, Mapping[str, DesiredTopic]]) -> None:
+        """``alike``: by cluster and name, each equal to the desired state of its topic in all but ``ref``."""
         self.alike = alike
 
-    def __getitem__(self, ref: TopicRef) -> TopicWish:
+    def __getitem__(self, ref: TopicRef) -> DesiredTopic:
         if ref not in self:
             raise KeyError(ref)
-        found = self.alike[ref.cluster][ref.name]
-        return found if found.ref == ref else replace(found, ref=ref)
+        desired = self.alike[ref.cluster][ref.name]
+        return desired if desired.ref == ref else replace(desired, ref=ref)
 
     def __iter__(self) -> Iterator[TopicRef]:
         return (TopicRef(cluster, name) for cluster, named in self.alike.items() for name in named)
@@ -67,16 +68,17 @@ class TopicWishes(Mapping[TopicRef, TopicWish]):
         return isinstance(ref, TopicRef) and ref.name in self.alike.get(ref.cluster, ())
 
 
-def wishes(topology: Topology, live: LiveState, routing: Routing) -> TopicWishes:
-    """For each topic of a known cluster. A declared remote topic is one wish in which the declared wins."""
-    found = _declared(topology, live)
+def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> DesiredTopics:
+    """For each topic of a known cluster. A declared remote topic is one desired state in which the declared wins."""
+    topics = _declared(topology, live)
     for route in routing.routes:
-        ref, remote = route.remote, _remote(topology, route, _live_partitions(live, route.source))
-        declared = found[ref.cluster].get(ref.name)
-        found[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
-    for wish in _internal(topology, live):
-        found[wish.ref.cluster].setdefault(wish.ref.name, wish)
-    return TopicWishes({cluster: {name: named[name] for name in sorted(named)} for cluster, named in found.items()})
+        source = live.topic(route.source)
+        ref, remote = route.remote, _remote(topology, route, len(source.partitions) if source else None)
+        declared = topics[ref.cluster].get(ref.name)
+        topics[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
+    for desired in _internal(topology, live):
+        topics[desired.ref.cluster].setdefault(desired.ref.name, desired)
+    return DesiredTopics({cluster: {name: named[name] for name in sorted(named)} for cluster, named in topics.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +87,22 @@ class _Values:
 
     partitions: int | None
     replication_factor: int | None
-    configs: Mapping[str, Wanted]
+    configs: Mapping[str, DesiredConfig]
 
 
-def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, TopicWish]]:
-    """As ``TopicWishes.alike``, for each known cluster: the layers are laid once for all topics that say the same and
+def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, DesiredTopic]]:
+    """As ``DesiredTopics.alike``, for each known cluster: the layers are laid once for all topics that say the same and
     have the same."""
-    known = {name: one for name in sorted(topology.clusters) if (one := live.known(name))}
+    known = {name: cluster for name in sorted(topology.clusters) if (cluster := live.known(name))}
     said, words = _sayings(topology)
     return {name: _declared_on(topology, cluster, said, words) for name, cluster in known.items()}
 
 
 def _declared_on(
     topology: Topology, cluster: LiveCluster, said: Mapping[str, int], words: Sequence[int]
-) -> dict[str, TopicWish]:
-    found: dict[str, TopicWish] = {}
-    kept: dict[tuple[int, int], TopicWish] = {}
+) -> dict[str, DesiredTopic]:
+    topics: dict[str, DesiredTopic] = {}
+    kept: dict[tuple[int, int], DesiredTopic] = {}
     laid: dict[tuple[int, int], _Values] = {}
     here, there = cluster.name, cluster.topics
     for name, topic in topology.topics.items():
@@ -109,19 +111,19 @@ def _declared_on(
         live = there.get(topic.name)
         configs = live.configs if live is not None else None
         key = said[name], id(configs)  # of an object that ``cluster`` keeps
-        if (wish := kept.get(key)) is None:
+        if (desired := kept.get(key)) is None:
             like = words[said[name]], id(configs)
             values = laid.get(like) or laid.setdefault(like, _lay(layers_of(topology, here, topic), configs))
-            wish = kept[key] = _wish(TopicRef(here, topic.name), topic, values)
-        found[topic.name] = wish
-    return found
+            desired = kept[key] = _desired(TopicRef(here, topic.name), topic, values)
+        topics[topic.name] = desired
+    return topics
 
 
-def _wish(ref: TopicRef, topic: Topic, values: _Values) -> TopicWish:
-    return TopicWish(
+def _desired(ref: TopicRef, topic: Topic, values: _Values) -> DesiredTopic:
+    return DesiredTopic(
         ref=ref,
         role=Role.DECLARED,
-        reason=Reason("declared", f"declared in {topic.where.file}"),
+        reason=Reason(Why.DECLARED, f"declared in {topic.where.file}"),
         partitions=topic.partitions,
         exact=topic.partitions is not None,
         new_partitions=values.partitions,
@@ -153,25 +155,19 @@ def _lay(layers: Layers, there: Configs | None) -> _Values:
     return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, there))
 
 
-def _live_partitions(live: LiveState, ref: TopicRef) -> int | None:
-    cluster = live.known(ref.cluster)
-    found = cluster.topics.get(ref.name) if cluster else None
-    return len(found.partitions) if found else None
-
-
-def _remote(topology: Topology, route: Route, source_live: int | None) -> TopicWish:
-    known = not isinstance(route.configs, Unknown)
-    return TopicWish(
+def _remote(topology: Topology, route: Route, source_live: int | None) -> DesiredTopic:
+    configs = SyncedConfigs({}) if isinstance(route.configs, Unknown) else route.configs
+    return DesiredTopic(
         ref=route.remote,
         role=Role.REMOTE,
-        reason=Reason("flow-matches", f"flow {route.flow} mirrors {route.source}"),
+        reason=Reason(Why.FLOW_MATCHES, f"flow {route.flow} mirrors {route.source}"),
         partitions=route.partitions,
         new_partitions=route.partitions,
         replication_factor=topology.flows[route.flow].replication_factor,
         new_factor=route.replication_factor,
-        configs={} if isinstance(route.configs, Unknown) else route.configs.set,
-        reset=route.configs.reset if not isinstance(route.configs, Unknown) else frozenset(),
-        unreadable=None if known else _unread(route),
+        configs=configs.set,
+        reset=configs.reset,
+        unreadable=_unread(route, route.configs) if isinstance(route.configs, Unknown) else None,
         depth=route.depth,
         source=route.source,
         source_partitions=route.partitions,
@@ -179,22 +175,17 @@ def _remote(topology: Topology, route: Route, source_live: int | None) -> TopicW
     )
 
 
-def _unread(route: Route) -> Unknown:
-    assert isinstance(route.configs, Unknown)
+def _unread(route: Route, configs: Unknown) -> Unknown:
     if route.unseen is not None:
         return replace(route.unseen, detail=(*route.unseen.detail, str(route.remote)))
-    return Unknown(
-        f"{route.source} configs",
-        route.configs.error,
-        route.configs.todo or f"Let the plan principal describe the configs of {route.source}.",
-        (f"{route.remote} configs",),
-    )
+    todo = configs.todo or f"Let the plan principal describe the configs of {route.source}."
+    return Unknown(f"{route.source} configs", configs.error, todo, (f"{route.remote} configs",))
 
 
-def _declared_over(declared: TopicWish, remote: TopicWish) -> TopicWish:
+def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic:
     return replace(
         declared,
-        reason=Reason("declared-remote", f"{declared.reason.text}; also the remote topic of {remote.source}"),
+        reason=Reason(Why.DECLARED_REMOTE, f"{declared.reason.text}; also the remote topic of {remote.source}"),
         partitions=declared.partitions or remote.partitions,
         new_partitions=declared.partitions or remote.partitions,
         replication_factor=declared.replication_factor or remote.replication_factor,
@@ -209,19 +200,19 @@ def _declared_over(declared: TopicWish, remote: TopicWish) -> TopicWish:
     )
 
 
-def _internal(topology: Topology, live: LiveState) -> list[TopicWish]:
+def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
     return [
         *_audit(topology, live),
         *(
-            TopicWish(
+            DesiredTopic(
                 ref=topic.ref,
                 role=Role.INTERNAL,
-                reason=Reason("mirror-needs", topic.reason),
+                reason=Reason(Why.MIRROR_NEEDS, topic.reason),
                 partitions=topic.partitions,
                 new_partitions=topic.partitions,
                 replication_factor=replication_factor(layers_of(topology, topic.ref.cluster)),
                 new_factor=replication_factor(layers_of(topology, topic.ref.cluster)) or internal_factor(cluster),
-                configs={key: Wanted(value, "needed by the mirror job") for key, value in topic.configs.items()},
+                configs={key: DesiredConfig(value, "needed by the mirror job") for key, value in topic.configs.items()},
             )
             for topic in internal_topics(topology)
             if (cluster := live.known(topic.ref.cluster))
@@ -235,17 +226,17 @@ def internal_factor(cluster: LiveCluster) -> int:
     return cluster.place_for(INTERNAL_FACTOR) if len(cluster.brokers) > 1 else 1
 
 
-def _audit(topology: Topology, live: LiveState) -> Iterator[TopicWish]:
+def _audit(topology: Topology, live: LiveState) -> Iterator[DesiredTopic]:
     place = topology.audit_place()
     cluster = live.known(place.cluster) if place else None
     if place and cluster:
         factor = replication_factor(layers_of(topology, place.cluster))
-        yield TopicWish(
+        yield DesiredTopic(
             ref=place,
             role=Role.INTERNAL,
-            reason=Reason("audit", "each run of the reconciler is recorded there"),
+            reason=Reason(Why.AUDIT, "each run of the reconciler is recorded there"),
             new_partitions=1,
             replication_factor=factor,
             new_factor=factor or internal_factor(cluster),
-            configs={key: Wanted(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
+            configs={key: DesiredConfig(value, "an audit record is kept") for key, value in AUDIT_CONFIGS.items()},
         )

@@ -1,30 +1,41 @@
-"""Compares one wished topic with the cluster: create it, grow it, refuse what Kafka cannot do."""
+"""Compares a desired topic with the live one: create it, add partitions, refuse what Kafka cannot do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.changes import AddPartitions, ConfigChange, CreateTopic, Ignored, Reason, Refused
-from reconciler.counts import counted
-from reconciler.diffing.configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
-from reconciler.diffing.findings import Findings, Settled, merged
-from reconciler.diffing.wishes import TopicWish, TopicWishes
 from reconciler.errors import Unknown
-from reconciler.live import ConfigValue, LiveCluster, LiveTopic
-from reconciler.topic_configs import THROTTLES, number
-from reconciler.topology import TopicRef
+from reconciler.model.changes import (
+    About,
+    AddPartitions,
+    ConfigChange,
+    CreateTopic,
+    Ignored,
+    Reason,
+    Refused,
+    Subject,
+    Why,
+    of_topic,
+)
+from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.config_values import THROTTLES, number
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
+from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
+from reconciler.resources.topics.diff_configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
+from reconciler.text import counted
 
 NAME_LIMIT = 249
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a topic's cluster allows. ``names`` gives all names live or wished there, by their metric name.
+    """What a topic's cluster allows. ``names`` gives all names live or desired there, by their metric name.
 
     ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was there to
     tell. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics that get their
-    wished factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be
+    desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be
     there, unseen by us.
     """
 
@@ -43,13 +54,13 @@ def metric_name(topic: str) -> str:
 
 
 def compare_topics(
-    wished: TopicWishes, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
+    wished: DesiredTopics, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
     """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
     for cluster, named in wished.alike.items():
         there, here = clusters[cluster].topics, around[cluster]
         known: set[Hashable] = set()
-        as_wished: list[str] = []
+        as_desired: list[Subject] = []
         wants: dict[int, int] = {}
         numbers: dict[Hashable, int] = {}  # a small one is hashed quicker than what it stands for
         for name, alike in named.items():
@@ -58,25 +69,32 @@ def compare_topics(
                 wanted = wants[id(alike)] = numbers.setdefault(_wants(alike), len(numbers))
             case = _case(name, wanted, topic, here) if topic is not None else None
             if case is not None and case in known:
-                as_wished.append(f"{cluster}/{name}")
+                as_desired.append(Subject(About.TOPIC, cluster, name))
                 continue
-            found = merged(compare_topic(wished[TopicRef(cluster, name)], topic, here))
-            if case is not None and found == Findings(settled=found.settled):
+            parts = compare_topic(wished[TopicRef(cluster, name)], topic, here)
+            findings = parts[0] if len(parts) == 1 else merged(parts)
+            if case is not None and findings == Findings(settled=findings.settled):
                 known.add(case)
-            yield found
-        yield Findings(as_wished=tuple(as_wished))
+            yield findings
+        yield Findings(as_desired=tuple(as_desired))
 
 
-def _wants(wish: TopicWish) -> Hashable:
-    """Everything but names that ``compare_topic`` looks at in a wish."""
-    counts = wish.partitions, wish.exact, wish.source_partitions, wish.replication_factor, wish.new_factor
-    return id(wish.configs), counts, frozenset(wish.reset), id(wish.unreadable)
+def _wants(desired: DesiredTopic) -> Hashable:
+    """Everything but names that ``compare_topic`` looks at in a desired topic."""
+    counts = (
+        desired.partitions,
+        desired.exact,
+        desired.source_partitions,
+        desired.replication_factor,
+        desired.new_factor,
+    )
+    return id(desired.configs), counts, frozenset(desired.reset), id(desired.unreadable)
 
 
 def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
     """Everything that ``compare_topic`` looks at, so that equal cases of a cluster come out alike; None: look yourself.
 
-    An identity stands for configs that many topics share; wishes and live topics outlast the comparison.
+    An identity stands for configs that many topics share; desired and live topics outlast the comparison.
     """
     factor = topic.replication_factor
     if factor is None:
@@ -85,134 +103,132 @@ def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Has
     return wanted, id(topic.configs), len(topic.partitions), factor, under_way
 
 
-def compare_topic(wish: TopicWish, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
+def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surroundings) -> tuple[Findings, ...]:
     if topic is None:
-        return (_missing(wish, around),)
-    return _partitions(wish, topic, around), _factor(wish, topic), _guarded_configs(wish, topic, around)
+        return (_missing(desired, around),)
+    return _partitions(desired, topic, around), _factor(desired, topic), _guarded_configs(desired, topic, around)
 
 
-def _missing(wish: TopicWish, around: Surroundings) -> Findings:
-    if (hidden := around.hidden.get(wish.ref.name)) is not None:
+def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
+    if (hidden := around.hidden.get(desired.ref.name)) is not None:
         return Findings(unknown=(hidden,))
-    refused = [*_names(wish, around), *_counts(wish, around), *_min_insync(wish, wish.new_factor)]
+    refused = [*_names(desired, around), *_counts(desired, around), *_min_insync(desired, desired.new_factor)]
     ignored: list[Ignored] = []
     configs: list[ConfigChange] = []
-    for key, wanted in sorted(wish.configs.items()):
+    for key, wanted in sorted(desired.configs.items()):
         if key in THROTTLES:
-            ignored.append(throttle(str(wish.ref), key))
+            ignored.append(throttle(str(desired.ref), key))
         elif around.keys and key not in around.keys:
-            refused.extend(unknown_key_refused(wish, key))
-            ignored.extend(unknown_key_ignored(wish, key))
+            refused.extend(unknown_key_refused(desired, key))
+            ignored.extend(unknown_key_ignored(desired, key))
         else:
             configs.append(ConfigChange(key, None, "", wanted.value, wanted.origin))
-    if refused or wish.unreadable is not None:
-        unknown = (wish.unreadable,) if wish.unreadable else ()
+    if refused or desired.unreadable is not None:
+        unknown = (desired.unreadable,) if desired.unreadable else ()
         return Findings(refused=tuple(refused), unknown=unknown, ignored=tuple(ignored))
-    partitions = wish.new_partitions or -1
-    create = CreateTopic(wish.ref, partitions, wish.new_factor, tuple(configs), wish.role, wish.reason, wish.depth)
+    partitions = desired.new_partitions or -1
+    create = CreateTopic(
+        desired.ref, partitions, desired.new_factor, tuple(configs), desired.role, desired.reason, desired.depth
+    )
     return Findings(changes=(create,), ignored=tuple(ignored))
 
 
-def _names(wish: TopicWish, around: Surroundings) -> list[Refused]:
-    name = wish.ref.name
+def _names(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
+    subject, name = of_topic(desired.ref), desired.ref.name
     if len(name) > NAME_LIMIT:
-        what = f"{wish.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
-        return [Refused(str(wish.ref), Reason("name-too-long", what), "Exclude its source with exclude_topics")]
-    others = sorted(around.names().get(metric_name(name), set()) - {name})
-    if not others:
-        return []
-    what = f"{wish.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"
-    return [Refused(str(wish.ref), Reason("name-collision", what), "Rename one of them, or use another separator")]
+        description = f"{desired.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
+        yield Refused.of(subject, Why.NAME_TOO_LONG, description, "Exclude its source with exclude_topics")
+    elif others := sorted(around.names().get(metric_name(name), set()) - {name}):
+        description = f"{desired.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"
+        yield Refused.of(subject, Why.NAME_COLLISION, description, "Rename one of them, or use another separator")
 
 
-def _counts(wish: TopicWish, around: Surroundings) -> list[Refused]:
-    refused: list[Refused] = []
-    if wish.new_factor is not None and wish.new_factor > (place := around.place_for(wish.new_factor)):
+def _counts(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
+    if desired.new_factor is not None and desired.new_factor > (place := around.place_for(desired.new_factor)):
         brokers = counted(place, "broker")
-        what = f"{wish.ref} wants replication factor {wish.new_factor}, but {wish.ref.cluster} has {brokers}"
-        refused.append(
-            Refused(
-                f"{wish.ref} replication factor",
-                Reason("replication-factor-above-brokers", what),
-                f"Set a replication factor of at most {place}, or add brokers",
-            )
+        description = (
+            f"{desired.ref} wants replication factor {desired.new_factor}, but {desired.ref.cluster} has {brokers}"
         )
-    if wish.source is not None and wish.new_partitions is None and wish.unreadable is None:
-        what = (
-            f"{wish.source} does not exist yet and has no declared partitions, so {wish.ref} cannot get the same count"
+        subject, todo = of_topic(desired.ref, "replication factor"), f"Set a replication factor of at most {place}"
+        yield Refused.of(subject, Why.REPLICATION_FACTOR_ABOVE_BROKERS, description, f"{todo}, or add brokers")
+    if desired.source is not None and desired.new_partitions is None and desired.unreadable is None:
+        description = (
+            f"{desired.source} does not exist yet and has no declared partitions, so {desired.ref} cannot get the same "
+            "count"
         )
-        refused.append(
-            Refused(
-                f"{wish.ref} partitions",
-                Reason("partitions-not-declared", what),
-                f"Declare partitions of {wish.source}",
-            )
-        )
-    return refused + _below_source(wish)
+        subject, todo = of_topic(desired.ref, "partitions"), f"Declare partitions of {desired.source}"
+        yield Refused.of(subject, Why.PARTITIONS_NOT_DECLARED, description, todo)
+    yield from _below_source(desired)
 
 
-def _below_source(wish: TopicWish) -> list[Refused]:
-    if wish.partitions is None or wish.source_partitions is None or wish.partitions >= wish.source_partitions:
-        return []
-    what = (
-        f"{wish.ref} is declared with {counted(wish.partitions, 'partition')}, but its source {_source_count(wish)};"
-        " records of the others would have no place"
+def _below_source(desired: DesiredTopic) -> Iterator[Refused]:
+    if (
+        desired.partitions is None
+        or desired.source_partitions is None
+        or desired.partitions >= desired.source_partitions
+    ):
+        return
+    problem = (
+        f"{desired.ref} is declared with {counted(desired.partitions, 'partition')}, but its source "
+        f"{_source_count(desired)}; records of the others would have no place"
     )
-    todo = f"Declare {counted(wish.source_partitions, 'partition')}, or leave the count out"
-    return [Refused(f"{wish.ref} partitions", Reason("fewer-than-source", what), todo)]
+    todo = f"Declare {counted(desired.source_partitions, 'partition')}, or leave the count out"
+    yield Refused.of(of_topic(desired.ref, "partitions"), Why.FEWER_THAN_SOURCE, problem, todo)
 
 
-def _partitions(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Findings:
-    subject, live = f"{wish.ref} partitions", len(topic.partitions)
-    if refused := _below_source(wish):
-        return Findings(refused=tuple(refused))
-    if wish.partitions is None and wish.unreadable is not None:
+def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
+    name, live = f"{desired.ref} partitions", len(topic.partitions)
+    if refused := tuple(_below_source(desired)):
+        return Findings(refused=refused)
+    if desired.partitions is None and desired.unreadable is not None:
         return Findings()  # told with its configs
-    if wish.partitions is None or wish.partitions == live:
-        return Findings(settled=(Settled(str(wish.ref), "partitions"),))
-    if wish.partitions > live and wish.ref.name in around.in_flight:
-        text = f"{wish.partitions} are wished; they are added when the reassignment that is under way has ended"
-        return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
-    if wish.partitions > live:
-        reason = _why_more(wish)
-        grow = AddPartitions(wish.ref, topic.topic_id, live, wish.partitions, wish.role, reason, wish.depth)
+    if desired.partitions is None or desired.partitions == live:
+        return Findings(settled=(Settled(of_topic(desired.ref), "partitions"),))
+    if desired.partitions > live and desired.ref.name in around.in_flight:
+        text = f"{desired.partitions} are desired; they are added when the running reassignment has ended"
+        return Findings(ignored=(Ignored(name, "waits-for-reassignment", text),))
+    if desired.partitions > live:
+        reason = _why_more(desired)
+        grow = AddPartitions(desired.ref, topic.topic_id, live, desired.partitions, desired.role, reason, desired.depth)
         return Findings(changes=(grow,))
-    if not wish.exact:
-        text = f"has {live}, needs {wish.partitions}; Kafka cannot remove partitions, and more do no harm"
-        return Findings(ignored=(Ignored(subject, "more-partitions", text),))
-    what = f"partitions of {wish.ref} cannot shrink from {live} to {wish.partitions}; Kafka can only add"
-    wished, found = (counted(count, "partition") for count in (wish.partitions, live))
+    if not desired.exact:
+        text = f"has {live}, needs {desired.partitions}; Kafka cannot remove partitions, and more do no harm"
+        return Findings(ignored=(Ignored(name, "more-partitions", text),))
+    problem = f"partitions of {desired.ref} cannot shrink from {live} to {desired.partitions}; Kafka can only add"
+    wished, description = (counted(count, "partition") for count in (desired.partitions, live))
     todo = f"Set {live}, or make a new topic with {wished} and move its users"
-    return Findings(refused=(Refused(subject, Reason("partitions-shrink", what), todo, wished, found),))
+    reason = Reason(Why.PARTITIONS_SHRINK, problem)
+    return Findings(refused=(Refused(of_topic(desired.ref, "partitions"), reason, todo, wished, description),))
 
 
-def _why_more(wish: TopicWish) -> Reason:
-    if wish.source is None or wish.partitions != wish.source_partitions:
-        return Reason("more-partitions-wished", wish.reason.text)
-    verb = "has" if wish.source_live == wish.source_partitions else "gets"
-    return Reason(f"source-{verb}-more-partitions", f"{_source_count(wish)}; {wish.reason.text}")
+def _why_more(desired: DesiredTopic) -> Reason:
+    if desired.source is None or desired.partitions != desired.source_partitions:
+        return Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
+    there = desired.source_live == desired.source_partitions
+    why = Why.SOURCE_HAS_MORE_PARTITIONS if there else Why.SOURCE_GETS_MORE_PARTITIONS
+    return Reason(why, f"{_source_count(desired)}; {desired.reason.text}")
 
 
-def _source_count(wish: TopicWish) -> str:
+def _source_count(desired: DesiredTopic) -> str:
     """The source grows after its remote topic, and may be yet to be made, so it need not have them now."""
-    if wish.source_live == wish.source_partitions:
-        return f"{wish.source} has {wish.source_partitions}"
-    now = "is not there yet" if wish.source_live is None else f"has {wish.source_live} now"
-    return f"{wish.source} is to have {wish.source_partitions} ({now})"
+    if desired.source_live == desired.source_partitions:
+        return f"{desired.source} has {desired.source_partitions}"
+    now = "is not there yet" if desired.source_live is None else f"has {desired.source_live} now"
+    return f"{desired.source} is to have {desired.source_partitions} ({now})"
 
 
-def _factor(wish: TopicWish, topic: LiveTopic) -> Findings:
+def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
     """Of a topic whose factor git leaves to the cluster."""
-    subject, live = f"{wish.ref} replication factor", topic.replication_factor
-    wanted = wish.replication_factor
+    subject, live = f"{desired.ref} replication factor", topic.replication_factor
+    wanted = desired.replication_factor
     if wanted is not None:
         return Findings()  # see diffing.replicas
     if live is None:
         return Findings(ignored=(Ignored(subject, "mixed-replication-factor", f"partitions differ: {mixed(topic)}"),))
-    if wish.new_factor is not None and live != wish.new_factor:
-        text = f"has {live}; {wish.new_factor} is the default for new topics only"
+    if desired.new_factor is not None and live != desired.new_factor:
+        text = f"has {live}; {desired.new_factor} is the default for new topics only"
         return Findings(ignored=(Ignored(subject, "default-for-new-topics", text),))
-    return Findings(settled=(Settled(str(wish.ref), "replication factor"),))
+    return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
 
 
 def mixed(topic: LiveTopic) -> str:
@@ -222,24 +238,22 @@ def mixed(topic: LiveTopic) -> str:
     return "; ".join(f"{factor} on partition {', '.join(by_factor[factor])}" for factor in sorted(by_factor))
 
 
-def _guarded_configs(wish: TopicWish, topic: LiveTopic, around: Surroundings) -> Findings:
+def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
     factors = {len(partition.replicas) for partition in topic.partitions}
-    factor = wish.replication_factor if wish.ref.name in around.replicated else min(factors, default=None)
-    if refused := _min_insync(wish, factor):
-        return Findings(refused=tuple(refused))
-    return compare_configs(wish, topic, around.fallback)
+    factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
+    if refused := tuple(_min_insync(desired, factor)):
+        return Findings(refused=refused)
+    return compare_configs(desired, topic, around.fallback)
 
 
-def _min_insync(wish: TopicWish, factor: int | None) -> list[Refused]:
-    wanted = wish.configs.get("min.insync.replicas")
+def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:
+    wanted = desired.configs.get("min.insync.replicas")
     least = number(wanted.value) if wanted else None
     if wanted is None or least is None or factor is None or least <= factor:
-        return []
-    what = f"{wish.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor}"
-    return [
-        Refused(
-            f"{wish.ref} min.insync.replicas",
-            Reason("min-insync-above-factor", f"{what}; no producer with acks=all could ever write"),
-            f"Set min.insync.replicas to at most {factor}, or raise the replication factor",
-        )
-    ]
+        return
+    description = (
+        f"{desired.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor};"
+        " no producer with acks=all could ever write"
+    )
+    todo = f"Set min.insync.replicas to at most {factor}, or raise the replication factor"
+    yield Refused.of(of_topic(desired.ref, "min.insync.replicas"), Why.MIN_INSYNC_ABOVE_FACTOR, description, todo)

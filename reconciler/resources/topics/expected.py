@@ -1,4 +1,4 @@
-"""Topics as they will be once everything wished is there: the ground on which the next hop is worked out."""
+"""Topics as they will be after the plan, for working out the next hop."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.layers import Layers, configs, partitions, retention_steps
-from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.topic_configs import human, number
-from reconciler.topology import Topic, TopicRef
+from reconciler.model.config_values import human, number
+from reconciler.model.environment.topology import Topic, TopicRef
+from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.resources.topics.defaults import Layers, configs, partitions, retention_steps
 
 BrokerConfigs = Mapping[str, ConfigValue]
 Configs = Mapping[str, ConfigValue] | Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A wished config value and where the wish comes from, in words for a plan.
+class DesiredConfig:
+    """A desired config value and where it comes from, in words for a plan.
 
-    ``goal``: what is wished in the end, where ``value`` is only a step on the way. ``hold``: why it cannot be set.
+    ``goal``: what is desired in the end, where ``value`` is only a step on the way. ``hold``: why it cannot be set.
     """
 
     value: str
@@ -53,21 +53,23 @@ def prospect_of_hidden(hidden: Unknown) -> Prospect:
     return Prospect(None, hidden, hidden)
 
 
-def prospect_of_declared(found: Prospect | None, wish: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
-    """A declared topic: its wish over what is live, or over the brokers' values when it is not there yet."""
-    base = found or Prospect(None, brokers)
-    wished = wish.partitions or (None if found else partitions(layers))
-    wanted = wanted_configs(layers, found.configs if found else None)
+def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
+    """A declared topic: its declaration over what is live, or over the brokers' values when it is not there yet."""
+    base = prospect or Prospect(None, brokers)
+    wished = desired.partitions or (None if prospect else partitions(layers))
+    wanted = wanted_configs(layers, prospect.configs if prospect else None)
     return replace(base.at_least(wished), configs=overlaid(base.configs, wanted))
 
 
-def overlaid(found: Configs, wanted: Mapping[str, Wanted]) -> Configs:
-    if isinstance(found, Unknown):
-        return found
+def overlaid(config_values: Configs, wanted: Mapping[str, DesiredConfig]) -> Configs:
+    if isinstance(config_values, Unknown):
+        return config_values
     there = {
-        key: ConfigValue(wish.value, Source.TOPIC, goal=wish.goal) for key, wish in wanted.items() if not wish.hold
+        key: ConfigValue(desired.value, Source.TOPIC, goal=desired.goal)
+        for key, desired in wanted.items()
+        if not desired.hold
     }
-    return {**found, **there}
+    return {**config_values, **there}
 
 
 def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Configs:
@@ -77,47 +79,49 @@ def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Config
     return {**remote, **{key: declared.configs[key] for key in configs(layers) if key in declared.configs}}
 
 
-def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, Wanted]:
-    """What the layers wish. ``live``: what the topic has now, None when it is not there; a retention that is to be
+def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, DesiredConfig]:
+    """What the layers declare. ``live``: what the topic has now, None when it is not there; a retention that is to be
     lowered in steps goes down one step from that."""
-    found = {key: Wanted(one.value, one.layer.name) for key, one in configs(layers).items()}
+    desired_configs = {
+        key: DesiredConfig(layer_value.value, layer_value.layer.name) for key, layer_value in configs(layers).items()
+    }
     if live is None or isinstance(live, Unknown):
-        return found
+        return desired_configs
     for key, by in retention_steps(layers).items():
-        if key in found and key in live:
-            found[key] = lowered(key, live[key].value, found[key], by)
-    return found
+        if key in desired_configs and key in live:
+            desired_configs[key] = lowered(key, live[key].value, desired_configs[key], by)
+    return desired_configs
 
 
-def lowered(key: str, now: str | None, wish: Wanted, by: int) -> Wanted:
-    """``wish``, or the first step towards it when it lies more than ``by`` below ``now``."""
-    before, after = number(now), number(wish.value)
+def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> DesiredConfig:
+    """``desired``, or the first step towards it when it lies more than ``by`` below ``now``."""
+    before, after = number(now), number(desired.value)
     if before is None or after is None or after >= before:
-        return wish
+        return desired
     if before == float("inf"):
         hold = f"{key} is unlimited now, and steps of {human(key, str(by))} need a value to begin from"
-        return replace(wish, hold=hold)
+        return replace(desired, hold=hold)
     if before - after <= by:
-        return wish
+        return desired
     left = -(-int(before - after) // by)
-    origin = f"{wish.origin}, 1 of {left} steps to {human(key, wish.value)}, one an apply"
-    return replace(wish, value=str(int(before) - by), origin=origin, goal=wish.value)
+    origin = f"{desired.origin}, 1 of {left} steps to {human(key, desired.value)}, one an apply"
+    return replace(desired, value=str(int(before) - by), origin=origin, goal=desired.value)
 
 
 def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, ConfigValue]:
     """What a topic of a cluster has without overrides, as far as its topics tell. ``different``: their configs."""
-    found: dict[str, ConfigValue] = {}
-    for one in different:
-        for key, value in one.items():
+    config_values: dict[str, ConfigValue] = {}
+    for each_configs in different:
+        for key, value in each_configs.items():
             if value.source is not Source.TOPIC:
-                found.setdefault(key, value)
-    return found
+                config_values.setdefault(key, value)
+    return config_values
 
 
 def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
     """The configs of all topics, those that are one object once: of ten thousand topics perhaps fifty."""
     every = {id(topic.configs): topic.configs for topic in cluster.topics.values()}
-    return [found for found in every.values() if not isinstance(found, Unknown)]
+    return [config_values for config_values in every.values() if not isinstance(config_values, Unknown)]
 
 
 class Prospects(Mapping[TopicRef, Prospect]):
@@ -133,12 +137,12 @@ class Prospects(Mapping[TopicRef, Prospect]):
         return self._present.get(cluster, ())
 
     def __getitem__(self, ref: TopicRef) -> Prospect:
-        found = self._found.get(ref)
-        if found is None:
+        prospect = self._found.get(ref)
+        if prospect is None:
             if ref not in self:
                 raise KeyError(ref)
-            found = self._found[ref] = self._work_out(ref)
-        return found
+            prospect = self._found[ref] = self._work_out(ref)
+        return prospect
 
     def __iter__(self) -> Iterator[TopicRef]:
         return (TopicRef(cluster, name) for cluster, names in self._present.items() for name in names)

@@ -1,16 +1,18 @@
-"""Topics that mirrors write beside the mirrored ones: status, offset maps, and MirrorMaker 2's own where asked for.
-
-Border: says which, where and why; whether they are there is for ``diffing``.
-"""
+"""Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own where asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.topology import Flow, TopicRef, Topology
-from replication.mirrormaker import HEARTBEATS, checkpoints_topic, internal_separator, offset_syncs_topic
-from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.replication.mirrormaker_records import (
+    HEARTBEATS,
+    checkpoints_topic,
+    internal_separator,
+    offset_syncs_topic,
+)
+from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
 
 # One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
 STATUS_CONFIGS: Mapping[str, str] = {
@@ -43,14 +45,14 @@ def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     """Once each, in order of cluster and name; reasons of several mirrors are put together."""
     writers: dict[tuple[TopicRef, str, int], list[str]] = {}
     configs: dict[TopicRef, Mapping[str, str]] = {}
-    for name, one in _of_mirrors(topology):
-        writers.setdefault((one.ref, one.reason, one.partitions), []).append(name)
-        configs[one.ref] = one.configs
-    found: dict[TopicRef, InternalTopic] = {}
-    for (ref, what, partitions), names in sorted(writers.items()):
-        reason = f"mirror {', '.join(sorted(set(names)))} {what}"
-        found.setdefault(ref, InternalTopic(ref, partitions, configs[ref], reason))
-    return tuple(found.values())
+    for name, topic in _of_mirrors(topology):
+        writers.setdefault((topic.ref, topic.reason, topic.partitions), []).append(name)
+        configs[topic.ref] = topic.configs
+    topics: dict[TopicRef, InternalTopic] = {}
+    for (ref, description, partitions), names in sorted(writers.items()):
+        reason = f"mirror {', '.join(sorted(set(names)))} {description}"
+        topics.setdefault(ref, InternalTopic(ref, partitions, configs[ref], reason))
+    return tuple(topics.values())
 
 
 def written_by(flow: Flow) -> Iterator[InternalTopic]:
@@ -85,5 +87,5 @@ def _of_mirrors(topology: Topology) -> Iterable[tuple[str, InternalTopic]]:
             ref = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
             yield mirror.name, InternalTopic(ref, 1, STATUS_CONFIGS, "writes its status there")
         for flow in topology.flows_of(mirror):
-            for one in written_by(flow):
-                yield mirror.name, one
+            for topic in written_by(flow):
+                yield mirror.name, topic

@@ -1,156 +1,59 @@
-"""How dangerous a change is, why, and whether it can be taken back."""
+"""How dangerous a change of a topic is, why, and whether it can be taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import assert_never
 
-from reconciler.acls import ANYONE, Permission
-from reconciler.changes import (
+from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    Change,
     ConfigChange,
-    CreateAcl,
     CreateTopic,
-    DeleteAcl,
     DeleteTopic,
-    DeleteUser,
-    FinishReassignment,
-    ReassignReplicas,
-    RestartMirror,
     Risk,
-    StartMirror,
-    StopMirror,
+    TopicChange,
 )
-from reconciler.counts import counted
-from reconciler.errors import Unknown
-from reconciler.live import LiveState
-from reconciler.prospects import BrokerConfigs, broker_configs, different_configs
-from reconciler.sizes import size_words
-from reconciler.topic_configs import human, number
-from reconciler.topology import TopicRef, Topology
+from reconciler.model.config_values import human, number
+from reconciler.model.environment.topology import TopicRef
+from reconciler.resources.kind import REVERSIBLE, Assessment, World
+from reconciler.text import counted
 
-REVERSIBLE = "reversible"
 DATA_LOSS = "irreversible: records that expire are gone"
 GONE = "irreversible: its records and its id are gone"
 GROWTH = "irreversible: Kafka cannot remove partitions"
-OLD_PASSWORD = "reversible only with the password it had"  # noqa: S105 - words
 _RETENTION = ("retention.ms", "retention.bytes")
 _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    risk: Risk
-    why: str = ""
-    reversibility: str = REVERSIBLE
-
-
-Fallbacks = Callable[[str], BrokerConfigs]
-"""Cluster -> what its topics have without overrides, as far as other topics tell."""
-
-
-def fallbacks_of(live: LiveState) -> Fallbacks:
-    """Worked out once for each cluster that is asked about, however many changes ask."""
-
-    @cache
-    def fallbacks(cluster: str) -> BrokerConfigs:
-        known = live.known(cluster)
-        return broker_configs(different_configs(known)) if known else {}
-
-    return fallbacks
-
-
-def assess(change: Change, topology: Topology, live: LiveState, fallbacks: Fallbacks) -> Assessment:
+def assess(change: TopicChange, world: World) -> Assessment:
     match change:
         case CreateTopic():
             return Assessment(Risk.LOW, "", "reversible while nobody has written to it")
         case AddPartitions():
-            return _growth(change, topology, live)
+            return _growth(change, world)
         case AlterConfigs():
-            found = [assess_config(one, _fallback(change.ref.cluster, one, fallbacks)) for one in change.configs]
-            worst = max(found, key=lambda one: _ORDER.index(one.risk))
-            lasting = next((one.reversibility for one in found if one.reversibility != REVERSIBLE), REVERSIBLE)
-            return Assessment(worst.risk, "; ".join(one.why for one in found if one.why), lasting)
-        case StartMirror():
-            return Assessment(Risk.LOW)
-        case RestartMirror():
-            return Assessment(Risk.MEDIUM, "copying pauses while the job restarts; no record is lost or doubled")
-        case StopMirror():
-            return Assessment(Risk.MEDIUM, "its flows are no longer copied; positions stay for a later start")
+            assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]
+            worst = max(assessments, key=lambda assessment: _ORDER.index(assessment.risk))
+            lasting = next((one.reversibility for one in assessments if one.reversibility != REVERSIBLE), REVERSIBLE)
+            return Assessment(worst.risk, "; ".join(one.why for one in assessments if one.why), lasting)
         case DeleteTopic():
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
-        case CreateAcl() | DeleteAcl():
-            return _access(change)
-        case AlterQuota():
-            return _quota(change)
-        case AlterUser():
-            return _user(change)
-        case DeleteUser():
-            return _user_gone(change)
-        case ReassignReplicas():
-            return _replicas(change, live)
-        case FinishReassignment():
-            return Assessment(Risk.LOW, "", "reversible")
         case _:
             assert_never(change)
 
 
-def on_nothing(change: AddPartitions | AlterConfigs, found: Assessment) -> Assessment:
-    """``found``, told of a topic that holds no record now: what there is cannot be lost. What is written from then on
+def on_nothing(change: AddPartitions | AlterConfigs, assessment: Assessment) -> Assessment:
+    """``assessment``, for a topic that holds no record now: what there is cannot be lost. What is written from then on
     can, so a setting that endangers new records (unclean elections) stays what it is."""
-    if found.risk is not Risk.HIGH:
-        return found
+    if assessment.risk is not Risk.HIGH:
+        return assessment
     if isinstance(change, AlterConfigs) and any(
-        one.key not in (*_RETENTION, "cleanup.policy") and assess_config(one).risk is Risk.HIGH
-        for one in change.configs
+        config.key not in (*_RETENTION, "cleanup.policy") and assess_config(config).risk is Risk.HIGH
+        for config in change.configs
     ):
-        return found
+        return assessment
     lasting = GROWTH if isinstance(change, AddPartitions) else "reversible while nobody has written to it"
-    return Assessment(Risk.MEDIUM, f"it holds no record now; {found.why}", lasting)
-
-
-def _access(change: CreateAcl | DeleteAcl) -> Assessment:
-    """What is new for those the rule is about; who that is today is for the what-if to say."""
-    allows = change.acl.permission is Permission.ALLOW
-    if isinstance(change, DeleteAcl):
-        if allows:
-            return Assessment(Risk.MEDIUM, "clients that still use this right are refused from then on")
-        return Assessment(Risk.MEDIUM, "what was denied may be allowed by other rules from then on")
-    if not allows:
-        return Assessment(Risk.MEDIUM, "a denial wins over every rule that allows")
-    if change.acl.principal == ANYONE:
-        return Assessment(Risk.HIGH, "everybody who can connect is allowed", REVERSIBLE)
-    return Assessment(Risk.LOW)
-
-
-def _quota(change: AlterQuota) -> Assessment:
-    """How much a client uses today is not known to Kafka's admin API, so every tighter limit may meet one."""
-    tighter = any(one.after is not None and (one.before is None or one.after < one.before) for one in change.limits)
-    if tighter:
-        return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; nothing of theirs is lost")
-    return Assessment(Risk.LOW)
-
-
-def _user(change: AlterUser) -> Assessment:
-    if all(one.before is None for one in change.credentials):
-        return Assessment(Risk.LOW)
-    if change.reason.code == "take-over":
-        why = "the password that is there was set by someone else: clients that have it cannot connect any more"
-        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
-    why = "clients that still have the old password cannot connect anew; open connections go on until they end"
-    return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
-
-
-def _user_gone(change: DeleteUser) -> Assessment:
-    by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
-    why = f"clients that log in with it{by} cannot connect anew; Kafka does not tell who does"
-    return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+    return Assessment(Risk.MEDIUM, f"it holds no record now; {assessment.why}", lasting)
 
 
 def _what_goes(change: DeleteTopic) -> str:
@@ -158,53 +61,28 @@ def _what_goes(change: DeleteTopic) -> str:
     return f"all records of its {partitions} are deleted; remote topics of other clusters stay as they are"
 
 
-def _replicas(change: ReassignReplicas, live: LiveState) -> Assessment:
-    least = _min_insync(change, live)
-    if change.after == 1:
-        return Assessment(Risk.HIGH, "one copy is left: a lost disk loses its records", "reversible: copied again")
-    if least == change.after:
-        why = f"with min.insync.replicas {least} no replica may be missing: one stopped broker stops its producers"
-        return Assessment(Risk.HIGH, why, "reversible: copied again")
-    if not change.bytes_to_copy:
-        fewer = change.before is not None and change.after < change.before
-        return Assessment(Risk.MEDIUM if fewer else Risk.LOW, "fewer copies; nothing is copied" if fewer else "")
-    return Assessment(Risk.MEDIUM, f"brokers copy meanwhile, at up to {size_words(change.pace.throttle)}/s each")
-
-
-def _min_insync(change: ReassignReplicas, live: LiveState) -> int:
-    cluster = live.known(change.ref.cluster)
-    topic = cluster.topics.get(change.ref.name) if cluster else None
-    if topic is None or isinstance(topic.configs, Unknown):
-        return 1
-    entry = topic.configs.get("min.insync.replicas")
-    return int(number(entry.value) or 1) if entry else 1
-
-
-def _growth(change: AddPartitions, topology: Topology, live: LiveState) -> Assessment:
+def _growth(change: AddPartitions, world: World) -> Assessment:
     if change.depth > 0:
         return Assessment(Risk.LOW, "each record keeps the partition it has at the source", GROWTH)
     moved = f"keys move to other partitions when {change.before} become {change.after}"
-    if keyed := _keyed(change.ref, topology, live):
+    if keyed := _keyed(change.ref, world):
         why = f"{moved}; {keyed}, so old and new records of one key are no longer in order, nor compacted together"
         return Assessment(Risk.HIGH, why, GROWTH)
     return Assessment(Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
 
 
-def _keyed(ref: TopicRef, topology: Topology, live: LiveState) -> str:
+def _keyed(ref: TopicRef, world: World) -> str:
     """Why the topic must be taken as keyed, or empty."""
-    wish, cluster = topology.topics.get(ref.name), live.known(ref.cluster)
-    if wish is not None and wish.labels.get("keyed", "").lower() in ("true", "yes"):
+    desired, topic = world.topology.topics.get(ref.name), world.live.topic(ref)
+    if desired is not None and desired.labels.get("keyed", "").lower() in ("true", "yes"):
         return "the topic is labelled keyed"
-    topic = cluster.topics.get(ref.name) if cluster else None
-    if topic is None or isinstance(topic.configs, Unknown):
-        return ""
-    policy = topic.configs.get("cleanup.policy")
-    return "the topic is compacted" if policy and "compact" in (policy.value or "") else ""
+    policy = topic.config("cleanup.policy") if topic else None
+    return "the topic is compacted" if "compact" in (policy or "") else ""
 
 
-def _fallback(cluster: str, change: ConfigChange, fallbacks: Fallbacks) -> str | None:
+def _fallback(cluster: str, change: ConfigChange, world: World) -> str | None:
     """What the topic gets when its override goes, where another topic of the cluster tells."""
-    entry = fallbacks(cluster).get(change.key) if change.after is None else None
+    entry = world.fallbacks(cluster).get(change.key) if change.after is None else None
     return entry.value if entry is not None else None
 
 

@@ -1,11 +1,11 @@
-"""SCRAM users as YAML declares them: read, checked, written down for a cluster that is adopted; and our own logins.
+"""SCRAM users: desired against live, explained, and which of them we log in as.
 
-``diffing.users`` compares them with a cluster. Border: nothing here asks a cluster or resolves a reference.
+Belongs here: rules of users. Not here: YAML (`environment`), requests (`backends.clusters.users`).
 """
 
 from __future__ import annotations
 
-from reconciler.topology import Topology
+from reconciler.model.environment.topology import Topology
 
 __all__ = ["user_clusters"]
 

@@ -1,6 +1,6 @@
-"""The SCRAM users that the reconciler and the mirror jobs log in with, and what a plan must not do to them.
+"""The SCRAM users we log in with ourselves, and what a plan must not do to them.
 
-Border: client settings as git has them; a name behind a reference is not known here, and that is said.
+A user name behind a secret reference is not known here, and that is reported.
 """
 
 from __future__ import annotations
@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.changes import AlterUser, DeleteUser, Reason, Refused, UserChange, touched
-from reconciler.topology import Cluster, Principal, Topology
-from reconciler.users import user_words
-
-LOCKS_OUT = "locks-itself-out"
-OWN_PASSWORD = "own-password"  # noqa: S105 - the name of a rule
+from reconciler.model.changes import AlterUser, DeleteUser, Reason, Refused, UserChange, Why
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.users import user_words
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class OwnLogin:
     """``name`` None: behind a reference. ``password``: the reference, as written."""
 
     principal: Principal
@@ -26,14 +23,14 @@ class Login:
     password: str
 
 
-def login_of(cluster: Cluster, principal: Principal) -> Login | None:
+def login_of(cluster: Cluster, principal: Principal) -> OwnLogin | None:
     """None for a principal that does not log in by SCRAM."""
     client = cluster.client_for(principal)
     mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms", ""))
     if not client.get("security.protocol", "").upper().startswith("SASL_") or not mechanism.startswith("SCRAM-"):
         return None
     name = client.get("sasl.username", "")
-    return Login(principal, None if "${" in name else name, mechanism, client.get("sasl.password", ""))
+    return OwnLogin(principal, None if "${" in name else name, mechanism, client.get("sasl.password", ""))
 
 
 def logs_in_as(cluster: Cluster, principal: Principal) -> str | None:
@@ -46,8 +43,8 @@ def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) ->
     mine = [login for login in _logins(topology, cluster) if login.name is not None]
     for change in changes:
         for login in mine:
-            if login.name == change.user and (found := _refusal(change, login)):
-                yield found
+            if login.name == change.user and (refusal := _refusal(change, login)):
+                yield refusal
                 break
 
 
@@ -69,7 +66,7 @@ def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> It
                     )
 
 
-def _logins(topology: Topology, cluster: str) -> Iterator[Login]:
+def _logins(topology: Topology, cluster: str) -> Iterator[OwnLogin]:
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     sides = {side for name in carried for side in (topology.flows[name].source, topology.flows[name].target)}
     for principal in Principal:
@@ -79,29 +76,34 @@ def _logins(topology: Topology, cluster: str) -> Iterator[Login]:
             yield login
 
 
-def _is_used(change: AlterUser, login: Login) -> bool:
+def _is_used(change: AlterUser, login: OwnLogin) -> bool:
     """Whether the password that is replaced is the one this login works with now."""
-    return any(one.mechanism.value == login.mechanism and one.before is not None for one in change.credentials)
+    return any(
+        credential.mechanism.value == login.mechanism and credential.before is not None
+        for credential in change.credentials
+    )
 
 
-def _refusal(change: UserChange, login: Login) -> Refused | None:
+def _refusal(change: UserChange, login: OwnLogin) -> Refused | None:
     who = "the mirror job" if login.principal is Principal.MIRROR else f"its own {login.principal} principal"
     proof = f"it logs in to {change.cluster} as {change.user} by {login.mechanism}"
     if isinstance(change, DeleteUser):
-        if login.mechanism not in {one.value for one in change.mechanisms}:
+        if login.mechanism not in {mechanism.value for mechanism in change.mechanisms}:
             return None
-        what = f"this plan would delete {user_words(change.user)} of {change.cluster} from under {who}: {proof}"
+        problem = f"this plan would delete {user_words(change.user)} of {change.cluster} from under {who}: {proof}"
         todo = "Keep the user, or first let the client settings name another one"
-        return Refused(touched(change), Reason(LOCKS_OUT, what), todo)
+        return Refused(change.subject, Reason(Why.LOCKS_ITSELF_OUT, problem), todo)
     if not _is_used(change, login) or login.password == change.password:
         return None
-    what = f"this plan would set a password for {user_words(change.user)} of {change.cluster} that {who} does not have"
-    text = f"{what}: {proof}, with sasl.password {_shown(login.password)}, and the new one is {change.password}"
+    problem = (
+        f"this plan would set a password for {user_words(change.user)} of {change.cluster} that {who} does not have"
+    )
+    text = f"{problem}: {proof}, with sasl.password {_shown(login.password)}, and the new one is {change.password}"
     todo = (
         "Make a second user with the new password, let the client settings name it, and delete this one later; or let"
         " the settings and the user name the same reference"
     )
-    return Refused(touched(change), Reason(OWN_PASSWORD, text), todo)
+    return Refused(change.subject, Reason(Why.OWN_PASSWORD, text), todo)
 
 
 def _shown(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what on the secure clusters. The authorizer denies what is not listed here; ``admin`` is a super user.
+"""ACLs of the secure sandbox clusters: what each principal may do. The authorizer denies all else.
 
 - ``plan``: sees everything, reads only the mirror's status records and the ownership record, changes nothing.
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
@@ -29,18 +29,19 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from reconciler.locks import LOCK_TOPIC
-from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
-from replication.policy import HEARTBEATS
-from sandbox.errors import SandboxError
-from sandbox.profiles import CLUSTERS
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.policy import HEARTBEATS
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import CLUSTERS
 
 PRINCIPALS = ("admin", "plan", "apply", "mirror", "user")
+_READ = (STATUS_TOPIC, OFFSETS_TOPIC, LOCK_TOPIC)
 _SCRAM = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class SandboxGrant:
     """Operations allowed on one resource pattern. ``*`` as a literal name is Kafka's wildcard."""
 
     principal: str
@@ -58,19 +59,18 @@ class Grant:
         ]
 
 
-def _views(principal: str) -> list[Grant]:
+def _views(principal: str) -> list[SandboxGrant]:
     describe, configs = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
     return [
-        Grant(principal, ResourceType.BROKER, "kafka-cluster", (describe, configs)),
-        Grant(principal, ResourceType.TOPIC, "*", (describe, configs)),
-        Grant(principal, ResourceType.GROUP, "*", (describe,)),
-        Grant(principal, ResourceType.TRANSACTIONAL_ID, "*", (describe,)),
-        *(Grant(principal, ResourceType.TOPIC, name, (AclOperation.READ,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC)),
-        Grant(principal, ResourceType.TOPIC, LOCK_TOPIC, (AclOperation.READ,)),
+        SandboxGrant(principal, ResourceType.BROKER, "kafka-cluster", (describe, configs)),
+        SandboxGrant(principal, ResourceType.TOPIC, "*", (describe, configs)),
+        SandboxGrant(principal, ResourceType.GROUP, "*", (describe,)),
+        SandboxGrant(principal, ResourceType.TRANSACTIONAL_ID, "*", (describe,)),
+        *(SandboxGrant(principal, ResourceType.TOPIC, name, (AclOperation.READ,)) for name in _READ),
     ]
 
 
-def grants(cluster: str) -> tuple[Grant, ...]:
+def grants(cluster: str) -> tuple[SandboxGrant, ...]:
     """Everything allowed on ``cluster`` beyond the super user."""
     read, write, describe = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
     alter, configs = AclOperation.ALTER, AclOperation.ALTER_CONFIGS
@@ -79,20 +79,20 @@ def grants(cluster: str) -> tuple[Grant, ...]:
     return (
         *_views("plan"),
         *_views("apply"),
-        Grant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
-        Grant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
-        Grant("apply", topic, LOCK_TOPIC, (write,)),
-        Grant("apply", topic, STATUS_TOPIC, (write,)),
-        Grant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
-        Grant("mirror", topic, "*", (read, describe)),
-        *(Grant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
-        *(Grant("mirror", topic, name, (write,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC, HEARTBEATS)),
-        Grant("mirror", topic, "mm2-offset-syncs.", (write,), prefixed=True),
-        Grant("mirror", group, "*", (read, describe)),  # positions of flows, and the offsets of the groups it syncs
-        Grant("mirror", transaction, "mirror.", (write, describe), prefixed=True),
-        Grant("user", topic, "user.", (read, write, describe), prefixed=True),
-        Grant("user", group, "user.", (read, describe), prefixed=True),
-        Grant("user", transaction, "user.", (write, describe), prefixed=True),
+        SandboxGrant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
+        SandboxGrant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
+        *(SandboxGrant("apply", topic, name, (write,)) for name in (LOCK_TOPIC, STATUS_TOPIC)),
+        SandboxGrant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
+        SandboxGrant("mirror", topic, "*", (read, describe)),
+        *(SandboxGrant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
+        *(SandboxGrant("mirror", topic, name, (write,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC, HEARTBEATS)),
+        SandboxGrant("mirror", topic, "mm2-offset-syncs.", (write,), prefixed=True),
+        # Positions of flows, and the offsets of the groups it syncs.
+        SandboxGrant("mirror", group, "*", (read, describe)),
+        SandboxGrant("mirror", transaction, "mirror.", (write, describe), prefixed=True),
+        SandboxGrant("user", topic, "user.", (read, write, describe), prefixed=True),
+        SandboxGrant("user", group, "user.", (read, describe), prefixed=True),
+        SandboxGrant("user", transaction, "user.", (write, describe), prefixed=True),
     )
 
 
@@ -104,11 +104,9 @@ def install(admin: AdminClient, cluster: str, passwords: Mapping[str, str]) -> N
         _await(admin.alter_user_scram_credentials(users).values())
         _await(admin.create_acls(bindings).values())
     except KafkaException as error:
-        raise SandboxError(
-            f"access could not be set up on {cluster}: {error.args[0].str()}",
-            "Without it every principal is denied.",
-            "Run `reconciler sandbox down --clear`, then up again.",
-        ) from None
+        why = "Without it every principal is denied."
+        todo = "Run `reconciler sandbox down --clear`, then up again."
+        raise SandboxError(f"access could not be set up on {cluster}: {error.args[0].str()}", why, todo) from None
 
 
 def _await(futures: Iterable[Future[Any]]) -> None:

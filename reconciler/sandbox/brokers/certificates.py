@@ -1,5 +1,4 @@
-"""Certificates of one secure cluster: its own authority, the broker, one client per principal. All PEM, which Kafka,
-librdkafka and Python read alike, so that no Java key store and no keytool is needed."""
+"""Certificates of a secure sandbox cluster: a CA, the broker's, one for each client principal, as PEM."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.errors import SandboxError
-from sandbox.profiles import HOST
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import HOST
 
 try:
     from cryptography import x509
@@ -71,13 +70,12 @@ def _issue(signer: Authority, common_name: str) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = signer.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
     hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
         _builder(common_name, str(issuer), key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
         .sign(signer.key, hashes.SHA256())
     )
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

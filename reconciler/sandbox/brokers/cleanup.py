@@ -1,5 +1,8 @@
-"""Ends a throw-away sandbox when its owner is gone, however it went. Runs as a process of its own: its standard input
-is a pipe from the owner, whose end the kernel closes even after SIGKILL. Also sweeps what a killed guardian left."""
+"""Ends a temporary sandbox when its owner is gone, and cleans up after killed ones.
+
+Runs as a process of its own: its standard input is a pipe from the owner, whose end the kernel closes even after
+SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox import processes
+from reconciler.sandbox.brokers import processes
 
 PREFIX = f"kafka-sandbox-{os.getuid()}-"
 _LOCK = "guarded"
@@ -37,12 +40,12 @@ def guarded_home() -> Iterator[Path]:
     fcntl.flock(lock, fcntl.LOCK_EX)
     # The guardian inherits the lock: the folder counts as owned until both of us are gone.
     guardian = subprocess.Popen(
-        [sys.executable, "-m", "sandbox.guardian", str(home)],
+        [sys.executable, "-m", "reconciler.sandbox.brokers.cleanup", str(home)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=(lock,),
         start_new_session=True,
-        cwd=Path(__file__).resolve().parent.parent,
+        cwd=Path(__file__).resolve().parents[3],
     )
     os.close(lock)
     try:

@@ -1,4 +1,4 @@
-"""TCP ports of this machine: is one free, and who listens on it."""
+"""TCP ports of this machine: whether one is free, and who listens on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from sandbox.errors import SandboxError
-from sandbox.profiles import BLOCK, HOST, PORT_VARIABLE
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import BLOCK, HOST, PORT_VARIABLE
 
 # Below the range from which operating systems take ports for outgoing connections.
 _EPHEMERAL_BLOCKS = range(22000, 32000, BLOCK)

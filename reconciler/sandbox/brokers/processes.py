@@ -1,5 +1,7 @@
-"""Broker processes of this machine. They carry their sandbox's folder on the command line and are found by it alone:
-no pid file can be stale, and a process id that was given to another program is never touched."""
+"""Broker processes of this machine, found by their sandbox's folder on the command line.
+
+No pid file can be stale, and a process id that was given to another program is never touched.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def start(command: Sequence[str], log: Path) -> None:
     with _children_lock:
         _children.append(child)
     # Popen returns a moment before the kernel shows the new command line.
-    while child.poll() is None and all(found.pid != child.pid for found in find()):
+    while child.poll() is None and all(process.pid != child.pid for process in find()):
         time.sleep(0.01)
 
 
@@ -57,7 +59,7 @@ def reap() -> None:
 def find(home: Path | None = None) -> tuple[BrokerProcess, ...]:
     """Running brokers of the sandbox in ``home``, or of every sandbox of this machine."""
     reap()
-    found = []
+    processes = []
     for pid, arguments in _command_lines():
         values = {
             mark: argument.removeprefix(mark)
@@ -66,8 +68,8 @@ def find(home: Path | None = None) -> tuple[BrokerProcess, ...]:
             if argument.startswith(mark)
         }
         if len(values) == 2 and (home is None or values[_HOME] == str(home)):
-            found.append(BrokerProcess(pid, values[_HOME], values[_NODE]))
-    return tuple(found)
+            processes.append(BrokerProcess(pid, values[_HOME], values[_NODE]))
+    return tuple(processes)
 
 
 def _command_lines() -> list[tuple[int, list[str]]]:

@@ -1,10 +1,9 @@
-"""Single brokers: prepare a folder, start, stop, and wait until a cluster really answers."""
+"""Starts and stops single brokers of a sandbox, and waits until their cluster answers."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -13,16 +12,20 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sandbox import processes, properties
-from sandbox.errors import SandboxError
-from sandbox.ports import answers
-from sandbox.processes import BrokerProcess
-from sandbox.profiles import Broker, Profile
+from reconciler.sandbox.brokers import processes
+from reconciler.sandbox.brokers import server_properties as properties
+from reconciler.sandbox.brokers.ports import answers
+from reconciler.sandbox.brokers.processes import BrokerProcess
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.install import class_archive
+from reconciler.sandbox.profiles import Profile, SandboxBroker
 
 START_SECONDS = 180.0  # one that ends is seen at once; one that is slow has a busy machine
 
 
-def prepare(profile: Profile, cluster: str, broker: Broker, brokers: Sequence[Broker], command: Sequence[str]) -> None:
+def prepare(
+    profile: Profile, cluster: str, broker: SandboxBroker, brokers: Sequence[SandboxBroker], command: Sequence[str]
+) -> None:
     """Writes what the broker starts from. ``command`` is the JVM up to the main class; its last word is the folder."""
     *jvm, name = command
     folder = Path(name)
@@ -41,12 +44,11 @@ def format_storage(java: str, classpath: str, cluster_id: str, folders: Sequence
     fresh = [folder for folder in folders if not (folder / "data" / "meta.properties").exists()]
     if not fresh:
         return
-    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
-    command += ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c"]
+    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *class_archive.flags()]
+    command += ["-cp", classpath, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c"]
     first, *others = fresh
-    done = subprocess.run(
-        [*command, str(first / "server.properties")], capture_output=True, text=True, check=False, timeout=120
-    )
+    command.append(str(first / "server.properties"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise SandboxError("Kafka's storage could not be formatted", said, "See the lines above.")
@@ -68,18 +70,14 @@ def start_broker(folder: Path, node: str) -> None:
 
 def running_nodes(home: Path, prefix: str) -> tuple[BrokerProcess, ...]:
     """Brokers of the sandbox in ``home`` whose node is ``prefix`` (``east/1``) or lies under it (``east``)."""
-    return tuple(found for found in processes.find(home) if found.node == prefix or found.node.startswith(f"{prefix}/"))
+    return tuple(process for process in processes.find(home) if f"{process.node}/".startswith(f"{prefix}/"))
 
 
 def stop_broker(home: Path, node: str, grace: float = 20.0) -> None:
     processes.stop(lambda: running_nodes(home, node), grace)
 
 
-def signal_broker(home: Path, node: str, number: signal.Signals) -> None:
-    processes.send(running_nodes(home, node), number)
-
-
-def wait_listening(folder: Path, node: str, broker: Broker) -> None:
+def wait_listening(folder: Path, node: str, broker: SandboxBroker) -> None:
     """Returns when the main listener accepts connections. Raises SandboxError with the log's end if the broker died."""
     home = folder.parent.parent
     deadline = time.monotonic() + START_SECONDS
@@ -107,11 +105,9 @@ def wait_answering(cluster: str, client: Mapping[str, str], brokers: int, home: 
                 return
             seen = f"{len(nodes)} of {brokers} brokers answer"
         time.sleep(0.1)
-    raise SandboxError(
-        f"cluster {cluster} did not come up in {START_SECONDS:.0f} s: {seen}",
-        "Nothing can be read or written there.",
-        f"Read the logs: {home / cluster}/broker-*/broker.log",
-    )
+    why = "Nothing can be read or written there."
+    todo = f"Read the logs: {home / cluster}/broker-*/broker.log"
+    raise SandboxError(f"cluster {cluster} did not come up in {START_SECONDS:.0f} s: {seen}", why, todo)
 
 
 def _failed(node: str, how: str, folder: Path) -> SandboxError:

@@ -1,4 +1,4 @@
-"""Whole sandboxes: bring up all clusters of a profile at once, find them again, stop them."""
+"""Starts and stops whole sandboxes: all brokers of a profile at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient
 
-from reconciler.applied import SANDBOX_PREFIX
-from sandbox import control, guardian, jars, ports, prerequisites, processes
-from sandbox.errors import SandboxError
-from sandbox.handles import ClusterHandle, Sandbox
-from sandbox.places import JARS, home_of
-from sandbox.profiles import PROFILES, QUICK_START, Broker, Profile, layout
+from reconciler.model.state.last_apply import SANDBOX_PREFIX
+from reconciler.sandbox.brokers import cleanup as guardian
+from reconciler.sandbox.brokers import ports, processes
+from reconciler.sandbox.brokers import start_stop as control
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.install import class_archive, jars, prerequisites
+from reconciler.sandbox.paths import JARS, home_of
+from reconciler.sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, layout
 
 _STATE = "sandbox.json"
+_DUMP_SECONDS = 120.0
 Progress = Callable[[str], None]
 
 
@@ -57,7 +61,7 @@ def bring_up(launch: Launch, progress: Progress = _silent) -> Sandbox:
     prerequisites.java()
     jars.ensure(progress)
     sandbox = _described(launch)
-    running = {found.node for found in processes.find(launch.home)}
+    running = {process.node for process in processes.find(launch.home)}
     idle = {
         name: [broker for broker in handle.brokers if f"{name}/{broker.node_id}" not in running]
         for name, handle in sandbox.clusters.items()
@@ -92,20 +96,21 @@ def new_cluster_id() -> str:
 def _passwords(profile: Profile) -> dict[str, str]:
     if not profile.secure:
         return {}
-    from sandbox.access import PRINCIPALS
+    from reconciler.sandbox.brokers.acls import PRINCIPALS
 
     return {principal: secrets.token_urlsafe(18) for principal in PRINCIPALS}
 
 
-def _start(launch: Launch, handle: ClusterHandle, idle: list[Broker]) -> None:
+def _start(launch: Launch, handle: ClusterHandle, idle: list[SandboxBroker]) -> None:
     profile = launch.profile
     if profile.secure and len(idle) == len(handle.brokers):
-        from sandbox import certificates
+        from reconciler.sandbox.brokers import certificates
 
         certificates.make(handle.folder / "certificates", handle.name, handle.passwords)
     java, classpath = prerequisites.java(), f"{JARS}{os.sep}*"
     heap = launch.heap or profile.heap
-    jvm = [java, f"-Xmx{heap}", "-Xms64m", *profile.jvm, "-Djava.awt.headless=true", "-cp", classpath]
+    jvm = [java, f"-Xmx{heap}", "-Xms64m", *profile.jvm, *class_archive.flags()]
+    jvm += ["-Djava.awt.headless=true", "-cp", classpath]
     folders = {broker: handle.folder / f"broker-{broker.node_id}" for broker in handle.brokers}
     for broker in idle:
         control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folders[broker])])
@@ -120,7 +125,7 @@ def _start(launch: Launch, handle: ClusterHandle, idle: list[Broker]) -> None:
 
 
 def _grant_access(launch: Launch, handle: ClusterHandle) -> None:
-    from sandbox import access
+    from reconciler.sandbox.brokers import acls as access
 
     access.install(AdminClient(handle.super_client()), handle.name, handle.passwords)
     for principal in handle.passwords:
@@ -143,6 +148,25 @@ def _save(sandbox: Sandbox) -> None:
     fresh.replace(sandbox.home / _STATE)
 
 
+def archive_classes(progress: Progress = _silent) -> Path:
+    """Makes what later brokers start from with less work, unless it is there. Raises SandboxError as ``bring_up``."""
+    if not class_archive.ARCHIVE.is_file():
+        jars.ensure(progress)
+        progress("preparing a quick start of brokers")
+        with guardian.guarded_home() as home:
+            fresh = class_archive.ARCHIVE.with_suffix(f".{os.getpid()}")
+            plain = PROFILES["plain"]
+            jvm = (*QUICK_START, class_archive.flag_that_makes(fresh))
+            dumping = replace(plain, jvm=jvm, clusters=plain.clusters[:1])
+            base, reserved = ports.reserve_block()
+            with reserved:
+                bring_up(Launch(dumping, home, base))
+                processes.stop(lambda: processes.find(home), _DUMP_SECONDS)
+        if fresh.is_file():
+            fresh.replace(class_archive.ARCHIVE)
+    return class_archive.ARCHIVE
+
+
 def found_in(home: Path) -> Sandbox | None:
     """The sandbox whose data lies in ``home``, running or not; None when there is none."""
     file = home / _STATE
@@ -153,18 +177,18 @@ def found_in(home: Path) -> Sandbox | None:
         name: ClusterHandle(
             name,
             home,
-            found["cluster_id"],
-            tuple(Broker(**broker) for broker in found["brokers"]),
-            MappingProxyType(found["passwords"]),
+            document["cluster_id"],
+            tuple(SandboxBroker(**broker) for broker in document["brokers"]),
+            MappingProxyType(document["passwords"]),
         )
-        for name, found in state["clusters"].items()
+        for name, document in state["clusters"].items()
     }
     return Sandbox(state["profile"], home, MappingProxyType(clusters))
 
 
 def nodes_down(sandbox: Sandbox) -> tuple[str, ...]:
     """``east/1`` for each broker that does not run."""
-    running = {found.node for found in processes.find(sandbox.home)}
+    running = {process.node for process in processes.find(sandbox.home)}
     every = (f"{name}/{broker.node_id}" for name, handle in sandbox.clusters.items() for broker in handle.brokers)
     return tuple(node for node in every if node not in running)
 

@@ -1,4 +1,4 @@
-"""The demo's working copy of ``environments/sandbox``: what a person would edit in git, each edit shown as a diff.
+"""The demo's working copy of ``environments/sandbox``, and the edits it makes there.
 
 Committed files are never touched. The copy shares the run folder of the committed environment, because both describe
 the same clusters and the same mirror job.
@@ -16,9 +16,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from reconciler.edges.run_folders import state_folder
-from sandbox.errors import SandboxError
-from sandbox.places import ROOT, STATE
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.paths import ROOT, STATE
 
 COMMITTED = ROOT / "environments" / "sandbox"
 COPY = STATE / "demo" / "environments" / "sandbox"
@@ -50,9 +50,9 @@ def reset(addresses: Mapping[str, str]) -> Path:
 
 def _addresses(servers: list[str]) -> Edit:
     def change(cluster: Any) -> None:
-        found = cluster.get("bootstrap_servers") if isinstance(cluster, dict) else None
-        if isinstance(found, list) and found != servers:  # what is not a list is for `validate` to name
-            found[:] = servers
+        change = cluster.get("bootstrap_servers") if isinstance(cluster, dict) else None
+        if isinstance(change, list) and change != servers:  # what is not a list is for `validate` to name
+            change[:] = servers
 
     return change
 
@@ -60,8 +60,8 @@ def _addresses(servers: list[str]) -> Edit:
 def set_topic_config(topic: str, key: str, value: str) -> str:
     """The edit as a diff. Raises SandboxError when the environment has no such topic."""
 
-    def change(found: Any) -> None:
-        found.setdefault("configs", {})[key] = value
+    def change(document: Any) -> None:
+        document.setdefault("configs", {})[key] = value
 
     return _edit("topics", topic, change)
 
@@ -69,9 +69,9 @@ def set_topic_config(topic: str, key: str, value: str) -> str:
 def add_pattern(flow: str, pattern: str) -> str:
     """The edit as a diff. Raises SandboxError when the environment has no such flow."""
 
-    def change(found: Any) -> None:
-        if pattern not in found["topics"]:
-            found["topics"].append(pattern)
+    def change(document: Any) -> None:
+        if pattern not in document["topics"]:
+            document["topics"].append(pattern)
 
     return _edit("flows", flow, change)
 
@@ -89,19 +89,13 @@ def _edit(section: str, name: str, change: Edit) -> str:
             _yaml().dump(parsed, written)
             path.write_text(written.getvalue(), encoding="utf-8")
             return diff(path.name, before, written.getvalue())
-    raise SandboxError(
-        f"environments/sandbox has no {name} under {section}",
-        "The demo edits it.",
-        "Bring it back (git diff environments/sandbox shows what changed), then run the demo again.",
-    )
+    todo = "Bring it back (git diff environments/sandbox shows what changed), then run the demo again."
+    raise SandboxError(f"environments/sandbox has no {name} under {section}", "The demo edits it.", todo)
 
 
 def _broken(path: Path, error: YAMLError) -> SandboxError:
-    return SandboxError(
-        f"environments/sandbox/{path.name} is not YAML:\n{error}",
-        "The demo edits a copy of it.",
-        "Mend it; `.venv/bin/reconciler validate environments/sandbox` names every problem with its line.",
-    )
+    todo = "Fix it; `.venv/bin/reconciler validate environments/sandbox` names every problem with its line."
+    return SandboxError(f"environments/sandbox/{path.name} is not YAML:\n{error}", "The demo edits a copy of it.", todo)
 
 
 def diff(name: str, before: str, after: str) -> str:

@@ -1,4 +1,4 @@
-"""What a partition holds, as one digest over its records, and the first place where two partitions part.
+"""Digest of the records of a partition, and the first difference between two partitions.
 
 Key, value, headers and timestamp count, in their order; offsets do not, since transactions leave gaps in them.
 """
@@ -21,7 +21,7 @@ Content = tuple[bytes | None, bytes | None, Headers, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProvedRecord:
     """``offset`` is where it lies; it is not part of what is compared. ``timestamp_ms`` since 1970."""
 
     offset: int
@@ -54,7 +54,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordDifference:
     """The first one of a partition. ``record`` counts from 0; an offset is None where that side has no such record."""
 
     record: int
@@ -105,18 +105,20 @@ def last_common_mark(source: Fingerprint, target: Fingerprint) -> tuple[Mark, Ma
     return common
 
 
-def first_difference(source: Iterable[Record], target: Iterable[Record], skipped: int = 0) -> Difference | None:
+def first_difference(
+    source: Iterable[ProvedRecord], target: Iterable[ProvedRecord], skipped: int = 0
+) -> RecordDifference | None:
     """``skipped``: how many equal records lie before the two streams."""
     for index, (ours, theirs) in enumerate(zip_longest(_with_next(source), _with_next(target)), start=skipped):
         record, after = ours or (None, None)
         copy, after_copy = theirs or (None, None)
         if record is None or copy is None or record.content != copy.content:
             ours_at, theirs_at = (side.offset if side else None for side in (record, copy))
-            return Difference(index, ours_at, theirs_at, _what(record, after, copy, after_copy))
+            return RecordDifference(index, ours_at, theirs_at, _what(record, after, copy, after_copy))
     return None
 
 
-def _with_next(records: Iterable[Record]) -> Iterator[tuple[Record, Record | None]]:
+def _with_next(records: Iterable[ProvedRecord]) -> Iterator[tuple[ProvedRecord, ProvedRecord | None]]:
     stream = iter(records)
     current = next(stream, None)
     while current is not None:
@@ -125,11 +127,13 @@ def _with_next(records: Iterable[Record]) -> Iterator[tuple[Record, Record | Non
         current = following
 
 
-def _same(one: Record | None, other: Record | None) -> bool:
-    return one is not None and other is not None and one.content == other.content
+def _same(record: ProvedRecord | None, other: ProvedRecord | None) -> bool:
+    return record is not None and other is not None and record.content == other.content
 
 
-def _what(record: Record | None, after: Record | None, copy: Record | None, after_copy: Record | None) -> str:
+def _what(
+    record: ProvedRecord | None, after: ProvedRecord | None, copy: ProvedRecord | None, after_copy: ProvedRecord | None
+) -> str:
     if copy is None:
         return "the record is missing at the target, which ends before it"
     if record is None:
@@ -137,13 +141,13 @@ def _what(record: Record | None, after: Record | None, copy: Record | None, afte
     if _same(record, after_copy) and _same(after, copy):
         return "this record and the next one are swapped at the target"
     if _same(after, copy):
-        return "the record is missing at the target; the next one stands in its place"
+        return "the record is missing at the target; the next one is in its place"
     if _same(record, after_copy):
         return "the target has a record here that the source does not have"
     return "; ".join(_field_differences(record, copy))
 
 
-def _field_differences(record: Record, copy: Record) -> Iterator[str]:
+def _field_differences(record: ProvedRecord, copy: ProvedRecord) -> Iterator[str]:
     if record.key != copy.key:
         yield f"key: {_shown(record.key)} at the source, {_shown(copy.key)} at the target"
     if record.value != copy.value:

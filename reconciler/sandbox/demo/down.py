@@ -1,4 +1,4 @@
-"""``make down``, first half: stops the mirror jobs of ``environments/sandbox`` on this machine, whatever their ports.
+"""``make down``: stops the mirror jobs of ``environments/sandbox`` on this machine.
 
 They are found by their run folders alone, so that this works without clusters, too. The brokers stop afterwards, so
 that an open transaction can still be committed.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from reconciler.edges.run_folders import state_folder
-from reconciler.edges.spark import SparkRunner
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import ReconcilerError
-from sandbox.demo_copy import COMMITTED
+from reconciler.sandbox.demo.copy_environment import COMMITTED
 
 
 def main() -> int:

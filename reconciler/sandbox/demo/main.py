@@ -1,4 +1,4 @@
-"""``make demo``: the whole journey on two real clusters, with the commands a person would type.
+"""``make demo``: the whole demo on two real clusters, with the commands a person would type.
 
 Safe to repeat and to interrupt: every step begins from what is there. Leaves the clusters and the mirror running.
 """
@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from reconciler.applied import SANDBOX_PREFIX
 from reconciler.errors import ReconcilerError
-from sandbox import commands, demo_copy, demo_watch, flights
-from sandbox.demo_shell import Shell, shown
-from sandbox.errors import SandboxError
-from sandbox.proof import Proof, prove, table
+from reconciler.model.state.last_apply import SANDBOX_PREFIX
+from reconciler.sandbox import commands
+from reconciler.sandbox.demo import copy_environment as demo_copy
+from reconciler.sandbox.demo import flights
+from reconciler.sandbox.demo import watch as demo_watch
+from reconciler.sandbox.demo.proof import Proof, prove, table
+from reconciler.sandbox.demo.shell import Shell, shown
+from reconciler.sandbox.errors import SandboxError
 
 FLOW = demo_watch.FLOW
 MIRRORED = (flights.FLIGHTS, "flights.delays")
@@ -44,7 +47,7 @@ class Demo:
     def apply(self, environment: Path) -> None:
         self.shell.run("apply", shown(environment), "--yes", *self.consent)
 
-    def caught_up(self, environment: Path, *topics: str) -> demo_watch.Seen:
+    def caught_up(self, environment: Path, *topics: str) -> demo_watch.CaughtUpFlow:
         seen = demo_watch.wait_caught_up(self.shell, environment, len(topics))
         if self.applications[-1:] != [seen.application_id]:
             self.applications.append(seen.application_id)
@@ -55,11 +58,8 @@ class Demo:
         self.shell.console.print()
         self.shell.console.print(table(proof))
         if not proof.equal:
-            raise SandboxError(
-                "source and target are not equal",
-                "\n".join(proof.differences()),
-                "The mirror must never do this: keep .sandbox/ and environments/.reconciler/ and report it.",
-            )
+            todo = "The mirror must never do this: keep .sandbox/ and environments/.reconciler/ and report it."
+            raise SandboxError("source and target are not equal", "\n".join(proof.differences()), todo)
         self.proved = proof.records
         self.shell.say(
             f"equal: {proof.records:,} records in {len(proof.partitions)} partitions, read on both sides "
@@ -73,14 +73,12 @@ class Demo:
         before = self.applications[-1]
         mark = demo_watch.status_mark(self.clients["west"])
         self.apply(environment)
-        found = demo_watch.wait_for_report(self.clients["west"], mark)
-        seen = list(dict.fromkeys([before, *found]))
+        names = demo_watch.wait_for_report(self.clients["west"], mark)
+        seen = list(dict.fromkeys([before, *names]))
         if len(seen) != restarts + 1:
-            raise SandboxError(
-                f"the mirror was restarted {len(seen) - 1} times, expected {restarts}: {' -> '.join(seen)}",
-                "Only a changed flow may restart the mirror, and only once.",
-                "Keep environments/.reconciler/ and report it.",
-            )
+            problem = f"the mirror was restarted {len(seen) - 1} times, expected {restarts}: {' -> '.join(seen)}"
+            why = "Only a changed flow may restart the mirror, and only once."
+            raise SandboxError(problem, why, "Keep environments/.reconciler/ and report it.")
         self.applications += seen[1:]
         times = "not restarted" if restarts == 0 else "restarted exactly once"
         self.shell.say(f"mirror {times}: application {before} before, {seen[-1]} after", "green")
@@ -111,7 +109,7 @@ def load(demo: Demo) -> None:
         demo.shell.say("topic flights: the data is there from an earlier run, nothing was loaded")
 
 
-def journey(demo: Demo) -> demo_watch.Seen:
+def journey(demo: Demo) -> demo_watch.CaughtUpFlow:
     demo.shell.chapter("From YAML to mirrored records")
     demo.shell.run("validate", shown(demo.git))
     demo.shell.run("plan", shown(demo.git), expect=(0, 2))
@@ -125,7 +123,7 @@ def journey(demo: Demo) -> demo_watch.Seen:
 
 def topic_edit(demo: Demo) -> None:
     demo.shell.chapter("1. A topic-only edit is applied without a restart")
-    demo.shell.say(f"flights shall be kept for two weeks, here and on west (edited in {shown(demo.copy)}):")
+    demo.shell.say(f"flights are to be kept for two weeks, here and on west (edited in {shown(demo.copy)}):")
     demo.shell.diff(demo_copy.set_topic_config(flights.FLIGHTS, "retention.ms", "14d"))
     demo.applied(0, demo.copy)
 
@@ -142,7 +140,7 @@ def flow_edit(demo: Demo) -> None:
 
 
 def hand_change(demo: Demo) -> None:
-    demo.shell.chapter("3. Drift: a config changed by hand is found and mended")
+    demo.shell.chapter("3. Drift: a config changed by hand is detected and fixed")
     remote, key, value = f"east.{flights.FLIGHTS}", "max.message.bytes", "65536"
     demo.shell.say(f"someone sets {key}={value} on west/{remote} with another tool: larger events would not fit")
     demo_watch.alter_by_hand(demo.clients["west"], remote, key, value)
@@ -163,7 +161,7 @@ def back_to_git(demo: Demo) -> None:
     demo.caught_up(demo.git, *MIRRORED)
 
 
-def summary(demo: Demo, first: demo_watch.Seen, seconds: float) -> None:
+def summary(demo: Demo, first: demo_watch.CaughtUpFlow, seconds: float) -> None:
     demo.shell.chapter("Summary")
     rows = {
         "mirrored": (
@@ -190,8 +188,7 @@ def tell(shell: Shell) -> None:
     demo = begin(shell)
     load(demo)
     first = journey(demo)
-    steps: tuple[Callable[[Demo], None], ...] = (topic_edit, flow_edit, hand_change, back_to_git)
-    for step in steps:
+    for step in (topic_edit, flow_edit, hand_change, back_to_git):
         step(demo)
     summary(demo, first, time.monotonic() - began)
 
@@ -204,8 +201,8 @@ def main() -> int:
         shell.say("\ninterrupted; clusters and mirror may be running. `make demo` goes on, `make down` stops them.")
         return INTERRUPTED
     except (KafkaException, OSError) as error:
-        what = error.args[0].str() if isinstance(error, KafkaException) else error
-        shell.say(f"\nthe demo cannot go on: {what}", "red")
+        document = error.args[0].str() if isinstance(error, KafkaException) else error
+        shell.say(f"\nthe demo cannot go on: {document}", "red")
         shell.say("`make demo` tries again from what is there; `make down` stops everything.")
         return 1
     except ReconcilerError as error:

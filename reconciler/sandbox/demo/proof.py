@@ -1,4 +1,4 @@
-"""Are two sides equal? Partition by partition: count and digest over key, value, headers and timestamp.
+"""Proves that both sides are equal after the demo: count and digest of each partition.
 
 Reads with read_committed, on both sides up to the ends that are seen at the start. Knows nothing of flows: the
 caller says which topic is the copy of which.
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 from rich.table import Table
 
-from sandbox import reading
-from sandbox.fingerprints import (
+from reconciler.sandbox.demo import read_topic as reading
+from reconciler.sandbox.demo.digests import (
     Content,
-    Difference,
     Fingerprint,
     FingerprintBuilder,
-    Record,
+    ProvedRecord,
+    RecordDifference,
     first_difference,
     last_common_mark,
 )
-from sandbox.reading import Span
+from reconciler.sandbox.demo.read_topic import PartitionSpan
 
 Place = tuple[str, int]
-Side = tuple[Span, Fingerprint]
+Side = tuple[PartitionSpan, Fingerprint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PartitionProof:
     partition: int
     source: Fingerprint | None
     target: Fingerprint | None
-    difference: Difference | None
+    difference: RecordDifference | None
 
     @property
     def equal(self) -> bool:
@@ -99,49 +99,50 @@ class _Sides:
     theirs: Mapping[Place, Side]
 
     def indexes(self, pair: tuple[str, str]) -> list[int]:
-        found = {index for topic, index in self.ours if topic == pair[0]}
-        return sorted(found | {index for topic, index in self.theirs if topic == pair[1]})
+        indexes = {index for topic, index in self.ours if topic == pair[0]}
+        return sorted(indexes | {index for topic, index in self.theirs if topic == pair[1]})
 
     def compare(self, pair: tuple[str, str], index: int) -> PartitionProof:
         ours, theirs = self.ours.get((pair[0], index)), self.theirs.get((pair[1], index))
         return PartitionProof(*pair, index, ours and ours[1], theirs and theirs[1], self._difference(ours, theirs))
 
-    def _difference(self, ours: Side | None, theirs: Side | None) -> Difference | None:
+    def _difference(self, ours: Side | None, theirs: Side | None) -> RecordDifference | None:
         if ours is None or theirs is None:
             if theirs is not None and not theirs[1].records:
                 return None
-            ours_at, theirs_at = (side[0].start if side else None for side in (ours, theirs))
-            return Difference(0, ours_at, theirs_at, f"the {'target' if ours else 'source'} has no such partition")
+            ours_at, theirs_at = (here[0].start if here else None for here in (ours, theirs))
+            side = "target" if ours else "source"
+            return RecordDifference(0, ours_at, theirs_at, f"the {side} has no such partition")
         if (ours[1].records, ours[1].digest) == (theirs[1].records, theirs[1].digest):
             return None
         return self._locate(ours, theirs)
 
-    def _locate(self, ours: Side, theirs: Side) -> Difference:
+    def _locate(self, ours: Side, theirs: Side) -> RecordDifference:
         mark, copied_mark = last_common_mark(ours[1], theirs[1])
-        found = first_difference(
+        difference = first_difference(
             self._again(self.source, ours[0], mark.offset),
             self._again(self.target, theirs[0], copied_mark.offset),
             mark.records,
         )
         # A record that retention or compaction removed between the two readings.
         changed = "the records changed while they were compared; run the proof again"
-        return found or Difference(mark.records, mark.offset, copied_mark.offset, changed)
+        return difference or RecordDifference(mark.records, mark.offset, copied_mark.offset, changed)
 
     @staticmethod
-    def _again(client: Mapping[str, str], span: Span, start: int) -> Iterator[Record]:
-        rest = Span(span.topic, span.partition, start, span.end)
-        return (Record(message.offset(), *_content(message)) for message in reading.records(client, [rest]))
+    def _again(client: Mapping[str, str], span: PartitionSpan, start: int) -> Iterator[ProvedRecord]:
+        rest = PartitionSpan(span.topic, span.partition, start, span.end)
+        return (ProvedRecord(message.offset(), *_content(message)) for message in reading.records(client, [rest]))
 
 
 def _sentence(proof: PartitionProof) -> str:
-    found = proof.difference
-    if found is None:
+    difference = proof.difference
+    if difference is None:
         return ""
-    ours = "nothing" if found.source_offset is None else f"offset {found.source_offset}"
-    theirs = "nothing" if found.target_offset is None else f"offset {found.target_offset}"
+    ours = "nothing" if difference.source_offset is None else f"offset {difference.source_offset}"
+    theirs = "nothing" if difference.target_offset is None else f"offset {difference.target_offset}"
     return (
         f"{proof.source_topic}-{proof.partition} ({ours}) and {proof.target_topic}-{proof.partition} ({theirs}) "
-        f"differ first at record {found.record}: {found.what}"
+        f"differ first at record {difference.record}: {difference.what}"
     )
 
 

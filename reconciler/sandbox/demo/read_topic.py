@@ -1,4 +1,4 @@
-"""Reading what is on a topic, once, up to the ends that are seen now: read_committed, no group, no stored position."""
+"""Reads a topic once, up to its present end: read_committed, no group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka import IsolationLevel as Isolation
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from sandbox.errors import SandboxError
+from reconciler.sandbox.errors import SandboxError
 
 _BATCH = 5_000
 _SILENCE_S = 30.0
@@ -28,7 +28,7 @@ _SETTLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PartitionSpan:
     """Offsets ``start`` up to but not with ``end`` of one partition."""
 
     topic: str
@@ -37,7 +37,7 @@ class Span:
     end: int
 
 
-def spans(client: Mapping[str, str], topics: Sequence[str], patience_s: float = 5.0) -> tuple[Span, ...]:
+def spans(client: Mapping[str, str], topics: Sequence[str], patience_s: float = 5.0) -> tuple[PartitionSpan, ...]:
     """Everything written now, by topic and partition, as far as it is committed within ``patience_s``.
 
     A commit is answered before its markers stand in the partitions; without patience the newest records would be
@@ -54,7 +54,7 @@ def spans(client: Mapping[str, str], topics: Sequence[str], patience_s: float = 
         time.sleep(0.1)
 
 
-def _spans(admin: AdminClient, topics: Sequence[str], patience_s: float) -> tuple[Span, ...]:
+def _spans(admin: AdminClient, topics: Sequence[str], patience_s: float) -> tuple[PartitionSpan, ...]:
     partitions = [TopicPartition(topic, index) for topic in topics for index in _partitions(admin, topic)]
     starts = _offsets(admin, partitions, OffsetSpec.earliest(), Isolation.READ_COMMITTED)
     written = _offsets(admin, partitions, OffsetSpec.latest(), Isolation.READ_UNCOMMITTED)
@@ -65,14 +65,15 @@ def _spans(admin: AdminClient, topics: Sequence[str], patience_s: float) -> tupl
         if ends == written or time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    return tuple(Span(p.topic, p.partition, start, end) for p, start, end in zip(partitions, starts, ends, strict=True))
+    rows = zip(partitions, starts, ends, strict=True)
+    return tuple(PartitionSpan(p.topic, p.partition, start, end) for p, start, end in rows)
 
 
 def _partitions(admin: AdminClient, topic: str) -> list[int]:
-    found = admin.list_topics(topic, timeout=15).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return sorted(found.partitions)
+    document = admin.list_topics(topic, timeout=15).topics[topic]
+    if document.error is not None:
+        raise KafkaException(document.error)
+    return sorted(document.partitions)
 
 
 def _offsets(admin: AdminClient, partitions: list[TopicPartition], spec: OffsetSpec, isolation: Isolation) -> list[int]:
@@ -82,14 +83,10 @@ def _offsets(admin: AdminClient, partitions: list[TopicPartition], spec: OffsetS
     return [asked[partition].result(20).offset for partition in partitions]
 
 
-def records(client: Mapping[str, str], wanted: Sequence[Span]) -> Iterator[Message]:
+def records(client: Mapping[str, str], wanted: Sequence[PartitionSpan]) -> Iterator[Message]:
     """Every committed record of the spans; ordered inside a partition only. Raises SandboxError."""
     open_spans = {(span.topic, span.partition): span.end for span in wanted if span.start < span.end}
-    starts = [
-        TopicPartition(span.topic, span.partition, span.start)
-        for span in wanted
-        if (span.topic, span.partition) in open_spans
-    ]
+    starts = [TopicPartition(span.topic, span.partition, span.start) for span in wanted if span.start < span.end]
     if not starts:
         return
     consumer = Consumer(
@@ -147,8 +144,6 @@ def has_records(client: Mapping[str, str], topic: str) -> bool:
 
 
 def _unreadable(topics: str, error: KafkaError) -> SandboxError:
-    return SandboxError(
-        f"{topics} cannot be read: {error.str()}",
-        "Without reading both sides nothing can be said about them.",
-        "Look whether the clusters run: reconciler sandbox status.",
-    )
+    why = "Without reading both sides nothing can be said about them."
+    todo = "Check whether the clusters run: reconciler sandbox status."
+    return SandboxError(f"{topics} cannot be read: {error.str()}", why, todo)

@@ -1,4 +1,4 @@
-"""How the demo speaks and acts: commands run as a person would run them, shown with their output; progress bars.
+"""Runs and prints commands of the demo as a person would; progress bars.
 
 On a terminal in colour; in a log as plain lines without control codes.
 """
@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from sandbox.errors import SandboxError
-from sandbox.places import ROOT
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.paths import ROOT
 
 _RECONCILER = Path(sys.executable).parent / "reconciler"
 _LOG_STEPS = 4
@@ -54,10 +54,8 @@ class Shell:
         """``reconciler WORDS``, its output as it comes. Raises SandboxError for an exit code that is not expected."""
         self.console.print()
         self.console.print(Text(f"$ reconciler {' '.join(words)}", style="bold cyan"))
-        command = [str(_RECONCILER), *words]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
-        ) as process:
+        command, pipe = [str(_RECONCILER), *words], subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 self.console.print(Text(f"  {line.rstrip()}"))
@@ -73,26 +71,22 @@ class Shell:
         done = subprocess.run([str(_RECONCILER), *words], capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise _failed(words, done.returncode, (0,), (done.stdout + done.stderr).strip())
-        found = json.loads(done.stdout)
-        assert isinstance(found, dict)
-        return found
+        document = json.loads(done.stdout)
+        assert isinstance(document, dict)
+        return document
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Update]:
         """Gives ``update(done, of)``. In a log: a line for every quarter."""
         if self.console.is_terminal:
-            columns = (
-                TextColumn("  {task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[words]}"),
-                TimeElapsedColumn(),
-            )
+            words = TextColumn("{task.fields[words]}")
+            columns = (TextColumn("  {task.description}"), BarColumn(), words, TimeElapsedColumn())
             with Progress(*columns, console=self.console) as bars:
                 task = bars.add_task(title, total=None, words="")
 
                 def draw(done: int, of: int) -> None:
-                    words = f"{done:,} of {of:,}" if of else "nothing was left to do"
-                    bars.update(task, completed=done if of else 1, total=of or 1, words=words)
+                    said = f"{done:,} of {of:,}" if of else "nothing was left to do"
+                    bars.update(task, completed=done if of else 1, total=of or 1, words=said)
 
                 yield draw
             return
@@ -110,8 +104,5 @@ class Shell:
 
 def _failed(words: Sequence[str], code: int, expected: Sequence[int], output: str) -> SandboxError:
     wanted = " or ".join(map(str, expected))
-    return SandboxError(
-        f"reconciler {' '.join(words)}: exit code {code}, expected {wanted}",
-        output,
-        "Mend what it names, then run the demo again: it goes on from what is there. `make down` stops everything.",
-    )
+    todo = "Fix what it names, then run the demo again: it continues from what is there. `make down` stops everything."
+    return SandboxError(f"reconciler {' '.join(words)}: exit code {code}, expected {wanted}", output, todo)

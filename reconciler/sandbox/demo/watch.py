@@ -1,4 +1,4 @@
-"""What the demo sees of the mirror job: from ``reconciler status``, and from the job's own status records in Kafka."""
+"""Watches the mirror job of the demo: ``reconciler status``, and its status records in Kafka."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from replication.names import STATUS_TOPIC
-from sandbox import reading
-from sandbox.demo_shell import Shell, shown
-from sandbox.errors import SandboxError
-from sandbox.reading import Span
+from reconciler.replication.names import STATUS_TOPIC
+from reconciler.sandbox.demo import read_topic as reading
+from reconciler.sandbox.demo.read_topic import PartitionSpan
+from reconciler.sandbox.demo.shell import Shell, shown
+from reconciler.sandbox.errors import SandboxError
 
 MIRROR, FLOW = "west", "east-to-west"
 _POLL_S = 1.0
 _STUCK_S = 180.0
+_REPORT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CaughtUpFlow:
     """The flow once it has caught up. ``records`` and ``seconds`` are the running application's own account."""
 
     application_id: str
@@ -35,7 +36,7 @@ class Seen:
         return self.records / self.seconds if self.seconds else 0.0
 
 
-def wait_caught_up(shell: Shell, environment: Path, topics: int) -> Seen:
+def wait_caught_up(shell: Shell, environment: Path, topics: int) -> CaughtUpFlow:
     """Returns when ``status --format json`` says that at least ``topics`` topics travel and none is behind.
 
     Raises SandboxError when nothing moves for three minutes, with what the job says.
@@ -51,7 +52,8 @@ def wait_caught_up(shell: Shell, environment: Path, topics: int) -> Seen:
             if lag is not None:
                 update(copied, copied + lag)
             if mirror.get("state") == "running" and lag == 0 and flow.get("topics", 0) >= topics:
-                return _seen(mirror, flow)
+                seconds = time.time() - mirror["started_at_ms"] / 1000
+                return CaughtUpFlow(mirror["application_id"], flow["records_total"], seconds)
             if copied > best:
                 best, moved_at = copied, time.monotonic()
             elif time.monotonic() - moved_at > _STUCK_S:
@@ -59,51 +61,41 @@ def wait_caught_up(shell: Shell, environment: Path, topics: int) -> Seen:
             time.sleep(_POLL_S)
 
 
-def _seen(mirror: Mapping[str, Any], flow: Mapping[str, Any]) -> Seen:
-    seconds = time.time() - mirror["started_at_ms"] / 1000
-    return Seen(mirror["application_id"], flow["records_total"], seconds)
-
-
 def _stuck(environment: Path, mirror: Mapping[str, Any], flow: Mapping[str, Any]) -> SandboxError:
-    conditions = [f"  {one['code']}: {one['text']}. {one['todo']}" for one in flow.get("conditions", [])]
+    conditions = [f"  {item['code']}: {item['text']}. {item['todo']}" for item in flow.get("conditions", [])]
     state = f"The mirror is {mirror.get('state')}, {flow.get('records_lag')} records behind. {mirror.get('detail', '')}"
     log = environment.parent / ".reconciler" / environment.name / MIRROR / "job.log"
-    return SandboxError(
-        f"the mirror copied nothing for {_STUCK_S:.0f} s and has not caught up",
-        "\n".join([state, *conditions]),
-        f"Read its log: {shown(log)}",
-    )
+    why, todo = "\n".join([state, *conditions]), f"Read its log: {shown(log)}"
+    return SandboxError(f"the mirror copied nothing for {_STUCK_S:.0f} s and has not caught up", why, todo)
 
 
-def status_mark(client: Mapping[str, str]) -> tuple[Span, ...]:
+def status_mark(client: Mapping[str, str]) -> tuple[PartitionSpan, ...]:
     """A place in the job's status records, for ``applications_since``."""
     return reading.spans(client, [STATUS_TOPIC])
 
 
-def applications_since(client: Mapping[str, str], mark: tuple[Span, ...]) -> tuple[str, ...]:
+def applications_since(client: Mapping[str, str], mark: tuple[PartitionSpan, ...]) -> tuple[str, ...]:
     """Every application id that reported itself running after the mark, in order. Two ids: one restart."""
     ends = {span.partition: span.end for span in mark}
     fresh = [
-        Span(span.topic, span.partition, ends.get(span.partition, span.start), span.end)
+        PartitionSpan(span.topic, span.partition, ends.get(span.partition, span.start), span.end)
         for span in reading.spans(client, [STATUS_TOPIC])
     ]
     reports = (json.loads(message.value()) for message in reading.records(client, fresh) if message.value())
-    found = (one["application_id"] for one in reports if one["mirror"] == MIRROR and one["state"] == "running")
-    return tuple(dict.fromkeys(found))
+    running = (report for report in reports if report["mirror"] == MIRROR and report["state"] == "running")
+    return tuple(dict.fromkeys(report["application_id"] for report in running))
 
 
-def wait_for_report(client: Mapping[str, str], mark: tuple[Span, ...], seconds: float = 30.0) -> tuple[str, ...]:
+def wait_for_report(client: Mapping[str, str], mark: tuple[PartitionSpan, ...]) -> tuple[str, ...]:
     """``applications_since``, waiting for the first report. Raises SandboxError when none comes."""
-    deadline = time.monotonic() + seconds
-    while not (found := applications_since(client, mark)):
+    deadline = time.monotonic() + _REPORT_S
+    while not (names := applications_since(client, mark)):
         if time.monotonic() > deadline:
-            raise SandboxError(
-                f"the mirror wrote no status record for {seconds:.0f} s",
-                "Whether it was restarted cannot be told.",
-                "Look at it with: reconciler status environments/sandbox",
-            )
+            why = "Whether it was restarted is not known."
+            todo = "Look at it with: reconciler status environments/sandbox"
+            raise SandboxError(f"the mirror wrote no status record for {_REPORT_S:.0f} s", why, todo)
         time.sleep(0.3)
-    return found
+    return names
 
 
 def alter_by_hand(client: Mapping[str, str], topic: str, key: str, value: str) -> None:

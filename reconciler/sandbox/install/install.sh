@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .venv with the locked packages and the project in it, and fetches Kafka's jars. Quick when nothing changed.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../../.."
 
 suits() { # a Python that the locked packages are for
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null
@@ -32,7 +32,7 @@ if [ -z "$python" ]; then
     exit 1
 fi
 
-"$python" -m sandbox.prerequisites
+"$python" -m reconciler.sandbox.install.prerequisites
 
 # A virtual environment does not survive a move of its folder.
 if ! { [ -x .venv/bin/python ] && suits .venv/bin/python && head -1 .venv/bin/pip | grep -qF "$PWD/.venv/"; }; then
@@ -40,16 +40,16 @@ if ! { [ -x .venv/bin/python ] && suits .venv/bin/python && head -1 .venv/bin/pi
     "$python" -m venv .venv
 fi
 
-wanted=$(cat requirements-build.lock requirements-dev.lock sandbox/flights.lock pyproject.toml | cksum)
+wanted=$(cat requirements/build.lock requirements/dev.lock reconciler/sandbox/demo/flights.lock pyproject.toml | cksum)
 if [ "$(cat .venv/.installed 2>/dev/null)" != "$wanted" ]; then
     echo "installing the locked packages into .venv"
     install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
-    install --require-hashes -r requirements-build.lock
+    install --require-hashes -r requirements/build.lock
     # No build isolation: what builds pyspark and this project is locked, too.
-    install --require-hashes --no-build-isolation -r requirements-dev.lock
-    install --require-hashes --no-deps --no-build-isolation -r sandbox/flights.lock
+    install --require-hashes --no-build-isolation -r requirements/dev.lock
+    install --require-hashes --no-deps --no-build-isolation -r reconciler/sandbox/demo/flights.lock
     install --no-deps --no-build-isolation --editable .
     echo "$wanted" >.venv/.installed
 fi
 
-.venv/bin/python -m sandbox jars
+.venv/bin/python -m reconciler.sandbox jars

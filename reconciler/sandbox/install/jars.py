@@ -1,4 +1,4 @@
-"""Kafka's jars: fetched once through Maven, checked against the committed list of digests, then trusted by a stamp."""
+"""Installs Kafka's jars: fetched through Maven, checked against committed digests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sandbox import prerequisites
-from sandbox.errors import SandboxError
-from sandbox.places import CHECKSUMS, JARS, KAFKA_VERSION, POM
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import CHECKSUMS, JARS, KAFKA_VERSION, POM
 
 STAMP = ".checked"
 Progress = Callable[[str], None]
@@ -30,9 +30,8 @@ def digest_of(jar: Path) -> str:
 
 def _stamp(listed: str, folder: Path) -> str:
     """Changes when the list, or any jar's name, size or time changes; reads no jar."""
-    seen = "".join(
-        f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n" for jar in sorted(folder.glob("*.jar"))
-    )
+    jars = sorted(folder.glob("*.jar"))
+    seen = "".join(f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n" for jar in jars)
     return hashlib.sha256((listed + seen).encode()).hexdigest()
 
 
@@ -44,10 +43,10 @@ def complete(folder: Path = JARS, checksums: Path = CHECKSUMS) -> bool:
 
 def wrong(folder: Path, listed: Mapping[str, str]) -> dict[str, str]:
     """Jar name -> what is wrong with it; empty when the folder is exactly the list."""
-    found = {jar.name for jar in folder.glob("*.jar")}
-    problems = dict.fromkeys(found - set(listed), "is not in the list")
+    names = {jar.name for jar in folder.glob("*.jar")}
+    problems = dict.fromkeys(names - set(listed), "is not in the list")
     for name, digest in listed.items():
-        if name not in found:
+        if name not in names:
             problems[name] = "is missing"
         elif (actual := digest_of(folder / name)) != digest:
             problems[name] = f"has sha256 {actual}, listed is {digest}"
@@ -73,9 +72,9 @@ def _fetch(folder: Path, listed: Mapping[str, str]) -> None:
         copy_from_maven(fresh)
         problems = wrong(fresh, listed)
         if problems:
-            lines = "\n".join(f"  {jar} {what}" for jar, what in sorted(problems.items()))
+            lines = "\n".join(f"  {jar} {description}" for jar, description in sorted(problems.items()))
             raise SandboxError(
-                f"Kafka's jars are not those of sandbox/jars.sha256:\n{lines}",
+                f"Kafka's jars are not those of reconciler/sandbox/install/jars.sha256:\n{lines}",
                 "Unknown code would run in the sandbox.",
                 "Check where Maven gets its artifacts from (settings.xml), clear them from ~/.m2 and run again.",
             )
@@ -88,18 +87,15 @@ def _fetch(folder: Path, listed: Mapping[str, str]) -> None:
 
 
 def copy_from_maven(folder: Path) -> None:
-    """All runtime jars of ``sandbox/pom.xml`` into ``folder``. Raises SandboxError with Maven's own words."""
+    """All runtime jars of ``pom.xml`` into ``folder``. Raises SandboxError with Maven's own words."""
     prerequisites.java()
     command = [prerequisites.maven(), "-B", "-q", "-Dstyle.color=never", "-f", str(POM)]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line][:5]
-        raise SandboxError(
-            "Maven could not fetch Kafka's jars",
-            "\n".join(f"  {line}" for line in said),
-            "Check the network and Maven's settings.xml (proxy, mirror), then run again.",
-        )
+        todo = "Check the network and Maven's settings.xml (proxy, mirror), then run again."
+        raise SandboxError("Maven could not fetch Kafka's jars", "\n".join(f"  {line}" for line in said), todo)
 
 
 def write_checksums(checksums: Path = CHECKSUMS) -> None:

@@ -1,4 +1,4 @@
-"""The tools that must be on the machine: Java and Maven. Standard library only: runs before anything is installed."""
+"""Checks the tools that must be installed: Java and Maven. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox.errors import SandboxError
+from reconciler.sandbox.errors import SandboxError
 
 JAVA_AT_LEAST = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -37,8 +37,8 @@ def java_version(java: str) -> int | None:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(done.stderr + done.stdout)
-    return int(found.group(1)) if done.returncode == 0 and found else None
+    match = _VERSION.search(done.stderr + done.stdout)
+    return int(match.group(1)) if done.returncode == 0 and match else None
 
 
 def _how(tool: str, environ: Mapping[str, str]) -> str:
@@ -49,52 +49,45 @@ def _how(tool: str, environ: Mapping[str, str]) -> str:
     return " | ".join(ways.values())
 
 
-def java(environ: Mapping[str, str] | None = None) -> str:
+def java(environ: Mapping[str, str] = os.environ) -> str:
     """Path of a Java of version 17 or newer. Raises SandboxError with the package to install."""
-    environ = os.environ if environ is None else environ
     problem = _java_problem(environ)
     if problem is not None:
         raise SandboxError(problem[0], "Kafka's brokers and Spark run on it.", f"Install it: {problem[1]}")
-    found = _java_candidate(environ)
-    assert found is not None
-    return found
+    this_java = _java_candidate(environ)
+    assert this_java is not None
+    return this_java
 
 
 def _java_problem(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    found = _java_candidate(environ)
-    version = java_version(found) if found else None
-    if found is None or version is None:
+    java_problem = _java_candidate(environ)
+    version = java_version(java_problem) if java_problem else None
+    if java_problem is None or version is None:
         return f"Java {JAVA_AT_LEAST} or newer is missing", _how("java", environ)
     if version < JAVA_AT_LEAST:
-        what = f"Java is too old: {found} is version {version}, needed is {JAVA_AT_LEAST} or newer"
-        return what, _how("java", environ) + " (and set JAVA_HOME if several are installed)"
+        description = f"Java is too old: {java_problem} is version {version}, needed is {JAVA_AT_LEAST} or newer"
+        return description, _how("java", environ) + " (and set JAVA_HOME if several are installed)"
     return None
 
 
-def maven(environ: Mapping[str, str] | None = None) -> str:
+def maven(environ: Mapping[str, str] = os.environ) -> str:
     """Path of ``mvn``. Raises SandboxError with the package to install."""
-    environ = os.environ if environ is None else environ
-    found = shutil.which("mvn", path=environ.get("PATH"))
-    if found is None:
+    this_maven = shutil.which("mvn", path=environ.get("PATH"))
+    if this_maven is None:
         raise SandboxError("Maven is missing", "It fetches Kafka's jars.", f"Install it: {_how('mvn', environ)}")
-    return found
+    return this_maven
 
 
-def check(environ: Mapping[str, str] | None = None) -> None:
+def check(environ: Mapping[str, str] = os.environ) -> None:
     """Java and Maven at once, so that one message names all that is missing. Raises SandboxError."""
-    environ = os.environ if environ is None else environ
-    problems: list[tuple[str, str]] = []
     java_problem = _java_problem(environ)
-    if java_problem is not None:
-        problems.append(java_problem)
+    problems = [java_problem] if java_problem is not None else []
     if shutil.which("mvn", path=environ.get("PATH")) is None:
         problems.append(("Maven is missing", _how("mvn", environ)))
     if problems:
-        raise SandboxError(
-            "; ".join(what for what, _ in problems),
-            "Kafka's brokers and Spark run on Java; Maven fetches Kafka's jars.",
-            "Install:\n" + "\n".join(f"  {how}" for _, how in problems),
-        )
+        why = "Kafka's brokers and Spark run on Java; Maven fetches Kafka's jars."
+        todo = "Install:\n" + "\n".join(f"  {how}" for _, how in problems)
+        raise SandboxError("; ".join(description for description, _ in problems), why, todo)
 
 
 if __name__ == "__main__":

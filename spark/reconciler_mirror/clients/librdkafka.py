@@ -1,4 +1,4 @@
-"""Kafka clients of the job: librdkafka settings made from an endpoint. Secrets are resolved here, at the last moment.
+"""Makes librdkafka clients of the job from the settings of an endpoint.
 
 What the cluster's ``client`` settings say wins over our defaults, except where exactly-once depends on ours.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
-from mirror.lanes import Endpoint
-from replication.references import resolve
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.secret_references import resolve
 
 _CONSUME = {
     "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
@@ -27,6 +27,8 @@ _CONSUME = {
 }
 _PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
 _CONSUMER_ONLY = ("fetch.", "queued.", "check.crcs")
+_OTHERS = (*_PRODUCER_ONLY, *_CONSUMER_ONLY)
+_FIXED = {"enable.auto.commit": False, "allow.auto.create.topics": False}
 
 
 def _connection(endpoint: Endpoint, not_for: tuple[str, ...]) -> dict[str, Any]:
@@ -39,54 +41,32 @@ def _connection(endpoint: Endpoint, not_for: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-def _merged(ours: Mapping[str, Any], given: dict[str, Any], must: Mapping[str, Any]) -> dict[str, Any]:
-    return {**ours, **given, **must}
-
-
-def position_consumer(target: Endpoint, group: str) -> Consumer:
-    """Reads and commits the group's positions, never joins. read_committed makes OffsetFetch ask for stable ones."""
-    must = {
-        "group.id": group,
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
-    }
-    return Consumer(_merged({}, _connection(target, (*_PRODUCER_ONLY, *_CONSUMER_ONLY)), must))
-
-
 def plain_producer(endpoint: Endpoint) -> Producer:
     must = {"enable.idempotence": True, "compression.type": "lz4", "message.timeout.ms": 10_000}
-    return Producer(_merged({}, _connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)), must))
+    return Producer({**_connection(endpoint, _OTHERS), **must})
 
 
 def admin(endpoint: Endpoint) -> AdminClient:
-    return AdminClient(_connection(endpoint, (*_CONSUMER_ONLY, *_PRODUCER_ONLY)))
+    return AdminClient(_connection(endpoint, _OTHERS))
 
 
 def control_reader(endpoint: Endpoint, trouble: Callable[[KafkaError], None]) -> Consumer:
     """Reads the status topic from given offsets; in no group, commits nothing. ``trouble`` hears in ``poll`` what no
     message tells: that no broker can be reached, or none lets us in."""
-    must = {
-        "group.id": "mirror.control",  # librdkafka wants one
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "error_cb": trouble,
-        "auto.offset.reset": "earliest",
-        "allow.auto.create.topics": False,
-    }
-    return Consumer(_merged({}, _connection(endpoint, (*_PRODUCER_ONLY, *_CONSUMER_ONLY)), must))
+    must = {"enable.partition.eof": True, "error_cb": trouble, "auto.offset.reset": "earliest"}
+    fixed = {"group.id": "mirror.control", **_FIXED}  # librdkafka wants a group
+    return Consumer({**_connection(endpoint, _OTHERS), **fixed, **must})
 
 
 def partition_reader(endpoint: Endpoint, isolation: str) -> Consumer:
     """Reads assigned partitions from given offsets; in no group, resets no offset by itself."""
     must = {
-        "group.id": "mirror.verify",  # librdkafka wants one; nothing is ever committed
-        "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
         "isolation.level": isolation,
-        "allow.auto.create.topics": False,
         "receive.message.max.bytes": 2_000_000_000,
     }
-    return Consumer(_merged(_CONSUME, _connection(endpoint, _PRODUCER_ONLY), must))
+    given = _connection(endpoint, _PRODUCER_ONLY)
+    fixed = {"group.id": "mirror.verify", **_FIXED}  # librdkafka wants a group; nothing is ever committed
+    return Consumer({**_CONSUME, **given, **fixed, **must})

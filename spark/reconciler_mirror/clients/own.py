@@ -1,22 +1,23 @@
-"""Our own connections to one side of a flow. Secrets are resolved here, at the last moment."""
+"""Makes our own connections to one side of a flow from the settings of an endpoint."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from mirror.lanes import Condition, Endpoint
-from replication.references import resolve
-from wire.cluster import Cluster
-from wire.errors import SettingError
-from wire.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import SettingError
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.secret_references import resolve
+from reconciler_mirror.model import Condition
 
 
-def cluster_of(endpoint: Endpoint) -> Cluster:
+def cluster_of(endpoint: Endpoint) -> ClusterClient:
     """Opens nothing yet. Raises MissingReference (a LookupError), or SettingError that names the cluster."""
     client = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
     try:
-        return Cluster(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
+        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
 

@@ -1,142 +1,227 @@
-"""What stops a lane or a partition, as the condition a person reads; and which errors of librdkafka pass."""
+"""Conditions of a lane or partition: what stops it, and what a broker's answers to produce requests mean."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
+from reconciler.kafka.client.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
+from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
+from reconciler_mirror.model import Condition, LaneSpec, PartitionSpec
 
-from mirror.lanes import Condition, LaneSpec, PartitionSpec
-from wire.transactions import TRANSACTION_TIMEOUT_MS
+if TYPE_CHECKING:
+    from reconciler_mirror.lane.partition import Partition, Piece
+
+# The broker checked the batch and did not write it.
+DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
+# Of those, and of the sizes: where it is one record that is refused, and the next may be taken.
+OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 
 
 class SupersededError(Exception):
     """A later application owns the flow; nothing may be written any more."""
 
 
-# What a broker says in passing while a leader moves or a connection breaks.
-_MOVING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._WAIT_COORD,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-
-
-def is_moving(error: KafkaError) -> bool:
-    return error.code() in _MOVING
-
-
-def error_of(error: KafkaException) -> KafkaError:
-    return error.args[0]
-
-
 def _seek(spec: PartitionSpec, place: int | str) -> str:
     """The command that moves a position; Kafka's own tool would keep it within the offsets of the target."""
-    one = "" if spec.partition < 0 else f" --partition {spec.partition}"
-    return f"reconciler mirror seek ENV FLOW --topic {spec.topic}{one} --to {place}"
+    seek = "" if spec.partition < 0 else f" --partition {spec.partition}"
+    return f"reconciler mirror seek ENV FLOW --topic {spec.topic}{seek} --to {place}"
 
 
 def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Condition:
     """The source no longer has, or never had, the next record to copy. ``low`` and ``high`` are its ends."""
-    where = f"{spec.topic}-{spec.partition}"
     if position < low:
-        return Condition(
+        return Condition.of_partition(
             "source_retention_passed",
-            f"{where} is not copied further: the next record is offset {position} but the source begins at {low}: "
+            spec,
+            f"is not copied further: the next record is offset {position} but the source begins at {low}: "
             f"{low - position} offsets were deleted by retention before they were copied",
             f"Accept it: {_seek(spec, 'earliest')}. And give the source topic more retention.",
-            spec.topic,
-            spec.partition,
-            stops=True,
         )
-    return Condition(
+    return Condition.of_partition(
         "source_truncated",
-        f"{where} is not copied further: the next record is offset {position}, but the source has what was copied "
+        spec,
+        f"is not copied further: the next record is offset {position}, but the source has what was copied "
         f"only up to {high}: its log was truncated (unclean leader election) or the topic was recreated, and the "
         "target holds records that the source has lost",
         f"Compare both topics, then go on at an offset from {low} to {high}: {_seek(spec, high)}.",
-        spec.topic,
-        spec.partition,
-        stops=True,
     )
 
 
 def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) -> Condition:
     """``before``: the flow that copied the partition, and the source offset up to which it did, at least."""
-    where, (other, offset) = f"{spec.topic}-{spec.partition}", before
+    other, offset = before
     who = f"flow {other}" if other != flow else "it"
     place = f"--from-flow {other}" if other != flow else f"--to {offset}"
     seek = f"reconciler mirror seek ENV {flow} --topic {spec.topic}"
-    return Condition(
+    return Condition.of_partition(
         "position_missing",
-        f"{where} is not copied: flow {flow} has no position for it, but {who} has copied it to {spec.target_topic} up "
+        spec,
+        f"is not copied: flow {flow} has no position for it, but {who} has copied it to {spec.target_topic} up "
         f"to source offset {offset} or a little further; from the start its records would be there twice",
         f"Go on where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. To copy "
         "all of it again: --to earliest.",
-        spec.topic,
-        spec.partition,
-        stops=True,
+    )
+
+
+def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: int | None) -> Condition:
+    """``copied_to``: the source offset up to which the flow has copied, at least, as the offset map says."""
+    known = "how far it had copied is not known"
+    if copied_to is not None:
+        known = f"it had copied to {copied_to}, or a little further"
+    return Condition.of_partition(
+        "position_foreign",
+        spec,
+        f"is not copied: its position in group {group}, {position}, was committed by another client or damaged on its "
+        f"way; {known}. Copying from {position} on could double records or leave some out",
+        f"Keep other consumers out of group {group}. Go on where the copy ended: "
+        f"{_seek(spec, 'OFFSET' if copied_to is None else copied_to)}.",
     )
 
 
 def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
     """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
     where = f"{spec.topic}-{spec.partition}"
-    return Condition(
+    return Condition.of_partition(
         "start_offset_out_of_range",
-        f"{where} is not copied: start.offsets says {offset}, but the source has offsets {low} to {end}",
+        spec,
+        f"is not copied: start.offsets says {offset}, but the source has offsets {low} to {end}",
         f"Correct start.offsets for {where} to an offset from {low} to {end}, or remove it, and run apply.",
-        spec.topic,
-        spec.partition,
-        stops=True,
     )
 
 
 def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
-    return Condition(
+    return Condition.of_partition(
         "source_topic_recreated",
-        f"{spec.topic}-{spec.partition} is not copied: the position belongs to a deleted topic of the same name (id "
-        f"{known}, now {spec.topic_id})",
+        spec,
+        f"is not copied: the position belongs to a deleted topic of the same name (id {known}, now {spec.topic_id})",
         f"Decide about the old records in {spec.target_topic}, then copy the new topic from its beginning: "
         f"{_seek(replace(spec, partition=-1), 'earliest')}.",
-        spec.topic,
-        spec.partition,
-        stops=True,
     )
 
 
 def lane_failed(lane: LaneSpec, code: str, text: str) -> Condition:
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
-        f"{lane.source.cluster}; reconciler plan lists them. The lane is tried again by itself.",
-        "target_unreachable": f"Check {lane.target.cluster} ({', '.join(lane.target.bootstrap_servers)}). The lane is "
-        "tried again by itself.",
+        f"{lane.source.cluster}; reconciler plan lists them. The lane is retried automatically.",
         "hanging_transaction": "Compare the last records of both partitions (reconciler verify), then end the "
-        "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is tried again by itself.",
+        "transaction with Kafka's own kafka-transactions (find-hanging, abort). The lane is retried automatically.",
         "transaction_timeout_refused": f"Set transaction.max.timeout.ms of {lane.target.cluster} to at least "
-        f"{TRANSACTION_TIMEOUT_MS} on its brokers. The lane is tried again by itself.",
+        f"{TRANSACTION_TIMEOUT_MS} on its brokers. The lane is retried automatically.",
         "authentication_failed": f"Check sasl.* and ssl.* of {lane.source.cluster} and {lane.target.cluster}, under "
         "client and principals.mirror, and their secrets where the Spark tasks run; reconciler doctor tries them. The "
-        "lane is tried again by itself.",
-        "secret_missing": "Set it where the Spark tasks run. The lane is tried again by itself.",
+        "lane is retried automatically.",
+        "secret_missing": "Set it where the Spark tasks run. The lane is retried automatically.",
     }
     return Condition(
         code,
         f"lane {lane.lane} of {lane.flow} failed: {text}",
-        todo.get(code, "The lane is tried again by itself; if this stays, look into the task's log."),
+        todo.get(code, "The lane is retried automatically; if this stays, look into the task's log."),
         stops=True,
+    )
+
+
+def refused(partition: Partition, code: int, message: str, piece: Piece | None = None) -> Condition:
+    """The target does not take a batch of this partition, or, without a piece, nothing at all."""
+    spec = partition.spec
+    why = f"{name_of(code)}{f' ({message})' if message else ''}"
+    if code in DENIED:
+        return Condition.of_partition(
+            "permission_denied",
+            spec,
+            f"is not copied: the target refuses writing {spec.target_topic}: {why}",
+            f"Give the mirror's principal WRITE on {spec.target_topic} at the target; copying resumes automatically.",
+        )
+    problem = f"what begins at source offset {partition.reached}"
+    if piece is not None and piece.records == 1:
+        size = f", {len(piece.raw)} bytes" if code in TOO_LARGE else ""
+        problem = f"the record at source offset {piece.copied[0][0]}{size}"
+    return Condition.of_partition(
+        "record_refused",
+        spec,
+        f"is not copied further: {spec.target_topic} refuses {problem}: {why}",
+        f"Compare max.message.bytes, cleanup.policy and message.timestamp.* of {spec.target_topic} with the source; "
+        "once the target takes the record, copying resumes automatically.",
+    )
+
+
+def corrupt(partition: Partition, why: str) -> Condition:
+    spec = partition.spec
+    return Condition.of_partition(
+        "corrupt_source_batch",
+        spec,
+        f"is not copied further than source offset {partition.covered}: {why}. The "
+        "mirror does not pass on bytes whose checksum it cannot confirm",
+        "Check the disk of the source broker that leads the partition; another replica may be sound. Copying resumes "
+        "automatically once the batch reads well.",
+    )
+
+
+def unavailable(spec: PartitionSpec, side: str, why: str) -> Condition:
+    """``side``: source or target."""
+    topic = spec.topic if side == "source" else spec.target_topic
+    return Condition.of_partition(
+        f"{side}_unavailable",
+        spec,
+        f"waits: {topic}-{spec.partition} at the {side} does not serve it: {why}",
+        f"Check that the partition has a leader and enough in-sync replicas at the {side}; it is retried "
+        "automatically.",
+    )
+
+
+def source_refuses(spec: PartitionSpec, code: int) -> Condition:
+    if code in DENIED:
+        return Condition.of_partition(
+            "permission_denied",
+            spec,
+            f"is not copied: the source refuses reading it: {name_of(code)}",
+            f"Give the mirror's principal READ on {spec.topic} at the source; copying resumes automatically.",
+        )
+    return unavailable(spec, "source", name_of(code))
+
+
+def source_gone(spec: PartitionSpec) -> Condition:
+    return Condition.of_partition(
+        "source_topic_deleted",
+        spec,
+        "is not copied: it does not exist at the source any more",
+        f"Remove it from the flow, or create it again; {spec.target_topic} keeps what was copied.",
+    )
+
+
+def target_missing(partition: Partition, partitions: int, code: int) -> Condition:
+    """``partitions``: how many the target topic has, 0 when it does not exist."""
+    spec = partition.spec
+    if code in DENIED:
+        return refused(partition, code, "")
+    if partitions == 0 or code == UNKNOWN_TOPIC:
+        return Condition.of_partition(
+            "target_topic_missing",
+            spec,
+            f"is not copied: {spec.target_topic} does not exist at the target",
+            "Run reconciler apply, which creates it; copying resumes automatically.",
+        )
+    return Condition.of_partition(
+        "target_topic_smaller",
+        spec,
+        f"is not copied: {spec.target_topic} has only {partitions} partitions",
+        "Run reconciler apply, which adds the missing partitions; copying resumes automatically.",
+    )
+
+
+def unreachable(spec: LaneSpec, side: str, why: str) -> Condition:
+    """``side``: source or target. The whole lane waits."""
+    end = spec.source if side == "source" else spec.target
+    return Condition(
+        f"{side}_unreachable",
+        f"lane {spec.lane} of {spec.flow} waits for {end.cluster}: {why}",
+        f"Check {end.cluster} ({', '.join(end.bootstrap_servers)}); copying resumes automatically.",
+    )
+
+
+def quota_throttled(cluster: str, seconds: float) -> Condition:
+    return Condition(
+        "quota_throttled",
+        f"{cluster} throttles the mirror: a client quota is used up, the next request waits {seconds:.1f} s",
+        "Raise producer_byte_rate, consumer_byte_rate or request_percentage of the mirror's principal, or accept lag.",
     )

@@ -1,13 +1,13 @@
-"""Conditions in the log: one line when a condition begins to hold, one when it holds no more, one a loss."""
+"""Logs conditions: one line when a condition begins, one when it ends, one for a loss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirror import logs
-from mirror.lanes import Condition
-from mirror.losses import Loss
-from mirror.views import FlowView
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.driver.views import FlowView
+from reconciler_mirror.model import Condition
+from reconciler_mirror.report.losses import Loss
 
 _log = logs.logger("condition")
 _Key = tuple[str, str, str | None, int | None]
@@ -27,8 +27,8 @@ class ConditionLog:
             for condition, _ in view.conditions
         }
         for key in now.keys() - self._holding.keys():
-            one = now[key]
-            _log.warning("condition", **_place(key), stops=one.stops, text=one.text, todo=one.todo)
+            condition = now[key]
+            _log.warning("condition", **_place(key), stops=condition.stops, text=condition.text, todo=condition.todo)
         for key in self._holding.keys() - now.keys():
             _log.info("condition over", **_place(key))
         self._holding = now

@@ -1,4 +1,4 @@
-"""What the driver knows: partitions, progress, conditions, rates. Thread-safe; ``status`` makes the record of it."""
+"""The driver's state: partitions, progress, conditions, rates. Thread-safe."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from mirror import untasked
-from mirror.discovery import Discovered
-from mirror.flow_state import FlowState, LaneState, set_conditions, take_progress, view_anew
-from mirror.flow_views import flow_view, goal_left, goal_view
-from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionSpec
-from mirror.packing import LaneKey
-from mirror.rate_shares import Demand, shares
-from mirror.settings import FlowSettings
-from mirror.views import FlowView, GoalView, GroupsView
-from replication.pauses import Pause
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.pauses import Pause
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.flow_state import (
+    FlowState,
+    LaneState,
+    flow_view,
+    goal_left,
+    goal_view,
+    set_conditions,
+    take_progress,
+    view_anew,
+)
+from reconciler_mirror.driver.rate_shares import Demand, shares
+from reconciler_mirror.driver.views import FlowView, GoalView, GroupsView
+from reconciler_mirror.leases import unassigned as untasked
+from reconciler_mirror.leases.assign import LaneKey
+from reconciler_mirror.model import Condition, LaneEnd, LaneProgress, LaneReport, PartitionSpec
 
 _SHARE_S = 0.5
 
@@ -25,15 +33,15 @@ class Board:
         self._guard = threading.Lock()
         self._flows = {flow.name: FlowState(flow, {lane: LaneState() for lane in range(flow.lanes)}) for flow in flows}
 
-    def discovered(self, flow: str, found: Discovered) -> bool:
+    def discovered(self, flow: str, discovered: Discovered) -> bool:
         """True when a lane's partitions changed."""
         with self._guard:
             state = self._flows[flow]
-            if found is state.discovered:
+            if discovered is state.discovered:
                 return False
-            state.discovered = found
+            state.discovered = discovered
             changed = False
-            for lane, specs in found.by_lane(state.settings.lanes).items():
+            for lane, specs in discovered.by_lane(state.settings.lanes).items():
                 here = state.lanes[lane]
                 if here.specs != specs:
                     here.specs, changed = specs, True
@@ -52,11 +60,11 @@ class Board:
             return self._flows[lane[0]].lanes[lane[1]].specs
 
     def set_pauses(self, pauses: Iterable[Pause]) -> None:
-        """All that are wished now; those of flows that are not ours are left aside."""
-        found = sorted(pauses, key=lambda pause: pause.scope)
+        """All that are asked for now; those of flows that are not ours are left aside."""
+        set_pauses = sorted(pauses, key=lambda pause: pause.scope)
         with self._guard:
             for name, flow in self._flows.items():
-                flow.pauses = tuple(pause for pause in found if pause.scope.flow == name)
+                flow.pauses = tuple(pause for pause in set_pauses if pause.scope.flow == name)
 
     def paused(self, lane: LaneKey) -> frozenset[tuple[str, int]]:
         """The lane's source partitions that a pause covers."""
@@ -90,7 +98,7 @@ class Board:
         """Lanes that no task works on, with seconds and why: how far behind they are is not known."""
         with self._guard:
             for name, flow in self._flows.items():
-                here = {number: told for (of, number), told in lanes.items() if of == name}
+                here = {number: parts for (of, number), parts in lanes.items() if of == name}
                 for number, lane in flow.lanes.items():
                     if lane.untasked != (number in here):
                         lane.untasked = number in here
@@ -125,12 +133,12 @@ class Board:
         not hide the one that is hot now.
         """
         with self._guard:
-            found: dict[LaneKey, float] = {}
+            measure_loads: dict[LaneKey, float] = {}
             for name, flow in self._flows.items():
                 for number, lane in flow.lanes.items():
                     lane.load, lane.load_bytes = lane.load / 2 + lane.bytes - lane.load_bytes, lane.bytes
-                    found[name, number] = lane.load + 10_000.0 * len(lane.specs)
-            return found
+                    measure_loads[name, number] = lane.load + 10_000.0 * len(lane.specs)
+            return measure_loads
 
     def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int], undecided: int = 0) -> None:
         """Source offsets up to which the flow is to be copied. ``undecided``: offsets behind them, of transactions that
@@ -150,15 +158,15 @@ class Board:
     def rate_shares(self) -> Mapping[LaneKey, float]:
         """Bytes per second for each lane of the flows that have a limit."""
         now = time.monotonic()
-        found: dict[LaneKey, float] = {}
+        rate_shares: dict[LaneKey, float] = {}
         with self._guard:
             for name, flow in self._flows.items():
                 if flow.settings.rate_limit is None:
                     continue
                 demands = {number: _demand(lane, now) for number, lane in flow.lanes.items()}
                 given = shares(float(flow.settings.rate_limit), demands)
-                found |= {(name, number): round(rate, 1) for number, rate in given.items()}
-        return found
+                rate_shares |= {(name, number): round(rate, 1) for number, rate in given.items()}
+        return rate_shares
 
     def all_run(self) -> bool:
         """Every flow is taken over and both its clusters have answered."""

@@ -1,20 +1,17 @@
-"""The topics of a cluster for who looks again and again: our own connection sees cheaply that nothing changed."""
+"""Lists the topics of a cluster again and again, at little cost while nothing changed."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 
-from mirror.connecting import cluster_of
-from mirror.discovery import Topic
-from mirror.lanes import Endpoint
-from wire.cluster import Cluster
-from wire.errors import DENIED, WireError
-from wire.listing import TopicListing
-from wire.topics import TopicOf
-
-_NO_ID = bytes(16)
+from reconciler.kafka.client.cluster import ClusterClient, printed_id
+from reconciler.kafka.client.errors import DENIED, WireError
+from reconciler.kafka.client.topic_listing import TopicListing
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
+from reconciler.replication.handover import Endpoint
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.discovery import SourceTopic
 
 
 class WireTopics:
@@ -24,31 +21,28 @@ class WireTopics:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._loop = asyncio.new_event_loop()
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterClient | None = None
         self._listing: TopicListing | None = None
         self._told: Sequence[TopicOf] | None = None
-        self._topics: Mapping[str, Topic] = {}
+        self._topics: Mapping[str, SourceTopic] = {}
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, SourceTopic]:
         """What fails is opened anew the next time: a password or a certificate may have been renewed."""
         try:
-            told = self._loop.run_until_complete(self._read())
+            listed = self._loop.run_until_complete(self._open().read())
         except WireError:
             self._let_go()
             raise
-        if told is not self._told:
-            found = {one.name: Topic(len(one.partitions), _printed(one.topic_id)) for one in told if not one.error}
-            self._told = told
-            self._topics = found if found != self._topics else self._topics
+        if listed is not self._told:
+            topics = {t.name: SourceTopic(len(t.partitions), printed_id(t.topic_id)) for t in listed if not t.error}
+            self._told = listed
+            self._topics = topics if topics != self._topics else self._topics
         return self._topics
-
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        return {name: self._topics[name].topic_id for name in names if name in self._topics}
 
     def denied(self, names: Iterable[str]) -> frozenset[str]:
         wanted = sorted(names)
-        told = self._loop.run_until_complete(self._of(wanted)) if wanted else ()
-        return frozenset(one.name for one in told if one.error in DENIED)
+        listed = self._loop.run_until_complete(self._open().of(wanted)) if wanted else ()
+        return frozenset(topic.name for topic in listed if topic.error in DENIED)
 
     def close(self) -> None:
         self._let_go()
@@ -59,19 +53,8 @@ class WireTopics:
             self._cluster.close()
         self._cluster = self._listing = None
 
-    async def _read(self) -> Sequence[TopicOf]:
-        return await self._open().read()
-
-    async def _of(self, names: Sequence[str]) -> Sequence[TopicOf]:
-        return await self._open().of(names)
-
     def _open(self) -> TopicListing:
         if self._listing is None:
             self._cluster = cluster_of(self._endpoint)
             self._listing = TopicListing(self._cluster)
         return self._listing
-
-
-def _printed(topic_id: bytes) -> str:
-    """As Kafka prints it."""
-    return "" if topic_id == _NO_ID else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

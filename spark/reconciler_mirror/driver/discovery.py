@@ -1,37 +1,28 @@
-"""Which source partitions each lane copies now, and which cannot be copied and why. Reads metadata, writes nothing.
+"""Discovers new and removed partitions of source topics, which lane copies each, and which cannot be copied.
 
 A failed read keeps what was known and says so; it never looks like an empty cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, TopicDescription
+from reconciler.kafka.client.errors import SettingError, WireError
+from reconciler.replication.handover import Endpoint, FlowSettings
+from reconciler.replication.names import LONGEST_TOPIC
+from reconciler.replication.policy import TopicSelector
+from reconciler_mirror.clients.own import setting_refused
+from reconciler_mirror.model import Condition, PartitionSpec, lane_of
 
-from mirror import clients
-from mirror.connecting import setting_refused
-from mirror.lanes import Condition, Endpoint, PartitionSpec, lane_of
-from mirror.settings import FlowSettings
-from replication.names import LONGEST_TOPIC
-from replication.policy import TopicSelector
-from wire.errors import SettingError, WireError
-
-_TIMEOUT_S = 15.0
-_AT_ONCE = 1000
 _OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """``topic_id`` is empty when it was not asked for."""
-
+class SourceTopic:
     partitions: int
-    topic_id: str = ""
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +41,11 @@ class Discovered:
         return {lane: tuple(specs) for lane, specs in slices.items()}
 
 
-class Cluster(Protocol):
-    """Metadata of one cluster. Raises WireError, KafkaException or LookupError (a secret reference)."""
+class ClusterMetadata(Protocol):
+    """Metadata of one cluster. Raises WireError or LookupError (a secret reference)."""
 
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, SourceTopic]:
         """The very same object as long as nothing changed, where that can be told cheaply."""
-        ...
-
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Without the topics that are not there."""
         ...
 
     def denied(self, names: Iterable[str]) -> frozenset[str]:
@@ -68,74 +55,22 @@ class Cluster(Protocol):
     def close(self) -> None: ...
 
 
-class LiveCluster:
-    """The client is made at the first read, so that a missing secret is a failed read like any other.
-
-    One whose read failed is left for a new one: librdkafka's was seen not to connect again, for ever, when its first
-    connection had been lost on a busy machine.
-    """
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._made: AdminClient | None = None
-
-    @contextmanager
-    def _admin(self) -> Iterator[AdminClient]:
-        if self._made is None:
-            self._made = clients.admin(self._endpoint)
-        try:
-            yield self._made
-        except KafkaException:
-            self._made = None
-            raise
-
-    def topics(self) -> Mapping[str, Topic]:
-        with self._admin() as admin:
-            metadata = admin.list_topics(timeout=_TIMEOUT_S)
-        return {name: Topic(len(t.partitions)) for name, t in metadata.topics.items() if t.error is None}
-
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        described = self._described(names).items()
-        plain = {name: str(told.topic_id) for name, told in described if isinstance(told, TopicDescription)}
-        return {name: one.replace("+", "-").replace("/", "_") for name, one in plain.items()}  # as Kafka prints it
-
-    def denied(self, names: Iterable[str]) -> frozenset[str]:
-        return frozenset(name for name, told in self._described(names).items() if isinstance(told, KafkaError))
-
-    def _described(self, names: Iterable[str]) -> Mapping[str, TopicDescription | KafkaError]:
-        """A KafkaError: the mirror may not describe it. Without the topics that are not there."""
-        wanted, found = sorted(names), dict[str, TopicDescription | KafkaError]()
-        for first in range(0, len(wanted), _AT_ONCE):
-            asked = TopicCollection(wanted[first : first + _AT_ONCE])
-            with self._admin() as admin:
-                for name, answer in admin.describe_topics(asked, request_timeout=_TIMEOUT_S).items():
-                    try:
-                        found[name] = answer.result()
-                    except KafkaException as error:
-                        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                            found[name] = error.args[0]
-                        elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                            raise
-        return found
-
-    def close(self) -> None:
-        self._made = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Look:
     """Source topics that match and those known before that may not be described now; the same of the target."""
 
-    matched: Mapping[str, Topic]
+    matched: Mapping[str, SourceTopic]
     source_denied: frozenset[str]
-    there: Mapping[str, Topic]
+    there: Mapping[str, SourceTopic]
     target_denied: frozenset[str]
 
 
 class Discovery:
     """Looks again and again for one flow. Owned by one thread."""
 
-    def __init__(self, flow: FlowSettings, selector: TopicSelector, clusters: tuple[Cluster, Cluster]) -> None:
+    def __init__(
+        self, flow: FlowSettings, selector: TopicSelector, clusters: tuple[ClusterMetadata, ClusterMetadata]
+    ) -> None:
         """``clusters``: source and target."""
         self._flow, self._selector = flow, selector
         self._source, self._target = clusters
@@ -152,36 +87,27 @@ class Discovery:
             if not before.conditions and all(a is b for a, b in zip((listed, there, before), self._last, strict=True)):
                 return before
             at = (self._flow.source, "source_unreachable")
-            names = [name for name in listed if self._selector.why_not(name) is None]
-            ids = self._source.topic_ids(names)
-            source_denied = self._source.denied(_known_topics(before) - ids.keys())
+            matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
+            source_denied = self._source.denied(_known_topics(before) - matched.keys())
             at = (self._flow.target, "target_unreachable")
-            target_denied = self._target.denied({self._selector.remote_name(name) for name in ids} - there.keys())
+            target_denied = self._target.denied({self._selector.remote_name(name) for name in matched} - there.keys())
         except SettingError as error:
             return _unread(before, setting_refused(self._flow.name, error))
-        except (WireError, KafkaException, LookupError) as error:
+        except (WireError, LookupError) as error:
             return _unread(before, _unreachable(at[1], at[0], error))
-        matched = {name: Topic(listed[name].partitions, ids[name]) for name in sorted(names) if name in ids}
-        found = _compare(self._flow, self._selector, _Look(matched, source_denied, there, target_denied), before)
-        self._last = (listed, there, found)
-        return found
+        discovered = _compare(self._flow, self._selector, _Look(matched, source_denied, there, target_denied), before)
+        self._last = (listed, there, discovered)
+        return discovered
 
     def close(self) -> None:
         self._source.close()
         self._target.close()
 
 
-def discover(
-    flow: FlowSettings, selector: TopicSelector, source: Cluster, target: Cluster, before: Discovered
-) -> Discovered:
-    """A single look."""
-    return Discovery(flow, selector, (source, target)).look(before)
-
-
 def _known_topics(before: Discovered) -> frozenset[str]:
     """Source topics that were copied, or told of as gone."""
-    told = {c.topic for c in before.conditions if c.topic and c.code in ("source_topic_deleted", "permission_denied")}
-    return frozenset(told | {spec.topic for spec in before.specs})
+    gone = [c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")]
+    return frozenset({*filter(None, gone), *(spec.topic for spec in before.specs)})
 
 
 def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: Discovered) -> Discovered:
@@ -207,7 +133,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
     return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True)
 
 
-def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, Topic]) -> Iterable[Condition]:
+def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, SourceTopic]) -> Iterable[Condition]:
     """An explicit start of something that is not there: nothing would ever read it."""
     for topic, partition in sorted(flow.start_offsets):
         there = matched[topic].partitions if topic in matched else 0
@@ -233,11 +159,10 @@ def _unread(before: Discovered, condition: Condition) -> Discovered:
 
 
 def _unreachable(code: str, endpoint: Endpoint, error: Exception) -> Condition:
-    why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     servers = ", ".join(endpoint.bootstrap_servers)
     return Condition(
         code,
-        f"{endpoint.cluster} ({servers}) cannot be read: {why}; the partitions known before stay as they are",
+        f"{endpoint.cluster} ({servers}) cannot be read: {error}; the partitions known before stay as they are",
         f"Check that {servers} can be reached from the Spark driver and that its credentials are right.",
     )
 
@@ -249,14 +174,14 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
         f"{topic} is not copied: {endpoint.cluster} does not let the mirror describe {named}, so whether it exists is "
         "not known",
         f"Give the mirror's principal DESCRIBE on {named} at {endpoint.cluster} (READ and WRITE imply it; reconciler "
-        "doctor prints the command); copying goes on by itself.",
+        "doctor prints the command); copying resumes automatically.",
         topic,
         stops=True,
     )
 
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
-    todo = "Run reconciler apply, which creates it; copying starts by itself."
+    todo = "Run reconciler apply, which creates it; copying starts automatically."
     if len(remote) > LONGEST_TOPIC:
         todo = f"Its name has {len(remote)} characters, Kafka allows {LONGEST_TOPIC}: exclude_topics leaves it out."
     return Condition(
@@ -274,7 +199,7 @@ def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int
         "target_topic_smaller",
         f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "
         f"partitions {have} to {wanted - 1} are not copied",
-        "Run reconciler apply, which adds the partitions; copying starts by itself.",
+        "Run reconciler apply, which adds the partitions; copying starts automatically.",
         topic,
         stops=True,
     )

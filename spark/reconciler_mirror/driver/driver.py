@@ -1,6 +1,6 @@
-"""The driver: discovers, takes flows over, keeps leases and status going, ends gracefully. No pyspark in here.
+"""The driver: discovers, takes flows over, keeps leases and status going, ends gracefully. No pyspark here.
 
-Beside a predecessor it first gets everything ready (``Place``), and writes no status while the other still copies.
+Beside a predecessor it first gets everything ready (``RunPlace``), and writes no status while the other still copies.
 """
 
 from __future__ import annotations
@@ -11,31 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-
-from mirror import logs
-from mirror.board import Board
-from mirror.catch_up import CatchUp, Goal, Verdict
-from mirror.cluster_topics import WireTopics
-from mirror.condition_log import ConditionLog
-from mirror.connecting import setting_refused
-from mirror.discovery import Discovered, Discovery
-from mirror.group_sync import GroupSync, GroupSyncWish
-from mirror.heartbeats import Heartbeats
-from mirror.lanes import Condition, Endpoint
-from mirror.leases import Leases
-from mirror.metrics import Seen
-from mirror.metrics_endpoint import MetricsEndpoint
-from mirror.pause_reader import PauseReader, Pauses
-from mirror.provenance_ground import NotReadyError
-from mirror.settings import FlowSettings, Settings
-from mirror.status import Application, StatusWriter, now_ms, record
-from mirror.takeover import WireTakeover
-from replication.succession import Place
-from wire.errors import SettingError, WireError
+from reconciler.kafka.client.errors import SettingError, WireError
+from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
+from reconciler.replication.run_folders import RunPlace
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients.own import setting_refused
+from reconciler_mirror.conditions.log import ConditionLog
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.heartbeats import Heartbeats
+from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
+from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
+from reconciler_mirror.groups.sync import GroupSync
+from reconciler_mirror.leases.leases import Leases
+from reconciler_mirror.model import Condition
+from reconciler_mirror.record_work.provenance_start import NotReadyError
+from reconciler_mirror.report.metrics import MetricsSnapshot
+from reconciler_mirror.report.metrics_server import MetricsEndpoint
+from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
@@ -56,7 +53,7 @@ class Exit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DriverOutcome:
     state: str
     code: Exit
     detail: str = ""
@@ -68,14 +65,14 @@ class Driver:
     def __init__(
         self,
         context: Any,
-        settings: Settings,
+        settings: MirrorSettings,
         who: Application,
         channel_host: str,
-        run: tuple[Place | None, Goal | None] = (None, None),
+        place: RunPlace,
+        goal: Goal | None,
     ) -> None:
-        """``run``: whose place this application takes, and the goal at which it ends by itself."""
-        place, goal = run
-        self._place = place or Place(Path())
+        """``place``: whose place this application takes; ``goal``: at which it ends by itself."""
+        self._place = place
         self._settings = settings
         self._who = who
         self._board = Board(settings.flows)
@@ -93,7 +90,7 @@ class Driver:
         self._pauses = PauseReader(settings.status, settings.environment, self._paused)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
-    def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> Outcome:
+    def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> DriverOutcome:
         """``phase`` is told what is going on before the first status record."""
         threading.Thread(target=self._pauses.run, args=(self._end,), name="pauses", daemon=True).start()
         for flow in self._settings.flows:
@@ -109,21 +106,21 @@ class Driver:
         finally:
             self._metrics.close()
 
-    def _run(self, stop_asked: Callable[[], bool]) -> Outcome:
-        told, shared, looked, state, began = 0.0, 0.0, 0.0, "starting", time.monotonic()
+    def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
+        number, shared, looked, state, began = 0.0, 0.0, 0.0, "starting", time.monotonic()
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 return self._replaced()
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
-                return self._caught_up(verdict)
+                return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
             settled = self._board.all_run() or time.monotonic() - began > _SETTLED_S
             now = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
                 if hopeless := self._leases.tell_untasked():
-                    return self._hopeless(hopeless)
-            if now != state or time.monotonic() - told >= self._settings.status_interval_ms / 1000:
-                told, state = time.monotonic(), now
+                    return self._ended("failed", hopeless, announced=False)
+            if now != state or time.monotonic() - number >= self._settings.status_interval_ms / 1000:
+                number, state = time.monotonic(), now
                 self._tell(state)
                 self._metrics.open()
             if time.monotonic() - shared >= _SHARE_S:
@@ -134,7 +131,7 @@ class Driver:
 
     # beside another application
 
-    def _succeed(self, stop_asked: Callable[[], bool], phase: Callable[[str], None]) -> Outcome | None:
+    def _succeed(self, stop_asked: Callable[[], bool], phase: Callable[[str], None]) -> DriverOutcome | None:
         """Gets ready and takes the place of the predecessor. None: go on; else how this application ended."""
         if self._place.is_current():
             return None
@@ -144,14 +141,14 @@ class Driver:
             waited = time.monotonic() - began
             if stop_asked() or self._end.is_set():
                 self._leases.stop(_STOP_PATIENCE_S)
-                return Outcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
+                return DriverOutcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
             if waited > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
             if waited > _READY_S:
                 why = self._why_not_ready(waiting)
                 self._leases.stop(5.0)
-                return Outcome("failed", Exit.FAILED, why)
+                return DriverOutcome("failed", Exit.FAILED, why)
             time.sleep(0.05)
         else:
             phase("ready; the old application commits and leaves")
@@ -183,45 +180,33 @@ class Driver:
             f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on. {''.join(spark)}{flows}"
         )
 
-    def _replaced(self) -> Outcome:
+    def _replaced(self) -> DriverOutcome:
         """The successor writes the status record now; ours would hide it."""
         self._may_take.clear()
         self._metrics.close()
         self._end.set()
         self._stop_group_syncs()
         self._leases.stop(_STOP_PATIENCE_S, self._place.leave)
-        return Outcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
+        return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
 
-    def _leave(self) -> Outcome:
+    def _leave(self) -> DriverOutcome:
         self._stop_group_syncs()
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
-            return Outcome("superseded", Exit.SUPERSEDED, self._superseded_by)
-        self._tell("stopping")
-        self._end.set()
-        graceful = self._leases.stop(_STOP_PATIENCE_S)
-        detail = "" if graceful else "some leases had to be cancelled; what they had not committed is copied next time"
-        self._tell("stopped", detail)
-        return Outcome("stopped", Exit.STOPPED, detail)
+            return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
+        return self._ended("stopped", "", announced=True)
 
-    def _hopeless(self, why: str) -> Outcome:
-        """Another application may have what this one lost: folders, executors."""
+    def _ended(self, state: str, detail: str, *, announced: bool) -> DriverOutcome:
+        """As it was asked to, or by itself: at its goal, because that cannot be reached, or without hope for a task.
+        Another application may have what this one lost: folders, executors."""
         self._stop_group_syncs()
+        if announced:
+            self._tell("stopping")
         self._end.set()
-        self._leases.stop(_STOP_PATIENCE_S)
-        self._tell("failed", why)
-        return Outcome("failed", Exit.FAILED, why)
-
-    def _caught_up(self, verdict: Verdict) -> Outcome:
-        """Ends by itself, at its goal or because it cannot be reached."""
-        self._stop_group_syncs()
-        self._tell("stopping")
-        self._end.set()
-        self._leases.stop(_STOP_PATIENCE_S)
-        self._tell("stopped" if verdict.reached else "failed", verdict.detail)
-        if verdict.reached:
-            return Outcome("stopped", Exit.STOPPED, verdict.detail)
-        return Outcome("failed", Exit.FAILED, verdict.detail)
+        if not self._leases.stop(_STOP_PATIENCE_S) and not detail:
+            detail = "some leases had to be cancelled; what they had not committed is copied next time"
+        self._tell(state, detail)
+        return DriverOutcome(state, Exit.STOPPED if state == "stopped" else Exit.FAILED, detail)
 
     def _superseded(self, why: str) -> None:
         """A later application writes the status record now; ours would hide it."""
@@ -238,11 +223,11 @@ class Driver:
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
-                found = self._discover(flow, discovery)
-                if not taken and found.complete:
+                discovered = self._discover(flow, discovery)
+                if not taken and discovered.complete:
                     taken = self._take_over(flow, takeover)
             except Exception:  # noqa: BLE001  # the thread must live
-                _log.exception("defect while looking for partitions; tried again", flow=flow.name)
+                _log.exception("bug while looking for partitions; retrying", flow=flow.name)
             if taken:
                 self._end.wait(refresh)
             elif self._may_take.is_set():
@@ -251,10 +236,10 @@ class Driver:
         discovery.close()
 
     def _discover(self, flow: FlowSettings, discovery: Discovery) -> Discovered:
-        found = discovery.look(self._board.discovered_now(flow.name))
-        if self._board.discovered(flow.name, found):
+        discovered = discovery.look(self._board.discovered_now(flow.name))
+        if self._board.discovered(flow.name, discovered):
             self._leases.partitions_changed()
-        return found
+        return discovered
 
     def _paused(self, pauses: Pauses) -> None:
         self._board.set_pauses(pauses.values())
@@ -280,7 +265,7 @@ class Driver:
         except SettingError as error:
             self._board.set_condition(flow.name, "takeover", setting_refused(flow.name, error))
             return False
-        except (WireError, KafkaException, LookupError) as error:
+        except (WireError, LookupError) as error:
             self._can_take.discard(flow.name)
             self._board.set_condition(flow.name, "takeover", _not_taken(flow, flow.target, error))
             return False
@@ -297,12 +282,10 @@ class Driver:
         if flow.groups is None:
             return
         sync = GroupSync(
-            GroupSyncWish(
-                flow,
-                flow.groups,
-                lambda: self._board.discovered_now(flow.name).specs,
-                partial(self._board.groups_synced, flow.name),
-            )
+            flow,
+            flow.groups,
+            lambda: self._board.discovered_now(flow.name).specs,
+            partial(self._board.groups_synced, flow.name),
         )
         self._group_syncs.append(sync)
         sync.start()
@@ -313,9 +296,9 @@ class Driver:
 
     # status
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> MetricsSnapshot:
         running, lost = self._leases.counts()
-        return Seen(self._settings, self._who, self._state, self._board.view(), running, lost)
+        return MetricsSnapshot(self._settings, self._who, self._state, self._board.view(), running, lost)
 
     def _tell(self, state: str, detail: str = "") -> None:
         with self._status_guard:
@@ -326,11 +309,10 @@ class Driver:
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:
-    why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return Condition(
         "target_unreachable",
-        f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {why}",
+        f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {error}",
         f"Check {', '.join(target.bootstrap_servers)} and the mirror's rights there (transactional ids "
-        f"mirror.{flow.name}.*, group mirror.{flow.name}). It is tried again by itself.",
+        f"mirror.{flow.name}.*, group mirror.{flow.name}). It is retried automatically.",
         stops=True,
     )

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's heartbeats of one flow: a thread of the driver writes them to both clusters while the job runs.
+"""Writes MirrorMaker 2's heartbeats of a flow to both clusters while the job runs.
 
 As its herders do for each ordered pair of clusters: (source, target) to the target, and (target, source) to the source,
 from where the flow mirrors them to the target. So clients of the target find their upstream clusters.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from mirror import clients, logs
-from mirror.lanes import Endpoint
-from mirror.settings import FlowSettings
-from replication.mirrormaker import HEARTBEATS, Heartbeat
+from reconciler.replication.handover import Endpoint, FlowSettings
+from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients import librdkafka as clients
 
 _FLUSH_S = 5.0
 _TODO = "run reconciler apply, which creates the topic; check that the mirror's principal may write it"

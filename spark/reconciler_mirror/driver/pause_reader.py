@@ -1,4 +1,4 @@
-"""Reads the pauses of this environment from the status topic, from its beginning and then on and on.
+"""Reads the pauses of this environment from the status topic.
 
 Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. A topic that is
 not there holds no pauses; a cluster that does not answer is asked again; without the right to read, flows run and say
@@ -13,10 +13,11 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from mirror import clients, logs
-from mirror.lanes import Condition
-from mirror.settings import StatusPlace
-from replication.pauses import Pause, Scope, loads, scope_of
+from reconciler.replication.handover import StatusPlace
+from reconciler.replication.pauses import Pause, Scope, loads, scope_of
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.model import Condition
 
 _AGAIN_S, _ANSWER_S, _WAIT_S = 2.0, 10.0, 1.0
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
@@ -54,10 +55,10 @@ class PauseReader:
 
     def _follow(self, consumer: Consumer, end: threading.Event, troubles: Sequence[KafkaError]) -> None:
         topic = self._place.topic
-        found = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        waiting = dict.fromkeys(found.partitions, 0)
+        follow = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        if follow.error is not None:
+            raise KafkaException(follow.error)
+        waiting = dict.fromkeys(follow.partitions, 0)
         for partition in waiting:
             waiting[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_S)[1]
         fresh: dict[Scope, Pause] = {}
@@ -65,7 +66,7 @@ class PauseReader:
         complete = False
         while not end.is_set():
             message = consumer.poll(_WAIT_S)
-            if lost := [one for one in troubles if one.code() in _LOST]:
+            if lost := [trouble for trouble in troubles if trouble.code() in _LOST]:
                 raise KafkaException(lost[0])
             moved = message is not None and self._take(message, fresh, waiting)
             if not complete and not waiting:
@@ -84,7 +85,8 @@ class PauseReader:
         partition, offset = message.partition(), message.offset() + (error is None)
         if offset >= waiting.get(partition, offset + 1):
             del waiting[partition]
-        scope = None if error is not None else scope_of(self._environment, _text(message.key()))
+        key = (message.key() or b"").decode(errors="replace")
+        scope = None if error is not None else scope_of(self._environment, key)
         if scope is None:
             return False
         value = message.value()
@@ -108,7 +110,7 @@ class PauseReader:
             self.trouble = Condition(
                 "pauses_unreadable",
                 f"pause and resume have no effect: the mirror's principal may not read {topic} at {cluster}",
-                f"Give it READ on {topic}; it is tried again by itself.",
+                f"Give it READ on {topic}; it is retried automatically.",
             )
             self.known.set()
         else:
@@ -122,11 +124,7 @@ class PauseReader:
             "pauses_unreadable",
             f"nothing is copied yet: {place.topic} at {place.cluster.cluster} could not be read ({why}), so what is "
             "paused is not known",
-            f"Check {', '.join(place.cluster.bootstrap_servers)}; it is tried again by itself.",
+            f"Check {', '.join(place.cluster.bootstrap_servers)}; it is retried automatically.",
             stops=True,
         )
         _log.warning("pauses are not known yet", topic=place.topic, cluster=place.cluster.cluster, why=why)
-
-
-def _text(key: bytes | None) -> str:
-    return (key or b"").decode(errors="replace")

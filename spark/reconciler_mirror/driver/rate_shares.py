@@ -1,7 +1,7 @@
-"""How the lanes of a limited flow share its bytes per second: evenly by partitions that have a backlog.
+"""Shares the rate limit of a flow between its lanes, by partitions that have a backlog.
 
 Lanes in other tasks, perhaps on other machines, cannot share one bucket; the driver deals out shares by what each lane
-told last. The shares never add up to more than the limit.
+reported last. The shares never add up to more than the limit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Demand:
 def shares(limit: float, demands: Mapping[int, Demand]) -> Mapping[int, float]:
     """Lane -> bytes per second."""
     even = limit / max(1, len(demands))
-    weight = sum(one.waiting for one in demands.values())
+    weight = sum(demand.waiting for demand in demands.values())
     if not weight:
         return dict.fromkeys(demands, even)
-    quiet = {lane: max(FLOOR * even, ROOM * one.rate) for lane, one in demands.items() if not one.waiting}
+    quiet = {lane: max(FLOOR * even, ROOM * demand.rate) for lane, demand in demands.items() if not demand.waiting}
     most = even * len(quiet)  # those who do not wait never take more than an even share together
     scale = min(1.0, most / total) if (total := sum(quiet.values())) else 1.0
     given = {lane: rate * scale for lane, rate in quiet.items()}
     left = limit - sum(given.values())
-    return {lane: given[lane] if lane in given else left * one.waiting / weight for lane, one in demands.items()}
+    return {lane: given[lane] if lane in given else left * demand.waiting / weight for lane, demand in demands.items()}

@@ -1,4 +1,4 @@
-"""How an application takes a flow over, before any lane of it begins.
+"""Takes a flow over from an earlier application: claims its positions and fences its transactional ids.
 
 For an exactly-once flow, in this order, so that no lane of an earlier application can commit behind our back, however
 many lanes it had and whatever it was doing (a stopped process that wakes up later included):
@@ -18,26 +18,26 @@ the lanes' own: they hold for any such partition without a position.
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from uuid import UUID
+from typing import TypeVar
 
-from mirror import clients, positions, provenance_ground, starts
-from mirror.batch_commit import END
-from mirror.connecting import cluster_of
-from mirror.lanes import Claim, PartitionSpec
-from mirror.positions import Position
-from mirror.settings import MOST_LANES, FlowSettings
-from replication.names import position_group, transactional_id
-from translation.history import copied_before
-from wire.cluster import NO_ID, Key
-from wire.errors import check
-from wire.groups import Groups
-from wire.hanging import settle, settle_all
-from wire.position_requests import Committed
-from wire.transactions import Identity
+from reconciler.kafka.client.cluster import Key, parsed_id
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.client.hanging_transactions import settle
+from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.handover import MOST_LANES, FlowSettings
+from reconciler.replication.names import position_group, transactional_id
+from reconciler.replication.offsets.copied_before import copied_before
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.model import Claim, PartitionSpec
+from reconciler_mirror.record_work import provenance_start as provenance_ground
+from reconciler_mirror.record_work.settings import work_of
 
+T = TypeVar("T")
 _CONNECTIONS = 4
 """A broker fences one id a connection at a time."""
 _APPLIED_S = 0.1
@@ -55,9 +55,8 @@ class Takeover:
 class WireTakeover:
     """Owned by one thread. Its connections stay open between ``prepare`` and ``take``.
 
-    ``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised WireError,
-    KafkaException or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for
-    another flow.
+    ``prepare`` disturbs nobody; after it ``take`` is quick. Both may be called again after they have raised WireError
+    or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow.
     """
 
     def __init__(self, flow: FlowSettings) -> None:
@@ -66,29 +65,22 @@ class WireTakeover:
         self._open: _Open | None = None
 
     def prepare(self) -> None:
-        self._loop.run_until_complete(self._prepare())
+        self._run(_Open.prepare)
 
     def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         """``specs``: all partitions the flow mirrors now."""
-        return self._loop.run_until_complete(self._take(application, specs))
+        return self._run(lambda opened: opened.take(application, specs))
 
     def close(self) -> None:
         self._let_go()
         self._loop.close()
 
-    async def _prepare(self) -> _Open:
-        if self._open is None:
-            self._open = _Open(self._flow)
+    def _run(self, work: Callable[[_Open], Awaitable[T]]) -> T:
+        """On the same connections until something fails."""
+        opened = self._open = self._open or _Open(self._flow)
         try:
-            await self._open.prepare()
-        except BaseException:
-            self._let_go()
-            raise
-        return self._open
-
-    async def _take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-        try:
-            return await (await self._prepare()).take(application, specs)
+            self._loop.run_until_complete(opened.prepare())
+            return self._loop.run_until_complete(work(opened))
         except BaseException:
             self._let_go()
             raise
@@ -106,7 +98,7 @@ class _Open:
         self.flow = flow
         self.group = position_group(flow.name)
         self.cluster = cluster_of(flow.target)
-        self.groups = Groups(self.cluster)
+        self.groups = GroupClient(self.cluster)
         once = flow.delivery == "exactly_once"
         self.first = Identity(self.cluster, transactional_id(flow.name, 0) if once else None, self.group)
         self.others = [
@@ -125,70 +117,66 @@ class _Open:
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         mine = {(spec.target_topic, spec.partition) for spec in specs}
         if self.first.transactional:
-            claim, found = await self._claim_and_fence(application, mine)
+            claim, lane_positions = await self._claim_and_fence(application, mine)
         else:
-            found = await self._positions()
-            claim = _above(found, application)
-        changed = {**(_of(found, mine) if self.first.transactional else {}), **await self._marks(found)}
+            lane_positions = await self._positions()
+            claim = _above(lane_positions, application)
+        changed = {
+            **(_of(lane_positions, mine) if self.first.transactional else {}),
+            **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
+        }
         await self._claim(claim, changed)
         if changed and self.first.transactional:
             await self.first.end(committed=True)
-        if self.flow.work.provenance is not None:
-            claim = replace(claim, ground=await asyncio.to_thread(provenance_ground.resolve, self.flow))
-        return Takeover(claim, None if found else await self._begin(claim, specs))
+        if self.flow.provenance is not None:
+            claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
+        return Takeover(claim, None if lane_positions else await self._begin(claim, specs))
 
-    async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, Position]]:
+    async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
         """Steps 1 and 2, and the positions as nobody else can change them any more."""
         await self.first.start()
         keys = {*mine, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
-        await settle(self.first, self.cluster, keys)
-        found = await self._positions()
+        await settle(self.cluster, keys, self.first)
+        lane_positions = await self._positions()
         while True:
-            claim = _above(found, application)
-            await self._claim(claim, _of(found, mine))
-            before, found = found, await self._fence_others(keys)
-            if before or not found:
-                return _above(found, application), found
+            claim = _above(lane_positions, application)
+            await self._claim(claim, _of(lane_positions, mine))
+            before, lane_positions = lane_positions, await self._fence_others(keys)
+            if before or not lane_positions:
+                return _above(lane_positions, application), lane_positions
 
-    async def _marks(self, found: Mapping[Key, Position]) -> dict[Key, Position]:
-        before = provenance_ground.unmarked(found) if self.flow.work.provenance is not None else {}
-        return await asyncio.to_thread(provenance_ground.marks, self.flow, before) if before else {}
-
-    async def _fence_others(self, keys: Collection[Key]) -> dict[Key, Position]:
+    async def _fence_others(self, keys: Collection[Key]) -> dict[Key, LanePosition]:
         """Once all are fenced, what they had under way is decided. Gives the positions as they stand then."""
         await asyncio.gather(*(other.start() for other in self.others))
-        await settle_all(self.others, self.cluster, keys)
+        await settle(self.cluster, keys, *self.others)
         if not self.first.version_2:
             await asyncio.sleep(_APPLIED_S)
         return await self._positions()
 
-    async def _positions(self) -> dict[Key, Position]:
-        """All the group holds, also of topics that are not mirrored any more; what is undecided does not count."""
-        told = (await self.groups.offsets([self.group]))[self.group]
-        check(told.error, f"positions of group {self.group} on {self.cluster.name}")
-        return {key: positions.decode(one.offset, one.metadata.rstrip(END)) for key, one in told.offsets.items()}
+    async def _positions(self) -> dict[Key, LanePosition]:
+        return await positions.read_all(self.groups, self.group)
 
-    async def _claim(self, claim: Claim, found: Mapping[Key, Position]) -> None:
+    async def _claim(self, claim: Claim, lane_positions: Mapping[Key, LanePosition]) -> None:
         hour = positions.hour_now()
-        await self._commit({key: replace(position, claim=claim, hour=hour) for key, position in found.items()})
+        await self._commit({key: replace(position, claim=claim, hour=hour) for key, position in lane_positions.items()})
 
     async def _begin(self, claim: Claim, specs: Sequence[PartitionSpec]) -> int:
         """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
         flow = self.flow
-        others = [spec for spec in specs if (spec.topic, spec.partition) not in flow.start_offsets]
+        others = [spec for spec in specs if flow.starts_at(spec.topic, spec.partition) is None]
         if flow.start_kind != "earliest" and (others := await self._never_copied(others)):
-            reader = clients.admin(flow.source)
-            asked = (reader, others, flow.start_kind, flow.start_timestamp_ms, flow.isolation)
-            offsets = await asyncio.to_thread(starts.resolve, *asked)
-            begins = {s: claim.ground.not_before((s.topic, s.partition), offset) for s, offset in offsets.items()}
-            hour, mark = positions.hour_now(), flow.work.first_mark
-            await self._commit(
-                {
-                    (spec.target_topic, spec.partition): Position(offset, spec.topic_id, -1, claim, hour, mark(offset))
-                    for spec, offset in begins.items()
-                }
-            )
+            begun = {(spec.topic, spec.partition): spec for spec in others}
+            kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"
+            with closing(cluster_of(flow.source)) as source:
+                offsets = await positions.start_offsets(source, begun, *kind, committed=committed)
+            hour, mark = positions.hour_now(), work_of(flow).first_mark
+            first: dict[Key, LanePosition] = {}
+            for key, spec in begun.items():
+                begin = claim.ground.not_before(key, offsets[key])
+                position = LanePosition(begin, spec.topic_id, -1, claim, hour, mark(begin))
+                first[spec.target_topic, spec.partition] = position
+            await self._commit(first)
             if self.first.transactional:
                 await self.first.end(committed=True)
         return len(specs)
@@ -196,26 +184,19 @@ class _Open:
     async def _never_copied(self, specs: Sequence[PartitionSpec]) -> list[PartitionSpec]:
         """Without those that another flow copied before; their lanes stop them and say so."""
         await self.cluster.refresh({spec.target_topic for spec in specs})
-        ids = {(s.topic, s.partition): (_id(s.topic_id), self.cluster.topics[s.target_topic].topic_id) for s in specs}
+        ids = {
+            (s.topic, s.partition): (parsed_id(s.topic_id), self.cluster.topics[s.target_topic].topic_id) for s in specs
+        }
         before = await copied_before(self.cluster, ids)
         return [spec for spec in specs if (spec.topic, spec.partition) not in before]
 
-    async def _commit(self, found: Mapping[Key, Position]) -> None:
-        await self.first.commit_positions(
-            {
-                key: Committed(position.offset, position.leader_epoch, positions.encode(position) + END)
-                for key, position in found.items()
-            }
-        )
+    async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
+        await self.first.commit_positions({key: positions.to_commit(at) for key, at in lane_positions.items()})
 
 
-def _id(printed: str) -> UUID:
-    return UUID(bytes=base64.urlsafe_b64decode(f"{printed}==")) if printed else NO_ID
+def _above(lane_positions: Mapping[Key, LanePosition], application: str) -> Claim:
+    return Claim(1 + max((position.claim.number for position in lane_positions.values()), default=0), application)
 
 
-def _above(found: Mapping[Key, Position], application: str) -> Claim:
-    return Claim(1 + max((position.claim.number for position in found.values()), default=0), application)
-
-
-def _of(found: Mapping[Key, Position], keys: Iterable[Key]) -> dict[Key, Position]:
-    return {key: found[key] for key in keys if key in found}
+def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:
+    return {key: lane_positions[key] for key in keys if key in lane_positions}

@@ -1,31 +1,36 @@
-"""The mode in which the job ends by itself: once everything the source had is copied, or once it cannot be.
+"""Until-caught-up: the job ends by itself once everything the source had is copied, or cannot be.
 
 The goal is a file ``goal.json`` of the run directory, not a part of the hand-over: it changes no fingerprint.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-
-from mirror import clients, starts
-from mirror.board import Board
-from mirror.lanes import Condition
-from mirror.settings import FlowSettings, Settings
-from mirror.views import FlowView, PartitionView
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import WireError
+from reconciler.replication.handover import FlowSettings, MirrorSettings
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.views import FlowView, PartitionView
+from reconciler_mirror.lane.positions import start_offsets
+from reconciler_mirror.model import Condition
 
 GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
 PATIENCE_S = 90.0
 _WAITING = ("unavailable", "unreachable", "unreadable")
 _MOST_TOLD = 8
-_BY_ITSELF = re.compile(r"[;.]? ?[^;.]*\bby itself\b[^;.]*")  # true of a job that goes on; this one ends
+_AUTOMATIC = re.compile(
+    r"[;.]? ?[^;.]*\b(?:automatically|by itself)\b[^;.]*"
+)  # true of a job that goes on; this one ends
 Ends = Mapping[tuple[str, int], int]
 
 
@@ -39,14 +44,14 @@ class Goal:
 
 def goal_of(run_dir: Path) -> Goal | None:
     try:
-        found = json.loads((run_dir / "goal.json").read_text(encoding="utf-8"))
-        return Goal(frozenset(map(str, found["flows"])), float(found["calm_s"]))
+        goal = json.loads((run_dir / "goal.json").read_text(encoding="utf-8"))
+        return Goal(frozenset(map(str, goal["flows"])), float(goal["calm_s"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CatchUpVerdict:
     reached: bool
     detail: str
 
@@ -56,24 +61,26 @@ class CatchUp:
     """``look`` is asked again and again; None: go on."""
 
     goal: Goal
-    settings: Settings
+    settings: MirrorSettings
     board: Board
     _calm_since: float | None = None
     _ends: dict[str, Ends] = field(default_factory=dict)
     _seen: dict[tuple[str, str, str | None, int | None], float] = field(default_factory=dict)
 
-    def look(self) -> Verdict | None:
+    def look(self) -> CatchUpVerdict | None:
         flows = [view for view in self.board.view() if self._wanted(view.settings)]
         hopeless = [(view.settings.name, why) for view in flows if (why := self._hopeless(view)) is not None]
         if hopeless:
-            return Verdict(False, " ".join(f"flow {name} cannot be caught up with: {why}" for name, why in hopeless))
+            return CatchUpVerdict(
+                False, " ".join(f"flow {name} cannot be caught up with: {why}" for name, why in hopeless)
+            )
         if not all(view.running and self._begun(view) for view in flows):
             return None
         reached = self._calm(flows) if self.goal.calm_s else all(self._reached(view) for view in flows)
         if not reached:
             return None
         counts = ", ".join(f"{view.settings.name} {view.records_total:,} records" for view in flows)
-        return Verdict(True, f"caught up and stopped by itself: {counts}")
+        return CatchUpVerdict(True, f"caught up and stopped by itself: {counts}")
 
     def _wanted(self, flow: FlowSettings) -> bool:
         return not self.goal.flows or flow.name in self.goal.flows
@@ -86,20 +93,18 @@ class CatchUp:
             return False
         if flow.name not in self._ends:
             specs = self.board.discovered_now(flow.name).specs
-            source = clients.admin(flow.source)
             try:
-                written = starts.resolve(source, specs, "latest", None, "read_uncommitted")  # first: ends only grow
-                found = starts.resolve(source, specs, "latest", None, flow.isolation)
-            except KafkaException:
+                written, ends = asyncio.run(_ends(flow, {(spec.topic, spec.partition) for spec in specs}))
+            except WireError:
                 return False
-            self._ends[flow.name] = {(spec.topic, spec.partition): end for spec, end in found.items()}
-            undecided = sum(max(0, written[spec] - end) for spec, end in found.items())
-            self.board.set_goal(flow.name, self._ends[flow.name], undecided)
+            self._ends[flow.name] = ends
+            undecided = sum(max(0, written[key] - end) for key, end in ends.items())
+            self.board.set_goal(flow.name, ends, undecided)
         return True
 
     def _without_lane(self, flow: str) -> list[Condition]:
         """Why topics that the flow mirrors have no lane: they are in no lag and in no list of partitions."""
-        return [told for told in self.board.discovered_now(flow).conditions if told.stops]
+        return [condition for condition in self.board.discovered_now(flow).conditions if condition.stops]
 
     def _reached(self, view: FlowView) -> bool:
         goal = self.board.goal_view(view.settings.name)
@@ -116,28 +121,31 @@ class CatchUp:
         now = time.monotonic()  # a clock that is set must end nothing
         left, laneless = self._left(view), self._without_lane(view.settings.name)
         for pause in view.pauses:
-            if any(pause.scope.covers(one.topic, one.partition) for one in left):
+            if any(pause.scope.covers(partition.topic, partition.partition) for partition in left):
                 return f"{pause.scope} is paused. Resume it with reconciler mirror resume, then start again"
-        found: list[Condition] = []
+        conditions: list[Condition] = []
         lasts = False
         for condition, since in self._since(view, now):
             waits = condition.code.endswith(_WAITING)
             concerns = condition.topic is None or any(
-                one.topic == condition.topic and condition.partition in (None, one.partition) for one in left
+                partition.topic == condition.topic and condition.partition in (None, partition.partition)
+                for partition in left
             )
             missing = condition in laneless or condition.code.startswith(("target_topic", "start_"))
             if (condition.stops or waits) and (concerns or missing):
-                found.append(condition)
+                conditions.append(condition)
                 lasts |= now - since > (PATIENCE_S if waits else GRACE_S)
-        return _in_words(found) if lasts else None
+        return _in_words(conditions) if lasts else None
 
     def _since(self, view: FlowView, now: float) -> list[tuple[Condition, float]]:
         """Since when each condition is told; one that went and came back is new."""
         flow, before = view.settings.name, self._seen
-        told = {(flow, one.code, one.topic, one.partition): one for one, _ in view.conditions}
+        conditions = {
+            (flow, condition.code, condition.topic, condition.partition): condition for condition, _ in view.conditions
+        }
         self._seen = {key: since for key, since in before.items() if key[0] != flow}
-        self._seen |= {key: before.get(key, now) for key in told}
-        return [(one, self._seen[key]) for key, one in told.items()]
+        self._seen |= {key: before.get(key, now) for key in conditions}
+        return [(condition, self._seen[key]) for key, condition in conditions.items()]
 
     def _left(self, view: FlowView) -> list[PartitionView]:
         ends = self._ends.get(view.settings.name, {})
@@ -145,10 +153,24 @@ class CatchUp:
         return [p for p in view.partitions if (p.topic, p.partition) in ends.keys() - done or not ends]
 
 
-def _in_words(found: Sequence[Condition]) -> str:
+async def _ends(flow: FlowSettings, keys: Collection[Key]) -> tuple[Ends, Ends]:
+    """Of all that is written, and of what the flow reads."""
+    with closing(cluster_of(flow.source)) as source:
+        written = await start_offsets(source, keys, "latest", None, committed=False)  # first: ends only grow
+        committed = flow.isolation == "read_committed"
+        return written, await start_offsets(source, keys, "latest", None, committed=committed)
+
+
+def _in_words(conditions: Sequence[Condition]) -> str:
     """All that is in the way, and what to do, each once."""
-    told = found[:_MOST_TOLD]
-    texts = [f"{one.code}: {one.text.rstrip('. ')}." for one in told]
-    texts += [f"And {len(found) - len(told):,} more, see reconciler status."] if len(found) > len(told) else []
-    todos = dict.fromkeys(words for one in told if (words := _BY_ITSELF.sub("", one.todo).strip(" .;")))
+    all_conditions = conditions[:_MOST_TOLD]
+    texts = [f"{condition.code}: {condition.text.rstrip('. ')}." for condition in all_conditions]
+    texts += (
+        [f"And {len(conditions) - len(all_conditions):,} more, see reconciler status."]
+        if len(conditions) > len(all_conditions)
+        else []
+    )
+    todos = dict.fromkeys(
+        words for condition in all_conditions if (words := _AUTOMATIC.sub("", condition.todo).strip(" .;"))
+    )
     return " ".join([*texts, *(f"{words}." for words in todos)])

@@ -1,4 +1,4 @@
-"""What the board shows of flows and partitions, frozen, for the status record and the metrics; sums over it."""
+"""Views of flows and partitions for the status record and the metrics, frozen; sums over them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mirror.lanes import Condition
-from mirror.latency import NO_LATENCY, Latency
-from mirror.losses import Loss, Losses, added
-from mirror.settings import FlowSettings
-from replication.pauses import Pause, Scope
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.pauses import Pause, Scope
+from reconciler_mirror.model import Condition
+from reconciler_mirror.report.latency import NO_LATENCY, Latency
+from reconciler_mirror.report.losses import Loss, Losses, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class FlowLoss:
 class FlowView:
     """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
 
-    ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is wished; each
+    ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
-    from the target. ``lost``: what was left behind where the flow goes on. ``throttled_seconds``: how
-    long the rate limit held lanes back, added up over lanes.
+    from the target, None where the flow does not ask for it. ``lost``: what was left behind where the flow goes on.
+    ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes.
     """
 
     settings: FlowSettings
@@ -92,8 +92,8 @@ class FlowView:
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
     pauses: tuple[Pause, ...] = ()
-    filtered: int = 0
-    returning: int = 0
+    filtered: int | None = None
+    returning: int | None = None
     groups: GroupsView | None = None
     lost: tuple[FlowLoss, ...] = ()
     throttled_seconds: float = 0.0
@@ -117,21 +117,21 @@ def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | Non
     The seconds are those of the partition furthest behind, among those whose oldest record is under way.
     """
     records, oldest = 0, None
-    for one in partitions:
-        if one.records_lag is None:
-            if one.stopped:
+    for partition in partitions:
+        if partition.records_lag is None:
+            if partition.stopped:
                 continue
             return None, None
-        records += one.records_lag
-        if one.records_lag and one.seconds_lag is not None:
-            oldest = one.seconds_lag if oldest is None else max(oldest, one.seconds_lag)
+        records += partition.records_lag
+        if partition.records_lag and partition.seconds_lag is not None:
+            oldest = partition.seconds_lag if oldest is None else max(oldest, partition.seconds_lag)
     return (0, 0.0) if records == 0 else (records, oldest)
 
 
 def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
     topics: dict[str, list[PartitionView]] = {}
-    for one in partitions:
-        topics.setdefault(one.topic, []).append(one)
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
     return tuple(
         TopicView(topic, sum(p.records for p in parts), sum(p.bytes for p in parts), *lag_of(parts))
         for topic, parts in topics.items()
@@ -140,36 +140,29 @@ def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
 
 def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionView, ...]:
     """The ``count`` partitions furthest behind, most records first. What is caught up or unknown is not among them."""
-    behind = [one for one in partitions if one.records_lag]
+    behind = [partition for partition in partitions if partition.records_lag]
     return tuple(sorted(behind, key=lambda p: (-(p.records_lag or 0), p.topic, p.partition))[:count])
 
 
-@dataclass(frozen=True, slots=True)
-class PauseCount:
-    """Of the partitions that a pause covers, how many lanes have confirmed."""
-
-    partitions: int
-    paused: int
-
-
-def pause_count(scope: Scope, partitions: Iterable[PartitionView]) -> PauseCount:
-    covered = [one for one in partitions if scope.covers(one.topic, one.partition)]
-    return PauseCount(len(covered), sum(one.paused for one in covered))
+def pause_count(scope: Scope, partitions: Iterable[PartitionView]) -> tuple[int, int]:
+    """Partitions that a pause covers, and for how many of them lanes have confirmed."""
+    covered = [partition for partition in partitions if scope.covers(partition.topic, partition.partition)]
+    return len(covered), sum(partition.paused for partition in covered)
 
 
 def resuming(view: FlowView) -> int:
     """Partitions that no pause covers any more and that a lane still holds."""
     return sum(
-        one.paused and not any(pause.scope.covers(one.topic, one.partition) for pause in view.pauses)
-        for one in view.partitions
+        partition.paused and not any(pause.scope.covers(partition.topic, partition.partition) for pause in view.pauses)
+        for partition in view.partitions
     )
 
 
 def lost_of(partitions: Iterable[Losses]) -> tuple[FlowLoss, ...]:
     each = [loss for losses in partitions for loss in losses]
-    return tuple(FlowLoss(loss, sum(one.code == loss.code for one in each)) for loss in added((), each))
+    return tuple(FlowLoss(loss, sum(each_loss.code == loss.code for each_loss in each)) for loss in added((), each))
 
 
 def path_counts(partitions: Iterable[PartitionView]) -> Mapping[tuple[str, str], int]:
     """(path, reason) -> partitions that are copied this way."""
-    return dict(sorted(Counter((one.path, one.reason) for one in partitions).items()))
+    return dict(sorted(Counter((partition.path, partition.reason) for partition in partitions).items()))

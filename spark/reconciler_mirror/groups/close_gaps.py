@@ -1,4 +1,4 @@
-"""Gaps of the offset map that groups stand in: both logs are read there, and what that proves is written into the map.
+"""Closes gaps of the offset map that groups are in, by reading both logs there.
 
 A lane that is killed has not written its last second. Where nothing is copied afterwards, groups that stand there would
 not be exact before a record comes.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from mirror import logs as words
-from replication.names import OFFSETS_TOPIC, position_group
-from replication.offset_map import Gap, Stretch
-from replication.offset_map_codec import Place, encode
-from translation.counting import Log, NotPairedError, close_gap
-from translation.pruning import place_of
-from wire import logs
-from wire.cluster import Cluster, Key
-from wire.errors import BrokerError
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
+from reconciler.replication.offsets.codec import MapPartition, encode
+from reconciler.replication.offsets.map import Gap, Stretch
+from reconciler.replication.offsets.map_topic import append
+from reconciler.replication.offsets.reader import MapReader
+from reconciler_mirror import log_lines as logs
 
 PATIENCE = 2
 """Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
@@ -28,15 +27,7 @@ LEAST, MOST = 2, 128
 CPU_S = 0.1
 """Of one round, about; further gaps wait for the next one."""
 RUNS_A_CHUNK = 250
-_log = words.logger("groups")
-
-
-class Places(Protocol):
-    """The offset map of the flow."""
-
-    def place(self, topic: str, partition: int) -> Place | None:
-        """Of what was written last of a source partition."""
-        ...
+_log = logs.logger("groups")
 
 
 @dataclass(slots=True)
@@ -52,14 +43,14 @@ class _Seen:
 class GapCloser:
     """``clusters``: the flow's source and target. ``committed``: it copies committed records only."""
 
-    def __init__(self, flow: str, clusters: tuple[Cluster, Cluster], *, committed: bool) -> None:
+    def __init__(self, flow: str, clusters: tuple[ClusterClient, ClusterClient], *, committed: bool) -> None:
         self._flow, self._committed = flow, committed
         self._source, self._target = clusters
         self._seen: dict[tuple[Key, Gap], _Seen] = {}
         self._round = 0
 
     async def close(
-        self, gaps: Mapping[Key, set[Gap]], routes: Mapping[Key, str], places: Places
+        self, gaps: Mapping[Key, set[Gap]], routes: Mapping[Key, str], places: MapReader
     ) -> Mapping[tuple[Key, Gap], str]:
         """Once a round: those that were there before and are due. Returns why others stay open, in words.
 
@@ -68,19 +59,19 @@ class GapCloser:
         """
         self._round += 1
         wanted = {(key, gap) for key, some in gaps.items() for gap in some}
-        self._seen = {one: self._seen.get(one) or _Seen(self._round + PATIENCE, self._round) for one in wanted}
-        due = [one for one, seen in self._seen.items() if seen.due <= self._round]
+        self._seen = {item: self._seen.get(item) or _Seen(self._round + PATIENCE, self._round) for item in wanted}
+        due = [pair for pair, seen in self._seen.items() if seen.due <= self._round]
         until = time.thread_time() + CPU_S
-        for key, gap in sorted(due, key=lambda one: self._seen[one].last):
+        for key, gap in sorted(due, key=lambda pair: self._seen[pair].last):
             if time.thread_time() > until:
                 break
             seen = self._seen[key, gap]
             seen.last, seen.pause = self._round, min(MOST, seen.pause * 2)
             seen.due = self._round + seen.pause
             seen.why = await self._close(gap, key, routes[key], places)
-        return {one: seen.why for one, seen in self._seen.items() if seen.why}
+        return {pair: seen.why for pair, seen in self._seen.items() if seen.why}
 
-    async def _close(self, gap: Gap, key: Key, remote: str, places: Places) -> str:
+    async def _close(self, gap: Gap, key: Key, remote: str, places: MapReader) -> str:
         """Why not; empty when it is done, or when nothing is to be done."""
         twin = (remote, key[1])
         try:
@@ -95,7 +86,8 @@ class GapCloser:
                 return ""  # made anew: what the map tells is of the former one
             here, there = Log(self._source, key, self._committed), Log(self._target, twin)
             stretch = await close_gap(gap, here, there, position)
-            await self._write(Place(self._flow, *key, *ids), stretch)
+            place = MapPartition(self._flow, *key, *ids)
+            await append(self._target, self._flow, {key: [encode(place, part) for part in _parts(stretch)]})
         except (BrokerError, NotPairedError) as error:
             return str(error)
         _log.info(
@@ -107,14 +99,6 @@ class GapCloser:
             end=stretch.end,
         )
         return ""
-
-    async def _write(self, place: Place, stretch: Stretch) -> None:
-        await logs.leaders(self._target, [OFFSETS_TOPIC])
-        count = len(self._target.topics[OFFSETS_TOPIC].leaders)
-        records = [encode(place, part) for part in _parts(stretch)]
-        await logs.append(
-            self._target, OFFSETS_TOPIC, {place_of(place.flow, (place.topic, place.partition), count): records}
-        )
 
 
 def _parts(stretch: Stretch) -> Iterator[Stretch]:

@@ -1,4 +1,4 @@
-"""One round of group sync: read the source's groups, translate what they committed, say what is due at the target.
+"""One round of group sync: reads the source's groups, translates their offsets, says what to commit.
 
 State between rounds is what makes a round cheap: only what a group committed anew is translated again.
 """
@@ -7,37 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from uuid import UUID
 
-from mirror.group_both_ways import BothWays
-from mirror.group_gaps import GapCloser
-from mirror.settings import GroupSettings
-from replication.groups import GroupSelector, Synced, Unsupported, checkpoint_due, idle, may_write, unsupported
-from replication.mirrormaker import Checkpoint
-from replication.offset_map import Gap, PartitionMap, Translation
-from replication.offset_map_codec import Place
-from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from wire.group_members import ListedGroup
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.describe_groups import ListedGroup
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.groups import (
+    GroupSelector,
+    Synced,
+    UnsupportedGroup,
+    checkpoint_due,
+    idle,
+    may_write,
+    unsupported,
+)
+from reconciler.replication.handover import GroupSettings
+from reconciler.replication.mirrormaker_records import Checkpoint
+from reconciler.replication.offsets.map import Gap, PartitionMap, Translation
+from reconciler.replication.offsets.reader import MapReader
+from reconciler_mirror.groups.close_gaps import GapCloser
+from reconciler_mirror.groups.two_way import BothWays
 
 ACTIVE = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS: somebody has joined
 LOOK_AT_EMPTY_EVERY = 10  # rounds
 
 Tell = Callable[[Sequence[Checkpoint]], Awaitable[None]]
-
-
-class Maps(Protocol):
-    """The offset map of the flow, as of its last refresh."""
-
-    def partition(self, topic: str, partition: int, ids: tuple[UUID, UUID] = (NO_ID, NO_ID)) -> PartitionMap:
-        """``topic``: the source topic; ``ids``: of source and remote topic, what was written for others is left out."""
-        ...
-
-    def place(self, topic: str, partition: int) -> Place | None:
-        """Of what was written last of a source partition."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class RoundResult:
     written: int = 0
     inexact: int = 0
     active: tuple[str, ...] = ()
-    unsupported: Mapping[str, Unsupported] = field(default_factory=dict)
+    unsupported: Mapping[str, UnsupportedGroup] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,9 +71,9 @@ class GroupRounds:
     def __init__(
         self,
         settings: GroupSettings,
-        source: Cluster,
-        target: Cluster,
-        told: Mapping[tuple[str, str, int], Checkpoint],
+        source: ClusterClient,
+        target: ClusterClient,
+        checkpoints: Mapping[tuple[str, str, int], Checkpoint],
         further: BothWays | GapCloser | None = None,
     ) -> None:
         """``further``: where the map alone does not do. ``BothWays``: the target writes the same topics, and its
@@ -88,27 +83,33 @@ class GroupRounds:
         self._both = further if isinstance(further, BothWays) else None
         self._closer = further if isinstance(further, GapCloser) else None
         self._source, self._target = source, target
-        self._source_groups, self._target_groups = Groups(source), Groups(target)
-        self._told = {where: Synced(one.upstream, one.downstream) for where, one in told.items()}
+        self._source_groups, self._target_groups = GroupClient(source), GroupClient(target)
+        self._told = {
+            where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
+        }
         self._entries: dict[str, dict[Key, _Entry]] = {}
         self._empty: dict[Key, int] = {}
         self._maps: dict[Key, tuple[PartitionMap, UUID, PartitionMap]] = {}
         self._round = 0
 
-    async def run(self, routes: Mapping[Key, str], maps: Maps, ids: Mapping[str, UUID], tell: Tell) -> RoundResult:
-        """``routes``: source partition -> target topic; ``ids``: source topic -> its id now; ``tell`` writes
-        checkpoints. Raises what ``wire.groups`` and ``tell`` raise.
+    async def run(self, routes: Mapping[Key, str], maps: MapReader, ids: Mapping[str, UUID], tell: Tell) -> RoundResult:
+        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``ids``: source
+        topic -> its id now; ``tell`` writes checkpoints. Raises what ``kafka.client.groups`` and ``tell`` raise.
 
         An advance is told before it is set, a rewind after it: whoever is killed in between leaves what the next
         application takes for the same advance or rewind.
         """
         self._round += 1
         listed = {
-            name: one
-            for name, one in (await self._source_groups.listed()).items()
+            name: group
+            for name, group in (await self._source_groups.listed()).items()
             if self._selector.why_not(name) is None
         }
-        named = {name: found for name, one in listed.items() if (found := unsupported(one.kind, name, "", ()))}
+        named = {
+            name: unsupported_group
+            for name, group in listed.items()
+            if (unsupported_group := unsupported(group.kind, name, "", ()))
+        }
         await self._read(listed.keys() - named.keys(), routes)
         named |= self._streams(listed)
         if self._both is not None:
@@ -120,26 +121,31 @@ class GroupRounds:
         await tell(advances)
         written, active, refused = await self._write(routes)
         await tell(rewinds)
-        entries = [entry for group in self._entries.values() for entry in group.values()]
         return RoundResult(
             groups=len(self._entries),
             checkpoints=(*advances, *rewinds),
             written=written,
-            inexact=sum(not entry.exact for entry in entries),
+            inexact=sum(not entry.exact for _, _, entry in self._each()),
             active=active,
             unsupported=named,
             refused=refused,
             gaps=gaps,
         )
 
+    def _each(self) -> Iterator[tuple[str, Key, _Entry]]:
+        """Group, source partition, entry."""
+        for group, entries in self._entries.items():
+            for key, entry in entries.items():
+                yield group, key, entry
+
     async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
-        found = await self._source_groups.offsets(names)
-        for group in self._entries.keys() - found.keys():
+        groups = await self._source_groups.offsets(names)
+        for group in self._entries.keys() - groups.keys():
             del self._entries[group]
-        for group, told in found.items():
-            if told.error:
+        for group, group_offsets in groups.items():
+            if group_offsets.error:
                 continue
-            offsets = {key: one for key, one in told.offsets.items() if key in routes}
+            offsets = {key: committed for key, committed in group_offsets.offsets.items() if key in routes}
             if not offsets:
                 self._entries.pop(group, None)
                 continue
@@ -160,12 +166,12 @@ class GroupRounds:
             entry.rewound = True
         entry.committed, entry.map, entry.gap, entry.exact = committed, None, None, False
 
-    def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, Unsupported]]:
+    def _streams(self, listed: Mapping[str, ListedGroup]) -> Iterator[tuple[str, UnsupportedGroup]]:
         for group, entries in self._entries.items():
-            if found := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
-                yield group, found
+            if unsupported_group := unsupported(listed[group].kind, group, "", {topic for topic, _ in entries}):
+                yield group, unsupported_group
 
-    def _translate(self, maps: Maps, ids: Mapping[str, UUID]) -> set[Key]:
+    def _translate(self, maps: MapReader, ids: Mapping[str, UUID]) -> set[Key]:
         """Partitions that the map knows nothing of."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
@@ -178,8 +184,8 @@ class GroupRounds:
                 if known is None:
                     known = current[key] = self._map(maps, key, ids.get(key[0], NO_ID))
                 if self._both is not None:
-                    found = self._both.translate(key, entry.committed.offset)
-                    entry.map, entry.downstream, entry.exact = known, found.offset, found.exact
+                    translation = self._both.translate(key, entry.committed.offset)
+                    entry.map, entry.downstream, entry.exact = known, translation.offset, translation.exact
                 elif entry.map is not known:
                     entry.map = known
                     there = same.get((key, entry.committed.offset))
@@ -190,7 +196,7 @@ class GroupRounds:
                     unknown.add(key)
         return unknown
 
-    def _map(self, maps: Maps, key: Key, topic_id: UUID) -> PartitionMap:
+    def _map(self, maps: MapReader, key: Key, topic_id: UUID) -> PartitionMap:
         """Made anew only when the flow has written more of it: a topic that was deleted and made anew has a new map."""
         whole = maps.partition(*key)
         kept = self._maps.get(key)
@@ -198,21 +204,19 @@ class GroupRounds:
             kept = self._maps[key] = (whole, topic_id, maps.partition(*key, (topic_id, NO_ID)))
         return kept[2]
 
-    async def _close_gaps(self, maps: Maps, routes: Mapping[Key, str]) -> dict[str, str]:
+    async def _close_gaps(self, maps: MapReader, routes: Mapping[Key, str]) -> dict[str, str]:
         """For the next round. Returns why groups stay inexact."""
         if self._closer is None:
             return {}
         wanted: dict[Key, set[Gap]] = {}
-        for entries in self._entries.values():
-            for key, entry in entries.items():
-                nothing_there = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
-                if entry.gap is not None and not nothing_there:
-                    wanted.setdefault(key, set()).add(entry.gap)
+        for _, key, entry in self._each():
+            nothing_there = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
+            if entry.gap is not None and not nothing_there:
+                wanted.setdefault(key, set()).add(entry.gap)
         left = await self._closer.close(wanted, routes, maps)
         return {
             group: f"{key[0]}-{key[1]}: {left[key, entry.gap]}"
-            for group, entries in (self._entries.items() if left else ())
-            for key, entry in entries.items()
+            for group, key, entry in (self._each() if left else ())
             if entry.gap is not None and (key, entry.gap) in left
         }
 
@@ -229,32 +233,29 @@ class GroupRounds:
         here, there = set(due), {(routes[key], key[1]) for key in due}
         begin, end = await _bounds(self._source, here)
         target_begin, target_end = await _bounds(self._target, there)
-        for entries in self._entries.values():
-            for key, entry in entries.items():
-                twin = (routes[key], key[1])
-                if key not in here or entry.downstream is not None or key not in begin or twin not in target_begin:
-                    continue
-                if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
-                    entry.downstream = target_end[twin]
-                elif entry.map is not None and entry.map.source_end is not None:
-                    entry.downstream = target_begin[twin]
+        for _, key, entry in self._each():
+            twin = (routes[key], key[1])
+            if key not in here or entry.downstream is not None or key not in begin or twin not in target_begin:
+                continue
+            if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
+                entry.downstream = target_end[twin]
+            elif entry.map is not None and entry.map.source_end is not None:
+                entry.downstream = target_begin[twin]
 
     def _due(self, routes: Mapping[Key, str]) -> tuple[list[Checkpoint], list[Checkpoint]]:
         """Of groups that went on, and of those that went back at the source."""
         advances: list[Checkpoint] = []
         rewinds: list[Checkpoint] = []
-        for group, entries in self._entries.items():
-            for key, entry in entries.items():
-                if entry.downstream is None or entry.map is None or entry.map.source_end is None:
-                    continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
-                now = Synced(entry.committed.offset, entry.downstream)
-                if not checkpoint_due(entry.told, now):
-                    continue
-                back = entry.told is not None and now.upstream < entry.told.upstream
-                entry.told = now
-                (rewinds if back else advances).append(
-                    Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, entry.committed.metadata)
-                )
+        for group, key, entry in self._each():
+            if entry.downstream is None or entry.map is None or entry.map.source_end is None:
+                continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
+            now = Synced(entry.committed.offset, entry.downstream)
+            if not checkpoint_due(entry.told, now):
+                continue
+            back = entry.told is not None and now.upstream < entry.told.upstream
+            entry.told, metadata = now, entry.committed.metadata
+            checkpoint = Checkpoint(group, routes[key], key[1], now.upstream, now.downstream, metadata)
+            (rewinds if back else advances).append(checkpoint)
         return advances, rewinds
 
     async def _write(self, routes: Mapping[Key, str]) -> tuple[int, tuple[str, ...], dict[str, int]]:
@@ -288,7 +289,7 @@ class GroupRounds:
         return written, tuple(sorted(active | joined)), refused
 
 
-async def _bounds(cluster: Cluster, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
+async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
     """(log start, log end) of each partition; those that cannot be told are left out of both."""
     await cluster.refresh({topic for topic, _ in keys})
     begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)

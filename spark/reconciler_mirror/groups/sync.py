@@ -1,4 +1,4 @@
-"""Keeps the offsets of a flow's consumer groups on the target: a thread of the driver for each flow that asks for it.
+"""Syncs the offsets of a flow's consumer groups to the target: a thread of the driver for each flow.
 
 Paced so that it never takes more than ``SHARE`` of a core. What goes wrong is a condition of the flow and is tried
 again; copying does not wait for it.
@@ -7,28 +7,25 @@ again; copying does not wait for it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from uuid import UUID
 
-from mirror import logs
-from mirror.connecting import cluster_of
-from mirror.group_both_ways import BothWays
-from mirror.group_gaps import GapCloser
-from mirror.group_round import GroupRounds, RoundResult
-from mirror.lanes import Condition, PartitionSpec
-from mirror.settings import FlowSettings, GroupSettings
-from mirror.views import GroupsView
-from replication.mirrormaker import checkpoints_topic
-from translation.checkpoints import CheckpointLog
-from translation.reading import MapReader
-from wire.cluster import NO_ID, Cluster
-from wire.errors import DENIED, BrokerError, SettingError, WireError, name_of
+from reconciler.kafka.client.cluster import ClusterClient, parsed_id
+from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, WireError, name_of
+from reconciler.replication.handover import FlowSettings, GroupSettings
+from reconciler.replication.mirrormaker_records import checkpoints_topic
+from reconciler.replication.offsets.checkpoints import CheckpointLog
+from reconciler.replication.offsets.reader import MapReader
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.views import GroupsView
+from reconciler_mirror.groups.close_gaps import GapCloser
+from reconciler_mirror.groups.round import GroupRounds, RoundResult
+from reconciler_mirror.groups.two_way import BothWays
+from reconciler_mirror.model import Condition, PartitionSpec
 
 SHARE = 0.046
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
@@ -39,23 +36,14 @@ Specs = Callable[[], tuple[PartitionSpec, ...]]
 Tell = Callable[[GroupsView, tuple[Condition, ...]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSyncWish:
-    """``specs`` gives the flow's partitions as they are now; ``tell`` takes what a round has found."""
-
-    flow: FlowSettings
-    groups: GroupSettings
-    specs: Specs
-    tell: Tell
-
-
 class GroupSync:
     """``start`` once the flow is taken over; ``stop`` ends it after the round under way."""
 
-    def __init__(self, wish: GroupSyncWish) -> None:
-        self._wish = wish
+    def __init__(self, flow: FlowSettings, groups: GroupSettings, specs: Specs, tell: Tell) -> None:
+        """``specs`` gives the flow's partitions as they are now; ``tell`` takes what a round has found."""
+        self._flow, self._groups, self._specs, self._report = flow, groups, specs, tell
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"groups {wish.flow.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"groups {flow.name}", daemon=True)
         self._view = GroupsView()
 
     def start(self) -> None:
@@ -73,26 +61,25 @@ class GroupSync:
             try:
                 asyncio.run(self._rounds())
             except (WireError, SettingError, LookupError) as error:
-                self._wish.tell(self._view, (_not_synced(self._wish.flow, error),))
+                self._report(self._view, (_not_synced(self._flow, error),))
             except Exception:  # noqa: BLE001  # the thread must live
-                _log.exception("defect while syncing groups; tried again", flow=self._wish.flow.name)
+                _log.exception("bug while syncing groups; retrying", flow=self._flow.name)
             pause = PAUSE_FIRST if self._view.rounds > before else min(PAUSE_LAST, pause * 2)
             self._end.wait(pause)
 
     async def _rounds(self) -> None:
-        """Round after round on the same connections, until something goes wrong or a stop is wished."""
-        flow, groups = self._wish.flow, self._wish.groups
-        clusters: list[Cluster] = []
+        """Round after round on the same connections, until something goes wrong or a stop is asked for."""
+        flow, groups = self._flow, self._groups
+        clusters: list[ClusterClient] = []
         try:
             clusters += [cluster_of(flow.source), cluster_of(flow.target)]
             source, target = clusters
             checkpoints = CheckpointLog(
-                target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming_separator)
+                target, checkpoints_topic(flow.source.cluster, flow.mirrormaker.separator or flow.naming.separator)
             )
             maps = MapReader(target, flow.name)
-            further: BothWays | GapCloser = GapCloser(
-                flow.name, (source, target), committed=flow.isolation == "read_committed"
-            )
+            committed = flow.isolation == "read_committed"
+            further: BothWays | GapCloser = GapCloser(flow.name, (source, target), committed=committed)
             if groups.returning:
                 further = BothWays((flow.name, groups.returning), (source, target), maps)
             rounds = GroupRounds(groups, source, target, await checkpoints.read(), further)
@@ -100,36 +87,36 @@ class GroupSync:
                 began, cpu = time.monotonic(), time.thread_time()
                 await maps.refresh()
                 read_ms = int(time.time() * 1000)
-                specs = self._wish.specs()
+                specs = self._specs()
                 routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}
                 with _no_collection():
-                    ids = {spec.topic: _id(spec.topic_id) for spec in specs}
-                    found = await rounds.run(routes, maps, ids, checkpoints.write)
-                self._tell(found, read_ms, time.thread_time() - cpu)
+                    ids = {spec.topic: parsed_id(spec.topic_id) for spec in specs}
+                    round_result = await rounds.run(routes, maps, ids, checkpoints.write)
+                self._tell(round_result, read_ms, time.thread_time() - cpu)
                 await self._wait(began, time.thread_time() - cpu)
         finally:
             for cluster in clusters:
                 cluster.close()
 
     async def _wait(self, began: float, cpu: float) -> None:
-        until = began + max(self._wish.groups.interval_ms / 1000, cpu / SHARE)
+        until = began + max(self._groups.interval_ms / 1000, cpu / SHARE)
         while not self._end.is_set() and (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, 0.2))
 
-    def _tell(self, found: RoundResult, read_ms: int, cpu: float) -> None:
+    def _tell(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
         view = self._view
         self._view = GroupsView(
-            groups=found.groups,
-            active=len(found.active),
-            unsupported=len(found.unsupported),
-            inexact=found.inexact,
-            written_total=view.written_total + found.written,
-            checkpoints_total=view.checkpoints_total + len(found.checkpoints),
+            groups=round_result.groups,
+            active=len(round_result.active),
+            unsupported=len(round_result.unsupported),
+            inexact=round_result.inexact,
+            written_total=view.written_total + round_result.written,
+            checkpoints_total=view.checkpoints_total + len(round_result.checkpoints),
             read_ms=read_ms,
             rounds=view.rounds + 1,
             cpu_seconds=round(view.cpu_seconds + cpu, 3),
         )
-        self._wish.tell(self._view, tuple(_conditions(self._wish.flow, found)))
+        self._report(self._view, tuple(_conditions(self._flow, round_result)))
 
 
 @contextlib.contextmanager
@@ -147,33 +134,28 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _id(text: str) -> UUID:
-    """A topic id as Kafka prints it; one that is not known matches every map."""
-    return UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) if text else NO_ID
-
-
-def _conditions(flow: FlowSettings, found: RoundResult) -> list[Condition]:
-    told: list[Condition] = []
-    if found.unsupported:
-        told.append(
+def _conditions(flow: FlowSettings, round_result: RoundResult) -> list[Condition]:
+    conditions: list[Condition] = []
+    if round_result.unsupported:
+        conditions.append(
             Condition(
                 "groups_unsupported",
-                _some({f"{group} {why.value}" for group, why in found.unsupported.items()}, "; "),
+                _some({f"{group} {why.value}" for group, why in round_result.unsupported.items()}, "; "),
                 "Move these applications by hand, or exclude them under groups.exclude of the flow.",
             )
         )
-    if found.refused:
-        told.append(_refused(flow, found.refused))
-    if found.gaps:
-        told.append(_inexact(flow, found.gaps))
-    return told
+    if round_result.refused:
+        conditions.append(_refused(flow, round_result.refused))
+    if round_result.gaps:
+        conditions.append(_inexact(flow, round_result.gaps))
+    return conditions
 
 
 def _inexact(flow: FlowSettings, gaps: Mapping[str, str]) -> Condition:
     why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
     return Condition(
         "groups_inexact",
-        f"{len(gaps)} group(s) stand at an earlier offset of {flow.target.cluster} than the exact one. {why}",
+        f"{len(gaps)} group(s) are at an earlier offset of {flow.target.cluster} than the exact one. {why}",
         "Nothing is missed: after a failover they read some records again. Over once they have committed further.",
     )
 
@@ -181,7 +163,7 @@ def _inexact(flow: FlowSettings, gaps: Mapping[str, str]) -> Condition:
 def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
     target = flow.target.cluster
     why = ", ".join(sorted({name_of(code) for code in refused.values()}))
-    todo = "It is tried again by itself."
+    todo = "It is retried automatically."
     if any(code in DENIED for code in refused.values()):
         todo = f"Grant the mirror's principal Read on these groups and Read on their topics at {target}."
     names = _some(set(refused), ", ")
@@ -189,9 +171,9 @@ def _refused(flow: FlowSettings, refused: Mapping[str, int]) -> Condition:
 
 
 def _not_synced(flow: FlowSettings, error: Exception) -> Condition:
-    todo = "Look at the cluster named; records are copied all the same, and it is tried again by itself."
+    todo = "Look at the cluster named; records are copied all the same, and it is retried automatically."
     if isinstance(error, BrokerError) and error.code in DENIED:
-        todo = "Grant the mirror's principal what docs/failover.md lists; it is tried again by itself."
+        todo = "Grant the mirror's principal what docs/consumers/failover.md lists; it is retried automatically."
     return Condition("groups_not_synced", f"group offsets of {flow.name} are not synced now: {error}", todo)
 
 

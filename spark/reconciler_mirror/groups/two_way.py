@@ -1,17 +1,15 @@
-"""Group offsets of a topic that source and target both write under one name: both flows' maps, read in a safe order."""
+"""Syncs group offsets of a topic that source and target both write under one name."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
-from replication.interleaved import Interleaved
-from replication.names import position_group
-from replication.offset_map import Exactness, Translation
-from translation.reading import MapReader
-from wire.cluster import Cluster, Key
-from wire.errors import BrokerError
-from wire.groups import Groups
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.map import Exactness, Translation
+from reconciler.replication.offsets.reader import MapReader
+from reconciler.replication.offsets.two_way import Interleaved
 
 DECIDED_WITHIN = 3.0
 _UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not decided yet")
@@ -20,7 +18,7 @@ _UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not
 class BothWays:
     """``maps``: of the flow, on ``target``; ``returning``: the flow that brings the target's records to ``source``."""
 
-    def __init__(self, flows: tuple[str, str], clusters: tuple[Cluster, Cluster], maps: MapReader) -> None:
+    def __init__(self, flows: tuple[str, str], clusters: tuple[ClusterClient, ClusterClient], maps: MapReader) -> None:
         """``flows``: the flow and the returning one; ``clusters``: the flow's source and target."""
         self._groups = tuple(position_group(name) for name in flows)
         self._source, self._target = clusters
@@ -44,18 +42,7 @@ class BothWays:
         return Interleaved(self._out.partition(*key), out_to, self._back.partition(*key), back_to).translate(position)
 
 
-async def _decided(cluster: Cluster, group: str) -> dict[Key, int | None]:
+async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
     """Every position of a flow; None while its transaction is undecided for too long."""
-    groups, found = Groups(cluster), dict[Key, int | None]()
-    until = asyncio.get_running_loop().time() + DECIDED_WITHIN
-    while True:
-        told = (await groups.offsets([group], stable=True))[group]
-        if told.error:
-            raise BrokerError(told.error, f"positions of group {group} on {cluster.name}")
-        for key, one in told.offsets.items():
-            if found.get(key) is None:
-                found[key] = one.offset
-        waiting = [key for key in told.unstable if found.get(key) is None]
-        if not waiting or asyncio.get_running_loop().time() > until:
-            return found | dict.fromkeys(waiting)
-        await asyncio.sleep(0.05)
+    decided = await GroupClient(cluster).decided(group, DECIDED_WITHIN)
+    return {key: None if committed is None else committed.offset for key, committed in decided.items()}

@@ -1,4 +1,4 @@
-"""spark-submit entry of the mirror job: ``mirror_job.py --handover FILE --run-dir DIR``.
+"""Entry script of the mirror job for spark-submit: ``mirror_job.py --handover FILE --run-dir DIR``.
 
 Exit codes: 0 stopped on request (SIGTERM, SIGINT or a file ``stop`` in the run directory), 3 superseded by another
 application, 1 failed, with one paragraph on standard error.
@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mirror import logs
-from mirror.catch_up import goal_of
-from mirror.driver import Driver, Exit, Outcome
-from mirror.settings import HandoverError, Settings, parse
-from mirror.status import Application, now_ms
-
-from replication.succession import place_of
+from reconciler.replication.handover import HandoverError, MirrorSettings
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.run_folders import place_of
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.driver.driver import Driver, DriverOutcome, Exit
+from reconciler_mirror.driver.until_caught_up import goal_of
+from reconciler_mirror.report.status import Application, now_ms
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     return int(outcome.code)
 
 
-def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: threading.Event) -> Outcome:
+def _run(context: Any, settings: MirrorSettings, run_dir: Path, started: int, asked: threading.Event) -> DriverOutcome:
     for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
@@ -68,17 +68,16 @@ def _run(context: Any, settings: Settings, run_dir: Path, started: int, asked: t
             logs.logger("driver").warning("spark.mirror.path has no effect: there is one way of copying", value=path)
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid())
         _write_driver_file(run_dir, who)
-        place = place_of(run_dir)
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
-        driver = Driver(context, settings, who, host, (place, goal_of(run_dir)))
+        driver = Driver(context, settings, who, host, place_of(run_dir), goal_of(run_dir))
         stop = run_dir / "stop"
         return driver.run(lambda: asked.is_set() or stop.exists(), partial(_write_driver_file, run_dir, who))
     finally:
         context.stop()
 
 
-def _context(settings: Settings) -> Any:
+def _context(settings: MirrorSettings) -> Any:
     """No SparkSession: leases are plain jobs, and Spark SQL would only make the start longer."""
     from pyspark import SparkConf, SparkContext
 

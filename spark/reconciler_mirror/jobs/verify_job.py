@@ -1,4 +1,4 @@
-"""spark-submit entry of the proof: ``verify_job.py --handover FILE --request FILE --run-dir DIR``.
+"""Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR``.
 
 Writes ``result.json`` into the run directory and tells its progress on standard output, a line ``verify: ...`` each.
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
@@ -17,23 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirror import logs
-from mirror.settings import FlowSettings, HandoverError, Settings, parse
-from mirror.verify import report
-from mirror.verify.bounds import Bounds, bounds_of
-from mirror.verify.judging import TopicTraits
-from mirror.verify.ranges import PartitionRange, Unread, Window
-from mirror.verify.tasks import Counts
+from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
+from reconciler.replication.handover_reader import parse
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.verify import report
+from reconciler_mirror.verify.bounds import Bounds, bounds_of
+from reconciler_mirror.verify.comparable import TopicTraits
+from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.tasks import ChunkCounts
 
 _TELL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class VerifyRequest:
     """``traits`` by cluster name; ``parquet`` is empty or a folder that the executors can reach."""
 
     flows: tuple[str, ...]
-    window: Window
+    window: TimeWindow
     traits: dict[str, TopicTraits]
     parquet: str
 
@@ -69,12 +70,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _prove(session: Any, flows: Sequence[FlowSettings], request: Request) -> dict[str, Any]:
-    from mirror.verify.frames import Comparison  # Spark is imported only once the hand-over is known to be good
+def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
+    from reconciler_mirror.verify.dataframes import (
+        DataFrameComparison,  # Spark is imported only once the hand-over is known to be good
+    )
 
-    ranges, unread = _bounds(flows, request)
-    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unread)}")
-    compared = Comparison(session, ranges)
+    ranges, unreadable = _bounds(flows, request)
+    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unreadable)}")
+    compared = DataFrameComparison(session, ranges)
     try:
         with _progress(session):
             read = compared.read()
@@ -84,34 +87,36 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: Request) -> dic
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
-    told = [
-        report.partition(plan, read.get(plan.index), counts.get(plan.index, Counts()), located.get(plan.index))
+    fields = [
+        report.partition(plan, read.get(plan.index), counts.get(plan.index, ChunkCounts()), located.get(plan.index))
         for plan in ranges
     ]
-    told += [report.unread(one) for one in unread]
-    return report.document(session.sparkContext.applicationId, told)
+    fields += [report.unread(unread) for unread in unreadable]
+    return report.document(session.sparkContext.applicationId, fields)
 
 
-def _bounds(flows: Sequence[FlowSettings], request: Request) -> tuple[list[PartitionRange], list[Unread]]:
+def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> tuple[list[PartitionRange], list[Unread]]:
     ranges: list[PartitionRange] = []
     unread: list[Unread] = []
     for flow in flows:
         _tell(f"flow {flow.name}: reading positions and ends")
-        found: Bounds = bounds_of(flow, request.window, request.traits, len(ranges))
-        ranges += found.ranges
-        unread += found.unread
+        bounds: Bounds = bounds_of(flow, request.window, request.traits, len(ranges))
+        ranges += bounds.ranges
+        unread += bounds.unread
     return ranges, unread
 
 
-def _request(given: dict[str, Any]) -> Request:
+def _request(given: dict[str, Any]) -> VerifyRequest:
     traits = {
-        cluster: TopicTraits(frozenset(told["compacted"]), frozenset(told["append_time"]), frozenset(told["unknown"]))
-        for cluster, told in given["topics"].items()
+        cluster: TopicTraits(
+            frozenset(document["compacted"]), frozenset(document["append_time"]), frozenset(document["unknown"])
+        )
+        for cluster, document in given["topics"].items()
     }
-    return Request(tuple(given["flows"]), Window(given["from_ms"], given["to_ms"]), traits, given["parquet"])
+    return VerifyRequest(tuple(given["flows"]), TimeWindow(given["from_ms"], given["to_ms"]), traits, given["parquet"])
 
 
-def _session(settings: Settings) -> Any:
+def _session(settings: MirrorSettings) -> Any:
     from pyspark.sql import SparkSession
 
     wanted = {
@@ -138,7 +143,7 @@ def _progress(session: Any) -> Iterator[None]:
         while not over.wait(_TELL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             known = [stage for stage in stages if stage is not None]
-            line = ", ".join(f"{one.numCompletedTasks} of {one.numTasks} tasks done" for one in known)
+            line = ", ".join(f"{item.numCompletedTasks} of {item.numTasks} tasks done" for item in known)
             if line and line != said:
                 said = line
                 _tell(line)

@@ -1,4 +1,4 @@
-"""When a transaction of the batch path ends, and how: data acknowledged, positions with it, then EndTxn."""
+"""Commits the transaction of a lane: when, and how; retried until all data is acknowledged."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 
-from mirror import positions
-from mirror.batch_lane import Lane, RestartError
-from mirror.batch_partition import Partition
-from mirror.faults import SupersededError
-from wire.cluster import Key
-from wire.position_requests import Committed
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler_mirror.conditions.lane import SupersededError
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.state import Lane, RestartError
 
-# confluent-kafka 2.16 writes the NUL behind a metadata string and reads up to one: without it verify, which reads
-# positions by that client, would read on into foreign memory.
-END = "\0"
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
 LONG_COMMIT, LARGER = 0.1, 4  # a round trip or more: then also over more bytes
@@ -105,9 +102,8 @@ class Committer:
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
-        found = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
-        held = (positions.decode(at.offset, at.metadata.rstrip(END)) for at in found.values())
-        if any(position.claim > lane.spec.claim for position in held):
+        committed_positions = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
+        if positions.is_superseded(committed_positions.values(), lane.spec.claim):
             raise SupersededError("another application has taken the flow")
 
     def _resume(self) -> None:
@@ -135,13 +131,13 @@ class Committer:
         await self._lane.joined.wait()
         await self._lane.identity.commit_positions(self._positions(moved.items()))
 
-    def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, Committed]:
+    def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, OffsetToCommit]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written = (
-            (p, positions.Position(offset, p.spec.topic_id, p.epoch_at(offset), claim, hour, p.marked))
+            (p, positions.LanePosition(offset, p.spec.topic_id, p.epoch_at(offset), claim, hour, p.marked))
             for p, offset in moved
         )
-        return {p.target: Committed(at.offset, at.leader_epoch, positions.encode(at) + END) for p, at in written}
+        return {p.target: positions.to_commit(at) for p, at in written}
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
         lane = self._lane

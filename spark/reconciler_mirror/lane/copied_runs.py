@@ -1,4 +1,4 @@
-"""What a lane has copied of one partition, for the offset map: runs of the open transaction, and those committed.
+"""Runs of offsets that a lane has copied of a partition, for the offset map.
 
 Nothing gets into the map before its transaction is committed, so the map never claims what was aborted. Mutable, owned
 by the lane's event loop; it outlives a session, so that a session that begins again leaves no gap.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replication.offset_map import Run
-from replication.offset_map_codec import Chunk
+from reconciler.replication.offsets.codec import OffsetChunk
+from reconciler.replication.offsets.map import CopiedRun
 
 CHUNK_BYTES = 1024
 
@@ -24,8 +24,8 @@ class Copied:
     __slots__ = ("_broken", "_open", "_written", "chunk", "full", "last", "synced", "version")
 
     def __init__(self) -> None:
-        self.chunk: Chunk | None = None
-        self.full: list[Chunk] = []  # closed since the last write
+        self.chunk: OffsetChunk | None = None
+        self.full: list[OffsetChunk] = []  # closed since the last write
         self.last: tuple[int, int] | None = None
         self.synced: tuple[int, int] | None = None
         self.version = 0
@@ -44,7 +44,7 @@ class Copied:
         self._broken = False
         if self.chunk is None or self.chunk.end != position:
             self._close()
-            self.chunk = Chunk(position, first=first)
+            self.chunk = OffsetChunk(position, first=first)
 
     def acknowledged(self, spans: Spans, target: int) -> None:
         """``target``: the base offset the batch got; below 0 the broker did not say."""
@@ -74,15 +74,15 @@ class Copied:
         if not runs:
             return
         for run in runs:
-            chunk.add(Run(*run))
+            chunk.add(CopiedRun(*run))
         source, target, records = runs[-1]
         self.last = (source + records - 1, target + records - 1)
         runs.clear()
         if chunk.size >= CHUNK_BYTES:
             self._close()
-            self.chunk = Chunk(position)
+            self.chunk = OffsetChunk(position)
 
-    def chunks(self) -> Iterable[Chunk]:
+    def chunks(self) -> Iterable[OffsetChunk]:
         """What the map should have; the last one may still grow."""
         yield from self.full
         if self.chunk is not None and self.chunk.end > self.chunk.begin:

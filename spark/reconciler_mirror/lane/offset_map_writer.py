@@ -1,8 +1,7 @@
-"""A lane writes what it has copied into the offset map on the target, a moment after each commit, and the newest pair
-of offsets into MirrorMaker 2's offset syncs, where the flow asks for them.
+"""Writes what a lane has copied into the offset map, and into MirrorMaker 2's offset syncs.
 
-Outside the transactions: nothing waits for it, and what it writes stands already. While the map's topic is missing or
-does not answer, copying goes on and the map catches up later.
+A moment after each commit, and outside the transactions: nothing waits for it, and what it writes stands already. While
+the map's topic is missing or does not answer, copying goes on and the map catches up later.
 """
 
 from __future__ import annotations
@@ -12,17 +11,17 @@ import random
 import time
 from collections.abc import Awaitable
 
-from mirror import logs
-from mirror.batch_lane import Lane
-from mirror.batch_partition import Partition
-from mirror.copied import Copied
-from replication.mirrormaker import OffsetSync
-from replication.names import OFFSETS_TOPIC
-from replication.offset_map_codec import Place
-from translation.pruning import place_of, prune
-from wire.cluster import NO_ID, Cluster, Key
-from wire.errors import WireError
-from wire.logs import KeyValue, append, leaders
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.errors import WireError
+from reconciler.kafka.client.small_topics import KeyValue, append
+from reconciler.replication.mirrormaker_records import OffsetSync
+from reconciler.replication.names import OFFSETS_TOPIC
+from reconciler.replication.offsets import map_topic
+from reconciler.replication.offsets.codec import MapPartition
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.lane.copied_runs import Copied
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.state import Lane
 
 WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
 PAUSE_LAST, PRUNE_EVERY = 30.0, 3600.0
@@ -78,20 +77,17 @@ class MapWriter:
         self._complained.pop(topic, None)
         return True
 
-    async def _write(self, target: Cluster, changed: list[Partition]) -> None:
-        await leaders(target, [OFFSETS_TOPIC])
-        count = len(target.topics[OFFSETS_TOPIC].leaders)
-        records: dict[int, list[KeyValue]] = {}
+    async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
+        chunks: dict[Key, list[KeyValue]] = {}
         written: list[tuple[Copied, int, int]] = []
         for partition in changed:
             spec, copied = partition.spec, partition.copied
             there = target.topics.get(spec.target_topic)
             target_id = there.topic_id if there is not None else NO_ID
-            place = Place(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
-            at = place_of(place.flow, (place.topic, place.partition), count)
-            records.setdefault(at, []).extend(chunk.encode(place) for chunk in copied.chunks())
+            place = MapPartition(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
+            chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
             written.append((copied, len(copied.full), copied.version))
-        await append(target, OFFSETS_TOPIC, records)
+        await map_topic.append(target, self._lane.spec.flow, chunks)
         for copied, full, version in written:
             copied.written(full, version)
 
@@ -109,13 +105,13 @@ class MapWriter:
 
 
 async def _pruned(lane: Lane, keys: set[Key]) -> None:
-    if gone := await prune(lane.source, lane.target, lane.spec.flow, keys):
+    if gone := await map_topic.prune(lane.source, lane.target, lane.spec.flow, keys):
         _log.info(
             "chunks of deleted records taken out of the map", flow=lane.spec.flow, lane=lane.spec.lane, chunks=gone
         )
 
 
-async def _sync(cluster: Cluster, topic: str, moved: list[Partition]) -> None:
+async def _sync(cluster: ClusterClient, topic: str, moved: list[Partition]) -> None:
     """The last record of each partition: who applies MirrorMaker 2's rule is never ahead, and exact when caught up."""
     pairs = [(p, p.copied.last) for p in moved]
     syncs = [OffsetSync(p.spec.topic, p.spec.partition, *last).record() for p, last in pairs if last is not None]

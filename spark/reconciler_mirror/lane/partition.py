@@ -1,4 +1,4 @@
-"""One source partition on its way to the target: what is queued, sent and acknowledged, and how far each has come.
+"""The state of one partition in a lane: what is queued, sent and acknowledged.
 
 Mutable, owned by the event loop of its lane; it knows no connections.
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from mirror.batch_passed import Passed
-from mirror.batch_records import RecordWorker
-from mirror.copied import Copied, Spans
-from mirror.lanes import Condition, PartitionSpec
-from mirror.losses import LossCounter
-from wire.batches import Batch
-from wire.buffers import Buffer
-from wire.cluster import NO_ID, Key
+from reconciler.kafka.client.buffers import Buffer
+from reconciler.kafka.client.cluster import NO_ID, Key
+from reconciler.kafka.records.batches import Batch
+from reconciler.kafka.records.records import Rebuilt
+from reconciler_mirror.lane.copied_runs import Copied, Spans
+from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.record_work.on_bytes import RecordWorker
+from reconciler_mirror.report.losses import LossCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ ANY_SIZE = 1 << 31
 
 
 class Phase(StrEnum):
-    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: somebody wishes it.
+    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: somebody asked for it.
     LEAVING: no longer ours."""
 
     STARTING = "starting"
@@ -60,6 +60,33 @@ class Phase(StrEnum):
     STOPPED = "stopped"
     PAUSED = "paused"
     LEAVING = "leaving"
+
+
+class Passed:
+    """Records of one partition that were filtered out, counted once the position has passed them. Each entry: the
+    offset after a source batch, and how many of it were left out and why."""
+
+    __slots__ = ("_waiting", "filtered", "returning")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, int, int]] = deque()
+        self.filtered = 0
+        self.returning = 0
+
+    def add(self, next_offset: int, filtered: int, returning: int) -> None:
+        if filtered or returning:
+            self._waiting.append((next_offset, filtered, returning))
+
+    def forget_beyond(self, offset: int) -> None:
+        """The fetch position fell back to ``offset``: what lies behind it is read again."""
+        while self._waiting and self._waiting[-1][0] > offset:
+            self._waiting.pop()
+
+    def committed(self, offset: int) -> None:
+        while self._waiting and self._waiting[0][0] <= offset:
+            _, filtered, returning = self._waiting.popleft()
+            self.filtered += filtered
+            self.returning += returning
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +106,20 @@ class Piece:
     sequence: int = -1
     sent_at: float = 0.0
 
+    @classmethod
+    def whole(cls, raw: memoryview, batch: Batch, buffer: Buffer | None = None, source: Batch | None = None) -> Piece:
+        """All records of a source batch. Where ``raw`` lies in ``buffer``, the piece holds it."""
+        if buffer is not None:
+            buffer.hold()
+        figures = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp)
+        return cls(raw, *figures, ((batch.base, batch.records),), source, buffer)
+
+    @classmethod
+    def made(cls, rebuilt: Rebuilt, last: Batch, timestamp: int) -> Piece:
+        """Records of source batches up to ``last``."""
+        figures = (rebuilt.records, rebuilt.next_offset, last.leader_epoch, timestamp)
+        return cls(memoryview(rebuilt.raw), *figures, rebuilt.spans)
+
     def drop(self) -> None:
         buffer, self.buffer = self.buffer, None
         if buffer is not None:
@@ -91,7 +132,7 @@ class Partition:
 
     committed <= reached <= covered, in source offsets: committed at the target, acknowledged in this transaction,
     fetched. ``queue`` holds batches not sealed yet, ``unacked`` sealed ones in order of their sequences, ``resend``
-    those of them that have to be sent again. ``pausing``: a pause is wished; ``left_waiting``: the timestamp of the
+    those of them that have to be sent again. ``pausing``: a pause is asked for; ``left_waiting``: the timestamp of the
     oldest record that a pause or a stop leaves at the source, if known, else when it was first seen. ``checking``:
     checksums are looked at before anything is queued, to leave out corrupt batches. ``largest``: bytes of a batch that
     the target is known to take; a larger one is tried again from ``larger_at`` on. ``sought``: the same for all below

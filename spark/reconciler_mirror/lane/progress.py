@@ -1,4 +1,4 @@
-"""What a running lane of the batch path tells. A partition that did not change keeps its row, the very same object.
+"""Progress of a lane, one row for each partition; unchanged rows stay the same objects.
 
 Rows are made anew for the partitions in ``Lane.changed`` only, so that thousands that have nothing to do cost nothing;
 who compares rows by identity sees which are new.
@@ -6,14 +6,14 @@ who compares rows by identity sees which are new.
 
 from __future__ import annotations
 
-from mirror.batch_lane import Lane
-from mirror.batch_partition import Partition
-from mirror.batch_refusals import quota_throttled
-from mirror.lanes import Condition, LaneProgress, PartitionProgress
-from wire.cluster import Key
+from reconciler.kafka.client.cluster import Key
+from reconciler_mirror.conditions.lane import quota_throttled
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress
 
 
-class Telling:
+class ProgressReports:
     """Of one session."""
 
     def __init__(self, lane: Lane) -> None:

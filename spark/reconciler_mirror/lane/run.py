@@ -1,4 +1,4 @@
-"""The batch path: a lane copied in whole record batches, never decompressed where that can be avoided.
+"""Runs a lane: copies whole record batches; begins again after what goes wrong (retries, pauses, limits).
 
 Fence, read the positions at the target, fetch, patch headers, produce and commit. Whatever goes wrong in between begins
 again there: nothing counts before its transaction is committed.
@@ -11,18 +11,31 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
-from mirror import logs, positions
-from mirror.awaiting import LOOK_S, leaving
-from mirror.batch_commit import END
-from mirror.batch_lane import Lane, RestartError
-from mirror.batch_partition import Tuning
-from mirror.batch_prepare import prepare
-from mirror.batch_refusals import unreachable
-from mirror.batch_session import Session
-from mirror.connecting import cluster_of, setting_refused
-from mirror.copied import Copied
-from mirror.faults import SupersededError, lane_failed
-from mirror.lanes import (
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.errors import (
+    TRANSACTION_TIMEOUT_REFUSED,
+    AuthenticationFailedError,
+    BrokerError,
+    ConnectionLostError,
+    FencedError,
+    MalformedResponseError,
+    SettingError,
+    UnsupportedBrokerError,
+)
+from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
+from reconciler.kafka.client.transaction_ends import Endings
+from reconciler.kafka.client.transactions import Identity
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients.own import cluster_of, setting_refused
+from reconciler_mirror.conditions.lane import SupersededError, lane_failed, unreachable
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.copied_runs import Copied
+from reconciler_mirror.lane.partition import Tuning
+from reconciler_mirror.lane.produce.throttle import Throttle
+from reconciler_mirror.lane.session import LaneSession
+from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.lane.warm_up import prepare
+from reconciler_mirror.model import (
     AWAITED,
     Condition,
     Control,
@@ -33,24 +46,8 @@ from mirror.lanes import (
     PartitionProgress,
     counted,
 )
-from mirror.latency import NO_LATENCY
-from mirror.throttle import Throttle
-from wire.cluster import Cluster, Key
-from wire.endings import Endings
-from wire.errors import (
-    TRANSACTION_TIMEOUT_REFUSED,
-    AuthenticationFailedError,
-    BrokerError,
-    ConnectionLostError,
-    FencedError,
-    MalformedResponseError,
-    SettingError,
-    UnsupportedBrokerError,
-)
-from wire.hanging import HangingTransactionError, settle
-from wire.transactions import Identity
 
-PAUSE_FIRST, PAUSE_LAST = 0.2, 5.0
+PAUSE_FIRST, PAUSE_LAST, LOOK_S = 0.2, 5.0, 0.01
 # Of a transaction that somebody ended or replaced, perhaps: whoever begins again then learns which. A broker that is
 # fencing in the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
@@ -60,7 +57,11 @@ T = TypeVar("T")
 
 
 def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
-    """A ``CopyPath``."""
+    """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
+
+    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one. Never raises for what can be told in a
+    LaneReport. Never loses or doubles a record, whenever it is killed.
+    """
     tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
     return asyncio.run(Attempts(lane, control, tuning).run())
 
@@ -77,16 +78,15 @@ class Attempts:
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._counts: dict[Key, PartitionProgress] = {}
-        self._transactions = 0
         self._retries = 0
         self._endings = Endings()
         self._unseen: frozenset[Key] = frozenset()
-        self._latency = NO_LATENCY
         self._throttle = Throttle(control.rate)
         self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
+        self._before = self._progress
 
     async def run(self) -> LaneReport:
-        clusters: list[Cluster] = []
+        clusters: list[ClusterClient] = []
         try:
             clusters += [cluster_of(self._spec.source), cluster_of(self._spec.target)]
             if self._spec.claim == AWAITED and not await self._claimed(clusters[0], clusters[1]):
@@ -112,17 +112,19 @@ class Attempts:
             for cluster in clusters:
                 cluster.close()
 
-    async def _claimed(self, source: Cluster, target: Cluster) -> bool:
+    async def _claimed(self, source: ClusterClient, target: ClusterClient) -> bool:
         """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
         self._identity = self._new_identity(target)
         preparing = asyncio.ensure_future(prepare(self._control.partitions(), source, target, self._identity))
-        told = False
+        claimed = False
         try:
             while (claim := self._control.claim()) == AWAITED:
                 if leaving(self._control):
                     return False
-                if preparing.done() and not told:
-                    told = self._tell_prepared(preparing)
+                if preparing.done() and not claimed:
+                    preparing.result()  # what failed for good (a setting, a right) raises as it would in a session
+                    self._control.prepared()
+                    claimed = True
                 await asyncio.sleep(LOOK_S)
         finally:
             preparing.cancel()
@@ -130,20 +132,14 @@ class Attempts:
         self._spec = replace(self._spec, claim=claim)
         return True
 
-    def _tell_prepared(self, preparing: asyncio.Task[None]) -> bool:
-        """What failed for good (a setting, a right) raises here as it would in a session."""
-        preparing.result()
-        self._control.prepared()
-        return True
-
     def _end(self) -> LaneEnd:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
 
-    def _new_identity(self, target: Cluster) -> Identity:
+    def _new_identity(self, target: ClusterClient) -> Identity:
         transactional_id = self._spec.transactional_id if self._spec.delivery == "exactly_once" else None
         return Identity(target, transactional_id, self._spec.group, endings=self._endings)
 
-    async def _begin(self, identity: Identity, target: Cluster) -> None:
+    async def _begin(self, identity: Identity, target: ClusterClient) -> None:
         """Fences whoever was there before, but nobody who came after this lane first began; puts right what a broker
         forgot of an earlier transaction."""
         await identity.start(self._former)
@@ -151,12 +147,12 @@ class Attempts:
         if identity.transactional:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
             await target.refresh({topic for topic, _ in keys})
-            self._unseen = await settle(identity, target, keys)
+            self._unseen = await settle(target, keys, identity)
 
-    async def _sessions(self, source: Cluster, target: Cluster) -> LaneReport:
+    async def _sessions(self, source: ClusterClient, target: ClusterClient) -> LaneReport:
         pause = PAUSE_FIRST
         while True:
-            before = self._transactions
+            before = self._before.transactions
             try:
                 identity, self._identity = self._identity or self._new_identity(target), None
                 if await self._unless_leaving(self._begin(identity, target)):
@@ -176,7 +172,7 @@ class Attempts:
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             self._retries += 1
-            pause = PAUSE_FIRST if self._transactions > before else min(PAUSE_LAST, pause * 2)
+            pause = PAUSE_FIRST if self._before.transactions > before else min(PAUSE_LAST, pause * 2)
             self._control.report(replace(self._progress, conditions=(unreachable(self._spec, "target", why),)))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
@@ -184,32 +180,19 @@ class Attempts:
     async def _session(self, lane: Lane) -> None:
         lane.copied = self._copied
         lane.throttle = self._throttle
-        session = Session(lane, _Counting(self._control, self), self._held)
+        session = LaneSession(lane, self._control, self._held, lambda now: self._control.report(self._total(now)))
         try:
             await session.run()
         finally:
-            self._progress = self._total(session.progress())
-            self._transactions, self._latency = self._progress.transactions, self._progress.latency
-            self._counts = counted(self._progress.partitions)
-
-    def total(self, progress: LaneProgress) -> LaneProgress:
-        self._progress = self._total(progress)
-        return self._progress
+            self._before = self._total(session.progress())
+            self._counts = counted(self._before.partitions)
 
     def _total(self, progress: LaneProgress) -> LaneProgress:
         """With what earlier sessions of this call copied."""
-        return replace(
-            progress,
-            partitions=tuple(self._added(p) for p in progress.partitions) if self._counts else progress.partitions,
-            transactions=progress.transactions + self._transactions,
-            retries=self._retries,
-            latency=progress.latency.plus(self._latency),
-            throttled_ms=int(self._throttle.waited_s * 1000),
-        )
-
-    def _added(self, now: PartitionProgress) -> PartitionProgress:
-        before = self._counts.get((now.topic, now.partition))
-        return now if before is None else now.plus(before)
+        total = progress.plus(self._before, self._counts)
+        throttled_ms = int(self._throttle.waited_s * 1000)
+        self._progress = replace(total, retries=self._retries, throttled_ms=throttled_ms)
+        return self._progress
 
     async def _unless_leaving(self, work: Awaitable[T]) -> bool:
         """False when the control ended the lane before ``work`` was done."""
@@ -223,15 +206,15 @@ class Attempts:
         task.result()
         return True
 
-    async def _fenced(self, target: Cluster, error: FencedError) -> LaneReport:
+    async def _fenced(self, target: ClusterClient, error: FencedError) -> LaneReport:
         """Who fenced us? A later application writes its claim into the positions moments after it fences."""
         keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
         for _ in range(25):
             try:
-                found = await target.positions(self._spec.group, keys)
+                committed_positions = await target.positions(self._spec.group, keys)
             except (ConnectionLostError, BrokerError):
-                found = {}
-            if any(positions.decode(p.offset, p.metadata.rstrip(END)).claim > self._spec.claim for p in found.values()):
+                committed_positions = {}
+            if positions.is_superseded(committed_positions.values(), self._spec.claim):
                 return LaneReport(LaneEnd.SUPERSEDED, self._progress, "another application has taken the flow")
             await asyncio.sleep(0.2)
         text = f"fenced, but no later application owns the flow: {error}"
@@ -241,24 +224,9 @@ class Attempts:
         return self._ended(lane_failed(self._spec, code, text), text)
 
     def _ended(self, condition: Condition, text: str) -> LaneReport:
-        told = replace(self._progress, conditions=(*self._progress.conditions, condition))
-        return LaneReport(LaneEnd.FAILED, told, text)
+        lane_progress = replace(self._progress, conditions=(*self._progress.conditions, condition))
+        return LaneReport(LaneEnd.FAILED, lane_progress, text)
 
 
-class _Counting:
-    """The control as a session sees it: reports count from the beginning of the call."""
-
-    def __init__(self, control: Control, attempts: Attempts) -> None:
-        self._attempts = attempts
-        self._control = control
-        self.stopping = control.stopping
-        self.lease_over = control.lease_over
-        self.partitions = control.partitions
-        self.claim = control.claim
-        self.prepared = control.prepared
-        self.paused = control.paused
-        self.rate = control.rate
-        self.watch = control.watch
-
-    def report(self, progress: LaneProgress) -> None:
-        self._control.report(self._attempts.total(progress))
+def leaving(control: Control) -> bool:
+    return control.stopping() or control.lease_over()

@@ -1,41 +1,45 @@
-"""One session of the batch path: from fencing the lane to its last commit, or to what made it begin again."""
+"""One session of a lane: from fencing to its last commit, or to the error that ends it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from mirror.batch_commit import Committer
-from mirror.batch_fetchers import Fetchers
-from mirror.batch_lane import Lane, RestartError
-from mirror.batch_outcomes import RETRY_PAUSE
-from mirror.batch_partition import Partition, Phase
-from mirror.batch_produce import Sender
-from mirror.batch_records import worker_of
-from mirror.batch_refusals import unavailable
-from mirror.batch_start import Starter
-from mirror.batch_telling import Telling
-from mirror.copied import Copied
-from mirror.lanes import Condition, Control, LaneProgress, PartitionSpec
-from mirror.map_writing import MapWriter
-from wire.cluster import Key
-from wire.errors import BrokerError, ConnectionLostError
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
+from reconciler_mirror.conditions.lane import unavailable
+from reconciler_mirror.lane.commit import Committer
+from reconciler_mirror.lane.copied_runs import Copied
+from reconciler_mirror.lane.fetch.sessions import Fetchers
+from reconciler_mirror.lane.offset_map_writer import MapWriter
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.produce.results import RETRY_PAUSE
+from reconciler_mirror.lane.produce.sender import Sender
+from reconciler_mirror.lane.progress import ProgressReports
+from reconciler_mirror.lane.start import Starter
+from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.model import Condition, Control, LaneProgress, PartitionSpec
+from reconciler_mirror.record_work.on_bytes import worker_of
 
 REPORT_EVERY, QUIET_REPORT_EVERY, METADATA_EVERY = 0.25, 1.0, 60.0
 LEAVE_WITHIN = 15.0
 
 
-class Session:
-    """Owns the tasks and decides which broker serves a partition. ``held``: partitions left out after a restart."""
+class LaneSession:
+    """Owns the tasks and decides which broker serves a partition. ``held``: partitions left out after a restart.
+    ``report`` gets what this session has copied."""
 
-    def __init__(self, lane: Lane, control: Control, held: dict[Key, Condition]) -> None:
+    def __init__(
+        self, lane: Lane, control: Control, held: dict[Key, Condition], report: Callable[[LaneProgress], None]
+    ) -> None:
         self.lane = lane
         lane.routes = self
         self._control = control
         self._held = held
+        self._tell = report
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
@@ -43,7 +47,7 @@ class Session:
         self._starter = Starter(lane)
         self._committer = Committer(lane)
         self._map = MapWriter(lane)
-        self._telling = Telling(lane)
+        self._telling = ProgressReports(lane)
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
         self._moved: set[str] = set()
@@ -52,10 +56,6 @@ class Session:
         self._paused: frozenset[Key] = frozenset()
         self._reported = 0.0
         self._loop = asyncio.get_running_loop()
-
-    @property
-    def transactions(self) -> int:
-        return self._committer.transactions
 
     async def run(self) -> None:
         """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
@@ -136,7 +136,7 @@ class Session:
             self.lane.resolve(self.offer, partition)
 
     def _stalled(self, partition: Partition) -> None:
-        condition = unavailable(partition, "target", "no leader could be reached")
+        condition = unavailable(partition.spec, "target", "no leader could be reached")
         partition.stalled_since = 0.0
         if partition.unacked:
             self.lane.fail(RestartError(condition.text, (partition.source, condition)))
@@ -307,11 +307,11 @@ class Session:
     # what it tells
 
     def progress(self) -> LaneProgress:
-        return self._telling.progress(self.transactions)
+        return self._telling.progress(self._committer.transactions)
 
     def _report(self) -> None:
         self._reported = time.monotonic()
-        self._control.report(self.progress())
+        self._tell(self.progress())
 
 
 async def _cancel(tasks: set[asyncio.Task[None]]) -> None:

@@ -1,25 +1,22 @@
-"""Before a partition is fetched: its position at the target, and whether the source still has what comes next."""
+"""Before a partition is fetched: its position, and whether the source still has what comes next."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 from uuid import UUID
 
-from mirror import batch_refusals, positions
-from mirror.batch_commit import END
-from mirror.batch_lane import Lane
-from mirror.batch_partition import Partition, Phase
-from mirror.faults import SupersededError, position_lost, position_missing, start_out_of_range, topic_recreated
-from mirror.lanes import Condition
-from mirror.losses import Loss
-from translation.history import copied_before
-from wire.cluster import EARLIEST, LATEST, NO_ID, Cluster, Key
-from wire.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
+from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
+from reconciler.replication.offsets.copied_before import copied_before
+from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.model import Condition
+from reconciler_mirror.report.losses import Loss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
@@ -63,7 +60,7 @@ class Starter:
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > TELL_AFTER:
                     side = "target" if self._at_target else "source"
-                    self._lane.trouble = batch_refusals.unreachable(self._lane.spec, side, str(error))
+                    self._lane.trouble = conditions.unreachable(self._lane.spec, side, str(error))
                 undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
                 await asyncio.sleep(min(pause, PAUSE_UNDECIDED) if undecided else pause)
                 pause = min(PAUSE_LAST, pause * (1.2 if undecided else 2))
@@ -82,20 +79,18 @@ class Starter:
         there, again = self._with_leaders(taken)
         there = await self._with_positions(there)
         self._at_target = False
-        lows, ends = await asyncio.gather(self._offsets(there, EARLIEST), self._offsets(there, LATEST))
-        tops, truncated = await self._tops(there, ends), await self._truncated(there)
+        bounds = await self._bounds(there)
+        tops, truncated = await self._tops(there, bounds), await self._truncated(there)
         for partition in there:
-            low, end = lows[partition.source], ends[partition.source]
-            if isinstance(low, int) and isinstance(end, int):
-                top = max(end, tops.get(partition.source, end))
-                self._settle(partition, (low, end, top), truncated.get(partition))
-                continue
-            failure = low if isinstance(low, BrokerError) else cast(BrokerError, end)
-            if failure.retriable:
+            known = bounds[partition.source]
+            if not isinstance(known, BrokerError):
+                top = max(known[1], tops.get(partition.source, known[1]))
+                self._settle(partition, (*known, top), truncated.get(partition))
+            elif known.retriable:
                 again.append(partition)
-                self._waits(partition, name_of(failure.code))
+                self._waits(partition, name_of(known.code))
             else:
-                lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
+                lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
         return again
 
     def _with_leaders(self, taken: Sequence[Partition]) -> tuple[list[Partition], list[Partition]]:
@@ -117,21 +112,20 @@ class Starter:
         now = time.monotonic()
         partition.waits_since = partition.waits_since or now
         if now - partition.waits_since > TELL_AFTER and partition.condition is None:
-            partition.condition = batch_refusals.unavailable(partition, "source", why)
+            partition.condition = conditions.unavailable(partition.spec, "source", why)
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
         spec, lane = partition.spec, self._lane
         source, target = lane.source.topics[spec.topic], lane.target.topics[spec.target_topic]
         if source.error in DENIED:
-            return batch_refusals.source_refuses(partition, source.error)
+            return conditions.source_refuses(partition.spec, source.error)
         if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
-            return batch_refusals.source_gone(partition)
+            return conditions.source_gone(partition.spec)
         if source.topic_id != NO_ID and spec.topic_id and not _same_id(source.topic_id, spec.topic_id):
-            now = base64.urlsafe_b64encode(source.topic_id.bytes).decode().rstrip("=")
-            return topic_recreated(replace(spec, topic_id=now), spec.topic_id)
+            return conditions.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
-            return batch_refusals.target_missing(partition, len(target.leaders), target.error)
+            return conditions.target_missing(partition, len(target.leaders), target.error)
         return None
 
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
@@ -140,24 +134,29 @@ class Starter:
         unknown = [p for p in there if p.covered < 0]
         if not unknown:
             return list(there)
-        found = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
+        committed_positions = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
         fresh: list[Partition] = []
+        foreign: dict[Partition, int] = {}
         for partition in unknown:
-            committed = found[partition.target]
-            known = positions.decode(committed.offset, committed.metadata.rstrip(END))
+            committed = committed_positions[partition.target]
+            known = positions.decode(committed.offset, committed.metadata)
             if committed.offset < 0:
                 fresh.append(partition)
                 continue
             if known.claim > lane.spec.claim:
-                raise SupersededError("another application has taken the flow")
+                raise conditions.SupersededError("another application has taken the flow")
             if known.topic_id not in ("", partition.spec.topic_id):
-                lane.stop(partition, topic_recreated(partition.spec, known.topic_id))
+                lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
                 continue
-            self._begin(partition, known)
+            if known.proved:
+                self._begin(partition, known)
+            else:
+                foreign[partition] = known.offset
+        await self._stop_foreign(foreign)
         await self._begin_fresh(fresh)
         return [p for p in there if p.phase is Phase.STARTING and p.covered >= 0]
 
-    def _begin(self, partition: Partition, known: positions.Position) -> None:
+    def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)
         partition.committed = partition.reached = partition.covered = known.offset
         partition.leader_epoch = partition.covered_epoch = known.leader_epoch
@@ -172,16 +171,15 @@ class Starter:
         given, fresh = _apart(fresh, spec.start_offsets)
         await self._begin_at(given)
         fresh = await self._never_copied(fresh)
-        wanted = {"earliest": EARLIEST, "latest": LATEST}.get(spec.start_kind, spec.start_timestamp_ms or 0)
-        found = await self._offsets(fresh, wanted)
-        beyond = [p for p in fresh if found[p.source] == -1]
-        found = {**found, **await self._offsets(beyond, LATEST)}
+        offsets = await self._offsets(fresh, positions.asked_at(spec.start_kind, spec.start_timestamp_ms))
+        beyond = [p for p in fresh if offsets[p.source] == -1]
+        offsets = {**offsets, **await self._offsets(beyond, LATEST)}
         for partition in fresh:
-            offset = found[partition.source]
+            offset = offsets[partition.source]
             if isinstance(offset, int):
                 self._begin_first(partition, offset)
             elif not offset.retriable:
-                self._lane.stop(partition, batch_refusals.source_refuses(partition, offset.code))
+                self._lane.stop(partition, conditions.source_refuses(partition.spec, offset.code))
             else:
                 raise offset
 
@@ -194,25 +192,30 @@ class Starter:
         }
         for key, before in (await copied_before(target, ids)).items():
             partition = next(p for p in fresh if p.source == key)
-            self._lane.stop(partition, position_missing(partition.spec, self._lane.spec.flow, before))
+            self._lane.stop(partition, conditions.position_missing(partition.spec, self._lane.spec.flow, before))
         return [p for p in fresh if p.phase is Phase.STARTING]
+
+    async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
+        target, spec = self._lane.target, self._lane.spec
+        ids = {p.source: (p.topic_id, target.topics[p.spec.target_topic].topic_id) for p in offsets}
+        before = await copied_before(target, ids)
+        for partition, offset in offsets.items():
+            _, copied_to = before.get(partition.source, (spec.flow, None))
+            self._lane.stop(partition, conditions.position_foreign(partition.spec, spec.group, offset, copied_to))
 
     async def _begin_at(self, given: Sequence[Partition]) -> None:
         """Explicit offsets. One that the source does not have stops its partition: no other was asked for."""
-        lows, ends = await self._offsets(given, EARLIEST), await self._offsets(given, LATEST)
+        bounds = await self._bounds(given)
         for partition in given:
-            low, end = lows[partition.source], ends[partition.source]
-            offset = self._lane.spec.start_offsets[partition.source]
-            if isinstance(low, int) and isinstance(end, int):
-                if low <= offset <= end:
-                    self._begin_first(partition, offset)
-                else:
-                    self._lane.stop(partition, start_out_of_range(partition.spec, offset, low, end))
-                continue
-            failure = low if isinstance(low, BrokerError) else cast(BrokerError, end)
-            if failure.retriable:
-                raise failure
-            self._lane.stop(partition, batch_refusals.source_refuses(partition, failure.code))
+            known, offset = bounds[partition.source], self._lane.spec.start_offsets[partition.source]
+            if isinstance(known, BrokerError):
+                if known.retriable:
+                    raise known
+                self._lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
+            elif known[0] <= offset <= known[1]:
+                self._begin_first(partition, offset)
+            else:
+                self._lane.stop(partition, conditions.start_out_of_range(partition.spec, offset, *known))
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         spec = self._lane.spec
@@ -232,6 +235,15 @@ class Starter:
             return {}
         return await self._lane.source.list_offsets(asked, committed=self._lane.committed_only)
 
+    async def _bounds(self, wanted: Sequence[Partition]) -> Mapping[Key, tuple[int, int] | BrokerError]:
+        """Log start, and end for our isolation."""
+        lows, ends = await asyncio.gather(self._offsets(wanted, EARLIEST), self._offsets(wanted, LATEST))
+        bounds: dict[Key, tuple[int, int] | BrokerError] = {}
+        for key, low in lows.items():
+            end = ends[key]
+            bounds[key] = low if isinstance(low, BrokerError) else end if isinstance(end, BrokerError) else (low, end)
+        return bounds
+
     async def _truncated(self, there: Sequence[Partition]) -> dict[Partition, int]:
         """Partitions whose log ends, for the epoch last copied, before the position (KIP-320), and that end."""
         source = self._lane.source
@@ -240,7 +252,7 @@ class Starter:
             for p in there
             if p.epoch_at(p.covered) >= 0 and (leader := source.leader(*p.source)) and leader.epoch != p.validated_epoch
         }
-        found: dict[Partition, int] = {}
+        offsets: dict[Partition, int] = {}
         if suspects:
             ends = await source.epoch_ends({key: p.epoch_at(p.covered) for key, p in suspects.items()})
             for key, answer in ends.items():
@@ -248,14 +260,16 @@ class Starter:
                     if answer.retriable:
                         raise answer
                 elif 0 <= answer[1] < suspects[key].covered:
-                    found[suspects[key]] = answer[1]
-        return found
+                    offsets[suspects[key]] = answer[1]
+        return offsets
 
-    async def _tops(self, there: Sequence[Partition], ends: Mapping[Key, int | BrokerError]) -> Mapping[Key, int]:
-        """High watermarks of those whose position lies beyond ``ends``: an open transaction, or a lost log."""
-        beyond = [p.source for p in there if isinstance(end := ends[p.source], int) and p.covered > end]
-        found = await self._lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
-        return {key: top for key, top in found.items() if isinstance(top, int)}
+    async def _tops(
+        self, there: Sequence[Partition], bounds: Mapping[Key, tuple[int, int] | BrokerError]
+    ) -> Mapping[Key, int]:
+        """High watermarks of those whose position lies beyond their end: an open transaction, or a lost log."""
+        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.covered > at[1]]
+        tops = await self._lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
+        return {key: top for key, top in tops.items() if isinstance(top, int)}
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """``bounds``: log start, end for our isolation, high watermark."""
@@ -282,7 +296,7 @@ class Starter:
     def _lost(self, partition: Partition, low: int, high: int) -> None:
         """The next record is before ``low`` or beyond ``high``."""
         lane, position = self._lane, partition.covered
-        condition = position_lost(partition.spec, position, low, high)
+        condition = conditions.position_lost(partition.spec, position, low, high)
         if not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return
@@ -291,9 +305,9 @@ class Starter:
         if not partition.idle:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return
-        found = low if partition.covered < low else high
+        number = low if partition.covered < low else high
         partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
-        lane.move_on(partition, found, Loss(condition.code, abs(found - partition.covered), text=condition.text))
+        lane.move_on(partition, number, Loss(condition.code, abs(number - partition.covered), text=condition.text))
         self.add(partition)
 
 
@@ -302,12 +316,11 @@ def _apart(fresh: Sequence[Partition], offsets: Mapping[Key, int]) -> tuple[Sequ
     return [p for p in fresh if p.source in offsets], [p for p in fresh if p.source not in offsets]
 
 
-def _leaderless(cluster: Cluster, key: Key) -> bool:
+def _leaderless(cluster: ClusterClient, key: Key) -> bool:
     leader = cluster.leader(*key)
     return leader is None or leader.node < 0
 
 
 def _same_id(topic_id: UUID, printed: str) -> bool:
     """Kafka prints ids in base64 for URLs, librdkafka in plain base64; both without padding."""
-    plain = base64.b64encode(topic_id.bytes).decode().rstrip("=")
-    return plain == printed.replace("-", "+").replace("_", "/").rstrip("=")
+    return printed_id(topic_id.bytes) == printed.replace("+", "-").replace("/", "_").rstrip("=")

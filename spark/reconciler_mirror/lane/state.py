@@ -1,6 +1,6 @@
-"""The state of one running lane on the batch path: partitions on their way, bounds, what went wrong.
+"""The state of one running lane: partitions, bounds, errors. Mutable, owned by one event loop.
 
-Mutable and owned by one event loop; the parts that fetch, produce and commit share it and nothing else.
+The parts that fetch, produce and commit share it and nothing else.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from mirror import batch_refusals
-from mirror.batch_held import Held
-from mirror.batch_partition import Partition, Phase, Piece, Tuning
-from mirror.copied import Copied
-from mirror.lanes import Condition, LaneSpec
-from mirror.latency import LatencyCounter
-from mirror.losses import Loss
-from mirror.throttle import NO_LIMIT, Throttle
-from wire.cluster import Cluster, Key
-from wire.errors import RETRIABLE, name_of
-from wire.transactions import Identity
+from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.errors import RETRIABLE, name_of
+from reconciler.kafka.client.transactions import Identity
+from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.lane.copied_runs import Copied
+from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
+from reconciler_mirror.lane.partition import Partition, Phase, Piece, Tuning
+from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
+from reconciler_mirror.model import Condition, LaneSpec
+from reconciler_mirror.report.latency import LatencyCounter
+from reconciler_mirror.report.losses import Loss
 
 LEAST_AHEAD = 4 << 20
 
@@ -37,7 +37,7 @@ class RestartError(Exception):
         self.hold = hold
 
 
-class Routes(Protocol):
+class PartitionRoutes(Protocol):
     """Where partitions go next; the session that runs the lane decides."""
 
     def place(self, partition: Partition) -> None:
@@ -83,9 +83,11 @@ class Changed:
 class Lane:
     """Shared by the parts of one running lane."""
 
-    routes: Routes
+    routes: PartitionRoutes
 
-    def __init__(self, spec: LaneSpec, clusters: tuple[Cluster, Cluster], identity: Identity, tuning: Tuning) -> None:
+    def __init__(
+        self, spec: LaneSpec, clusters: tuple[ClusterClient, ClusterClient], identity: Identity, tuning: Tuning
+    ) -> None:
         self.spec = spec
         self.source, self.target = clusters
         self.identity = identity
@@ -98,7 +100,7 @@ class Lane:
         self.touched: set[Partition] = set()
         self.changed = Changed()
         self.blocked: set[Partition] = set()
-        self.held = Held()
+        self.held = OpenTransactions()
         self.added: set[Partition] = set()
         self.joined = asyncio.Event()  # no request is under way that brings a partition into the transaction
         self.joined.set()
@@ -219,7 +221,8 @@ class Lane:
         partition.strikes = 0
         partition.checking = False
         partition.stalled_since = 0.0
-        partition.left_waiting = None
+        if partition.phase is not Phase.STOPPED:  # else what it stopped at still waits
+            partition.left_waiting = None
         self._settle(partition, piece)
         self.mark_dirty(partition)
         self.cover(partition)
@@ -253,11 +256,12 @@ class Lane:
 
     # what went wrong
 
-    def stop(self, partition: Partition, condition: Condition) -> None:
-        """Stops one partition; the others go on. What was acknowledged stays and is committed."""
+    def stop(self, partition: Partition, condition: Condition, *, keep: bool = False) -> None:
+        """Stops one partition; the others go on. What was sent is committed; ``keep``: what is queued too."""
         waiting = partition.waiting_since or (partition.queue[0].timestamp if partition.queue else None)
         partition.left_waiting = partition.left_waiting or waiting or int(time.time() * 1000)
-        self.drop_unsent(partition)
+        if not keep:
+            self.drop_unsent(partition)
         partition.phase = Phase.STOPPED
         partition.condition = condition
         self.changed.add(partition)
@@ -292,8 +296,8 @@ class Lane:
         return partition.pausing and partition.idle and partition not in self.dirty and partition not in self.touched
 
     def corrupt(self, partition: Partition, why: str) -> None:
-        """Read it once more, perhaps it was damaged on the way; then leave it out, or stop."""
-        self.drop_unsent(partition)
+        """A batch at ``partition.covered``: read it once more, perhaps it was damaged on the way; then leave it out, or
+        stop. What is queued lies before it."""
         if partition.strikes == 0:
             partition.strikes = 1
             self.routes.look_again(partition, why)
@@ -301,11 +305,11 @@ class Lane:
             partition.checking = True
             self.routes.look_again(partition, why)
         else:
-            self.stop(partition, batch_refusals.corrupt(partition, why))
+            self.stop(partition, conditions.corrupt(partition, why), keep=True)
 
     def source_failed(self, partitions: Iterable[Partition], code: int) -> None:
         for partition in partitions:
             if code in RETRIABLE:
                 self.routes.look_again(partition, name_of(code))
             else:
-                self.stop(partition, batch_refusals.source_refuses(partition, code))
+                self.stop(partition, conditions.source_refuses(partition.spec, code))

@@ -1,4 +1,4 @@
-"""Which lease carries which lane. Lanes stay where they are unless a move pays."""
+"""Assigns lanes to leases, each of which is one Spark task; lanes stay where they are unless a move pays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAST = 1e-6  # of a load; what decays towards 0 is never worth a move
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LaneMove:
     lane: LaneKey
     origin: int
     destination: int
@@ -22,7 +22,7 @@ def pack(loads: Mapping[LaneKey, float], leases: int) -> Mapping[LaneKey, int]:
     """Heaviest first, each to the lease with the least load (longest processing time first). Deterministic."""
     totals, counts = [0.0] * leases, [0] * leases
     placed: dict[LaneKey, int] = {}
-    for lane in sorted(loads, key=lambda lane: (-loads[lane], lane)):
+    for lane in sorted(loads, key=lambda key: (-loads[key], key)):
         lease = min(range(leases), key=lambda i: (totals[i], counts[i], i))
         placed[lane] = lease
         totals[lease] += loads[lane]
@@ -30,7 +30,7 @@ def pack(loads: Mapping[LaneKey, float], leases: int) -> Mapping[LaneKey, int]:
     return placed
 
 
-def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: int) -> Move | None:
+def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: int) -> LaneMove | None:
     """The one lane whose move from the heaviest to the lightest lease evens them out most, if that pays at all."""
     if leases < 2 or not placed:
         return None
@@ -49,4 +49,4 @@ def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], lea
         return None
     rest, lane = min(candidates)
     worth = gap - rest > _WORTH_MOVING * sum(totals) / leases
-    return Move(lane, heavy, light) if worth else None
+    return LaneMove(lane, heavy, light) if worth else None

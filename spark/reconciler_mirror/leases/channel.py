@@ -1,4 +1,4 @@
-"""The control channel between driver and leases: JSON lines over TCP, opened by the task with a random token.
+"""The control channel between driver and tasks: JSON lines over TCP, authenticated by a random token.
 
 Down come the lanes' partitions, stop and "lease over"; up go reports, and progress of the partitions that changed. It
 carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies what it began
@@ -14,106 +14,19 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from mirror import logs
-from mirror.lanes import (
-    Claim,
-    Condition,
-    LaneEnd,
-    LaneProgress,
-    LaneReport,
-    PartitionProgress,
-    PartitionSpec,
-)
-from mirror.latency import Latency
-from mirror.losses import Loss, Losses
-from mirror.record_work import ProvenanceGround
+from reconciler.replication.json_codec import Codec
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.model import PartitionSpec
 
 Message = Mapping[str, Any]
 _CONNECT_S = 5.0
 _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
-
-
-def encode_specs(specs: tuple[PartitionSpec, ...]) -> list[list[Any]]:
-    return [[s.topic, s.partition, s.target_topic, s.topic_id] for s in specs]
-
-
-def decode_specs(rows: list[list[Any]]) -> tuple[PartitionSpec, ...]:
-    return tuple(PartitionSpec(*row) for row in rows)
-
-
-def encode_claim(flow: str, claim: Claim) -> list[Any]:
-    ground = claim.ground
-    floors = [[*place, offset] for place, offset in ground.floors.items()]
-    return [flow, claim.number, claim.application, ground.source.hex(), ground.target.hex(), floors]
-
-
-def decode_claim(row: list[Any]) -> tuple[str, Claim]:
-    flow, number, application, source, target, floors = row
-    places = {(topic, partition): offset for topic, partition, offset in floors}
-    return flow, Claim(number, application, ProvenanceGround(bytes.fromhex(source), bytes.fromhex(target), places))
-
-
-def encode_progress(p: LaneProgress) -> Message:
-    return {
-        "flow": p.flow,
-        "lane": p.lane,
-        "partitions": [
-            [
-                *(q.topic, q.partition, q.position, q.end, q.records, q.bytes, q.waiting_since_ms),
-                *(
-                    q.path,
-                    q.path_reason,
-                    q.filtered,
-                    q.returning,
-                    q.paused,
-                    _losses(q.losses),
-                ),
-            ]
-            for q in p.partitions
-        ],
-        "conditions": [[c.code, c.text, c.todo, c.topic, c.partition, c.stops] for c in p.conditions],
-        "transactions": p.transactions,
-        "path": p.path,
-        "path_reason": p.path_reason,
-        "retries": p.retries,
-        "latency": [p.latency.counts, p.latency.total_ms],
-        "throttled": [p.throttled_ms, p.held_back],
-    }
-
-
-def decode_progress(row: Message) -> LaneProgress:
-    return LaneProgress(
-        row["flow"],
-        row["lane"],
-        tuple(_partition(p) for p in row["partitions"]),
-        tuple(Condition(*c) for c in row["conditions"]),
-        row["transactions"],
-        row["path"],
-        row["path_reason"],
-        row["retries"],
-        Latency(tuple(row["latency"][0]), row["latency"][1]),
-        *row["throttled"],
-    )
-
-
-def _losses(losses: Losses) -> list[list[Any]]:
-    return [[one.code, one.offsets, one.records, one.batches, one.text] for one in losses]
-
-
-def _partition(row: list[Any]) -> PartitionProgress:
-    return replace(PartitionProgress(*row[:-1]), losses=tuple(Loss(*loss) for loss in row[-1]))
-
-
-def encode_report(report: LaneReport) -> Message:
-    return {"end": report.end.value, "progress": encode_progress(report.progress), "error": report.error}
-
-
-def decode_report(row: Message) -> LaneReport:
-    return LaneReport(LaneEnd(row["end"]), decode_progress(row["progress"]), row["error"])
+SPECS = tuple[PartitionSpec, ...]
+ROWS = Codec(rows=True)
+"""Of what lanes and driver tell each other: driver and tasks are of one release, so fields need no names."""
 
 
 class _Line:
@@ -153,10 +66,10 @@ class ChannelServer:
     """The driver's end. ``orders`` gives what a lease must know when it connects; ``told`` gets each message of it."""
 
     def __init__(
-        self, host: str, orders: Callable[[str], Message | None], told: Callable[[str, Message], None]
+        self, host: str, orders: Callable[[str], Message | None], report: Callable[[str, Message], None]
     ) -> None:
         self.token = secrets.token_hex(16)
-        self._orders, self._told = orders, told
+        self._orders, self._told = orders, report
         self._lines: dict[str, _Line] = {}
         self._guard = threading.Lock()
         self._socket = socket.create_server((host, 0))

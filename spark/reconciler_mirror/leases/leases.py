@@ -1,4 +1,4 @@
-"""Leases on Spark: each is one job with one task, submitted from its own driver thread and given again when it ends."""
+"""Leases on Spark: each is one job with one task, submitted again when it ends."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mirror import channel, logs
-from mirror.board import Board
-from mirror.lane_specs import describe, lane_spec
-from mirror.lanes import Claim, LaneEnd
-from mirror.lease_task import LeaseSpec, run_lease
-from mirror.packing import LaneKey, best_move, pack
-from mirror.room import has_task, is_shared
-from mirror.settings import Settings
-from mirror.untasked import Untasked
-from mirror.worker_words import heard_while_at_work
+from reconciler.replication.handover import MirrorSettings
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.leases import channel
+from reconciler_mirror.leases.assign import LaneKey, best_move, pack
+from reconciler_mirror.leases.channel import ROWS, SPECS
+from reconciler_mirror.leases.spark_slots import describe, has_task, is_shared
+from reconciler_mirror.leases.task import LeaseSpec, run_lease
+from reconciler_mirror.leases.unassigned import Untasked
+from reconciler_mirror.leases.worker_stderr import heard_while_at_work
+from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport, lane_spec
 
 LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
@@ -34,7 +35,7 @@ class Leases:
     """
 
     def __init__(
-        self, context: Any, settings: Settings, board: Board, host: str, superseded: Callable[[str], None]
+        self, context: Any, settings: MirrorSettings, board: Board, host: str, superseded: Callable[[str], None]
     ) -> None:
         self._context = context
         self._settings = settings
@@ -77,7 +78,7 @@ class Leases:
                     self._lanes[key] = replace(lane, claim=claim)
             running = list(self._running)
         for name in running:
-            self._server.send(name, {"claims": [channel.encode_claim(flow, claim)]})
+            self._server.send(name, {"claims": [[flow, ROWS.encoded(claim)]]})
 
     def prepared(self, flow: str) -> bool:
         """Whether every lane of the flow that has partitions could copy at once."""
@@ -108,8 +109,8 @@ class Leases:
 
     def tell_untasked(self) -> str:
         """Lanes without a task, to the board. Returns why no task can run at all; empty while there is hope."""
-        found = {key: told for key, told in self._untasked.lanes().items() if self._board.specs(key)}
-        self._board.set_untasked(found)
+        by_partition = {key: parts for key, parts in self._untasked.lanes().items() if self._board.specs(key)}
+        self._board.set_untasked(by_partition)
         return self._untasked.hopeless()
 
     def share_rates(self) -> None:
@@ -220,7 +221,7 @@ class Leases:
                 self._lost += 1
                 self._failed[slot] = _first_line(error)
                 self._untasked.ends(mine, _first_line(error))
-                _log.warning("lease lost, given again", lease=describe(slot, lanes), error=_first_line(error))
+                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=_first_line(error))
             return False
         finally:
             self._server.end(name)
@@ -270,7 +271,7 @@ class Leases:
     def _orders(self, lease: str) -> channel.Message | None:
         with self._guard:
             lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
-            claims = [channel.encode_claim(flow, claim) for flow, claim in self._claims.items()]
+            claims = [[flow, ROWS.encoded(claim)] for flow, claim in self._claims.items()]
             if lanes is not None:
                 self._connected.add(lease)
                 self._untasked.begins(lanes)
@@ -278,7 +279,7 @@ class Leases:
 
     def _known(self, lanes: tuple[LaneKey, ...]) -> channel.Message:
         return {
-            "lanes": [[*key, channel.encode_specs(self._board.specs(key))] for key in lanes],
+            "lanes": [[*key, ROWS.encoded(self._board.specs(key), SPECS)] for key in lanes],
             "paused": [[*key, sorted(self._board.paused(key))] for key in lanes],
             "rates": [[*key, self._rates[key]] for key in lanes if key in self._rates],
         }
@@ -292,15 +293,15 @@ class Leases:
                     self._left.setdefault(lease, set()).add(_key(message["left"]))
                 self._guard.notify_all()
         if "progress" in message:
-            self._board.progress(channel.decode_progress(message["progress"]))
+            self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))
         if "report" in message:
-            report = channel.decode_report(message["report"])
+            report = ROWS.decoded(LaneReport, message["report"])
             if report.end is LaneEnd.SUPERSEDED:
                 self._superseded(report.error)
 
 
-def _key(told: list[Any]) -> LaneKey:
-    return str(told[0]), int(told[1])
+def _key(entries: list[Any]) -> LaneKey:
+    return str(entries[0]), int(entries[1])
 
 
 def _slot_of(lease: str) -> int:
@@ -310,8 +311,8 @@ def _slot_of(lease: str) -> int:
 def _first_line(error: Exception) -> str:
     """Of what Spark says; Py4J puts a line before it that only names the call."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    told = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
-    return told[0][:300].rstrip(".") if told else type(error).__name__
+    names = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
+    return names[0][:300].rstrip(".") if names else type(error).__name__
 
 
 def _in_task(specs: Any) -> Any:

@@ -1,8 +1,19 @@
-"""Whether Spark has room for a task, as its scheduler tells it; asked while two applications run side by side."""
+"""What Spark shows of a lease, and whether it has a slot for its task: asked beside another application."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from reconciler_mirror.model import LaneSpec
+
+
+def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
+    """What the Spark UI shows: ``lease 1: orders lanes 0-3, payments lane 2``."""
+    flows: dict[str, list[int]] = {}
+    for lane in lanes:
+        flows.setdefault(lane.flow, []).append(lane.lane)
+    parts = [f"{flow} lane{'s' if len(n) > 1 else ''} {','.join(map(str, sorted(n)))}" for flow, n in flows.items()]
+    return f"lease {slot}: {', '.join(parts)}"
 
 
 def has_task(context: Any, group: str) -> bool:

@@ -1,4 +1,4 @@
-"""A lease on the worker's side: each of its lanes in a thread of its own, until stop, deadline or supersession."""
+"""A lease in a Spark task: runs each of its lanes in a thread, until stop, deadline or supersession."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from mirror import channel, logs
-from mirror.batch_path import batch_path
-from mirror.lanes import (
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.leases import channel
+from reconciler_mirror.leases.assign import LaneKey
+from reconciler_mirror.leases.channel import ROWS, SPECS
+from reconciler_mirror.model import (
     Claim,
     CopyPath,
     LaneEnd,
@@ -21,14 +25,11 @@ from mirror.lanes import (
     PartitionSpec,
     counted,
 )
-from mirror.untold import Untold
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
 _TELL_S = 0.25
 _log = logs.logger("lease")
-
-LaneKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,37 @@ class LeaseSpec:
     mirror: str
 
 
+class ReportDelta:
+    """What of a lane's snapshots the driver has not been told yet. ``everything``: tell all of the next one."""
+
+    def __init__(self) -> None:
+        self.everything = False
+        self._snapshot: LaneProgress | None = None
+        self._rows: dict[tuple[str, int], PartitionProgress] = {}
+        self._lane: LaneProgress | None = None
+
+    def of(self, now: LaneProgress) -> LaneProgress | None:
+        if now is self._snapshot and not self.everything:
+            return None
+        self._snapshot = now
+        if self.everything or len(self._rows) > len(now.partitions):
+            self.everything, self._rows = False, {}
+        rows = tuple(p for p in now.partitions if self._differs(p))
+        lane = replace(now, partitions=())
+        if not rows and lane == self._lane:
+            return None
+        self._lane = lane
+        return replace(now, partitions=rows)
+
+    def _differs(self, row: PartitionProgress) -> bool:
+        key = (row.topic, row.partition)
+        known = self._rows.get(key)
+        if known is row:
+            return False
+        self._rows[key] = row
+        return known != row
+
+
 class LaneControl:
     """A ``Control`` for one lane. Keeps counts over attempts, since each attempt counts from 0."""
 
@@ -55,7 +87,7 @@ class LaneControl:
         self.latest = LaneProgress(lane.flow, lane.lane, ())
         self.newly_prepared = False
         self.wake: Callable[[], None] = lambda: None
-        self._untold = Untold()
+        self._untold = ReportDelta()
         self._flow, self._claim = lane.flow, lane.claim
         self._before: dict[tuple[str, int], PartitionProgress] = {}
         self._before_all = self.latest
@@ -86,16 +118,7 @@ class LaneControl:
         return self.paused_now
 
     def report(self, progress: LaneProgress) -> None:
-        before = self._before_all
-        rows = progress.partitions
-        latest = replace(
-            progress,
-            partitions=tuple(self._with_before(p) for p in rows) if self._before else rows,
-            transactions=progress.transactions + before.transactions,
-            retries=progress.retries + before.retries,
-            latency=progress.latency.plus(before.latency),
-            throttled_ms=progress.throttled_ms + before.throttled_ms,
-        )
+        latest = progress.plus(self._before_all, self._before)
         if latest != self.latest:
             self.latest = latest
             self._lease.news.set()
@@ -119,10 +142,6 @@ class LaneControl:
         self._before_all = self.latest
         return replace(report, progress=self.latest)
 
-    def _with_before(self, p: PartitionProgress) -> PartitionProgress:
-        before = self._before.get((p.topic, p.partition))
-        return p if before is None else p.plus(before)
-
 
 class LeaseState:
     """The flags, the deadline and the claims that all lanes of a lease share."""
@@ -142,20 +161,18 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     reports: dict[LaneKey, LaneReport] = {}
     left: list[LaneKey] = []
 
+    def of_lanes(message: channel.Message, name: str) -> list[tuple[LaneControl, Any]]:
+        entries = ((controls.get((flow, lane)), content) for flow, lane, content in message.get(name, ()))
+        return [(control, content) for control, content in entries if control is not None]
+
     def heard(message: channel.Message) -> None:
-        for flow, lane, rows in message.get("lanes", ()):
-            control = controls.get((flow, lane))
-            if control is not None:
-                control.take(channel.decode_specs(rows))
-        for flow, lane, keys in message.get("paused", ()):
-            control = controls.get((flow, lane))
-            if control is not None:
-                control.paused_now = frozenset((topic, partition) for topic, partition in keys)
-        state.claims.update(channel.decode_claim(row) for row in message.get("claims", ()))
-        for flow, lane, rate in message.get("rates", ()):
-            control = controls.get((flow, lane))
-            if control is not None:
-                control.rate_now = rate
+        for control, rows in of_lanes(message, "lanes"):
+            control.take(ROWS.decoded(SPECS, rows))
+        for control, keys in of_lanes(message, "paused"):
+            control.paused_now = frozenset((topic, partition) for topic, partition in keys)
+        state.claims.update((flow, ROWS.decoded(Claim, row)) for flow, row in message.get("claims", ()))
+        for control, rate in of_lanes(message, "rates"):
+            control.rate_now = rate
         if "seconds" in message:
             state.deadline = time.monotonic() + message["seconds"]
         if message.get("stop"):
@@ -170,7 +187,9 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     def run(lane: LaneSpec) -> None:
         key = (lane.flow, lane.lane)
         try:
-            reports[key] = run_lane(lane, controls[key], path, lambda r: line.send(_told(r)))
+            reports[key] = run_lane(
+                lane, controls[key], path, lambda report: line.send({"report": ROWS.encoded(report)})
+            )
             line.send({"left": [*key]})
         finally:
             left.append(key)
@@ -205,7 +224,7 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
         report = control.attempt_over(_attempt(replace(lane, claim=control.claim()), control, path))
         if report.end is not LaneEnd.FAILED:
             break
-        _log.warning("lane failed, tried again", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
+        _log.warning("lane failed, retrying", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
         tell(report)
         if time.monotonic() - began > 30:
             pause = _FIRST_PAUSE_S
@@ -219,8 +238,8 @@ def _attempt(lane: LaneSpec, control: LaneControl, path: CopyPath) -> LaneReport
     """A path never raises; should it, the defect costs this lane a try and not the lease."""
     try:
         return path(lane, control)
-    except Exception as error:  # noqa: BLE001  # whatever a defect raises
-        _log.exception("defect in the copy path", flow=lane.flow, lane=lane.lane)
+    except Exception as error:  # noqa: BLE001  # whatever a bug raises
+        _log.exception("bug in the copy path", flow=lane.flow, lane=lane.lane)
         text = f"{type(error).__name__}: {error}"
         return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, ()), text)
 
@@ -231,14 +250,10 @@ def _sleep(seconds: float, control: LaneControl) -> None:
         time.sleep(0.1)
 
 
-def _told(report: LaneReport) -> channel.Message:
-    return {"report": channel.encode_report(report)}
-
-
 def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
     for key, control in controls.items():
         if control.newly_prepared:
             control.newly_prepared = False
             line.send({"prepared": [*key]})
         if (news := control.untold()) is not None:
-            line.send({"progress": channel.encode_progress(news)})
+            line.send({"progress": ROWS.encoded(news)})

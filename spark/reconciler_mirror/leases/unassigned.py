@@ -1,6 +1,6 @@
-"""Lanes that no task works on, since when and why: nothing of theirs is copied, nobody tells how far behind they are.
+"""Lanes without a task: since when and why.
 
-Thread-safe. Between two leases a lane is without a task for a moment; that is told only when it lasts.
+Thread-safe. Between two leases a lane is without a task for a moment; that is reported only when it lasts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from mirror.lanes import Condition
-from mirror.packing import LaneKey
+from reconciler_mirror.leases.assign import LaneKey
+from reconciler_mirror.model import Condition
 
 LOST_S, NEVER_S = 30.0, 60.0
 """How long it lasts before it is told: after a task was lost, and where none was placed yet."""
@@ -44,15 +44,15 @@ class Untasked:
         """Seconds, and why, of those without a task for too long."""
         now = self._clock()
         with self._guard:
-            found = {lane: (now - since, self._why.get(lane, "")) for lane, since in self._since.items()}
-        return {lane: one for lane, one in found.items() if one[0] >= (LOST_S if one[1] else NEVER_S)}
+            lanes = {lane: (now - since, self._why.get(lane, "")) for lane, since in self._since.items()}
+        return {lane: pair for lane, pair in lanes.items() if pair[0] >= (LOST_S if pair[1] else NEVER_S)}
 
     def hopeless(self) -> str:
         """Why, or empty while there is hope."""
-        found = self.lanes()
-        if found.keys() != self._all or not all(why and seconds >= HOPELESS_S for seconds, why in found.values()):
+        lanes = self.lanes()
+        if lanes.keys() != self._all or not all(why and seconds >= HOPELESS_S for seconds, why in lanes.values()):
             return ""
-        return f"Spark lost every task for {HOPELESS_S:.0f} s: {'; '.join(sorted({why for _, why in found.values()}))}"
+        return f"Spark lost every task for {HOPELESS_S:.0f} s: {'; '.join(sorted({why for _, why in lanes.values()}))}"
 
 
 def condition(lanes: Mapping[int, tuple[float, str]]) -> Condition:
@@ -65,7 +65,7 @@ def condition(lanes: Mapping[int, tuple[float, str]]) -> Condition:
     return Condition(
         "lane_without_task",
         f"{named} for {longest:.0f} s, so {'its' if few else 'their'} partitions are not copied. {why}",
-        "It is tried again by itself. Look at the Spark UI and the job's log; check the master's free cores, and space "
+        "It is retried automatically. Look at the Spark UI and the job's log; check the master's free cores, and space "
         "and rights of Spark's local folder. If it stays: reconciler mirror stop, then apply.",
         stops=True,
     )

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark writes to standard error: words of its task, and none about the end of its JVM.
+"""Filters standard error of Spark's Python workers: no tracebacks about the end of their JVM.
 
 A worker waits for its next task after each one. When its application ends it sees its socket close, and PySpark's
 daemon prints a traceback (``BrokenPipeError``) unless it kills the worker first; on a busy machine it does not.

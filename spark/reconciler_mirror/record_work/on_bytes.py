@@ -1,7 +1,4 @@
-"""Record work on the batch path: each record of a batch kept, left out or given headers, as bytes.
-
-Border: records in, records out; how they become batches is ``batch_pieces``.
-"""
+"""Filters records and adds headers in batches, as bytes: kept, left out, or given headers."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from mirror import provenance
-from mirror.lanes import LaneSpec, PartitionSpec
-from mirror.record_work import ProvenanceGround, RecordWork
-from replication import selection
-from replication.additions import filled, varies
-from wire import fields
-from wire.errors import MalformedResponseError
-from wire.records import Record, record_of
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records import fields
+from reconciler.kafka.records.records import Record, record_of
+from reconciler.replication import record_filter as selection
+from reconciler.replication.added_headers import filled, varies
+from reconciler_mirror.model import LaneSpec, PartitionSpec
+from reconciler_mirror.record_work import provenance_header as provenance
+from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
 _BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES
 
@@ -53,7 +50,9 @@ class RawFields:
 class RecordWorker:
     """The work of one flow on one partition, made ready."""
 
-    def __init__(self, work: RecordWork, spec: PartitionSpec, flow: tuple[str, str], ground: ProvenanceGround) -> None:
+    def __init__(
+        self, work: RecordWork, spec: PartitionSpec, flow: tuple[str, str], ground: ProvenanceSettings
+    ) -> None:
         """``flow``: its name and its source cluster. ``always_added``: how many headers, and their bytes, where each
         record gets the same ones and nothing else is asked."""
         self.reason = work.reason
@@ -64,7 +63,7 @@ class RecordWorker:
         self._target_topic = spec.target_topic
         self._added = len(work.headers)
         self._addition = _addition(work, spec, flow)
-        constant = not any(varies(one.value) for one in work.headers)
+        constant = not any(varies(header.value) for header in work.headers)
         only = constant and work.where is None and work.provenance is None
         self.always_added = (len(work.headers), self._addition(0)) if only else None
         self._seed = provenance.check_of(spec.target_topic, b"")
@@ -126,10 +125,10 @@ def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> C
     known = {"flow": flow[0], "source_cluster": flow[1], "topic": spec.topic, "partition": spec.partition}
 
     def made(offset: int) -> bytes:
-        parts = ((one.name, filled(one.value, offset=offset, **known)) for one in work.headers)
+        parts = ((header.name, filled(header.value, offset=offset, **known)) for header in work.headers)
         return b"".join(fields.encoded(name.encode(), text.encode()) for name, text in parts)
 
-    if any(varies(one.value) for one in work.headers):
+    if any(varies(header.value) for header in work.headers):
         return made
     constant = made(0)
     return lambda _: constant

@@ -1,6 +1,6 @@
-"""Record work on decoded records: what ``verify`` expects at the target.
+"""Filters and headers on decoded records, by other code: what ``verify`` expects at the target.
 
-The same meaning as ``batch_records``, over other bytes and by other code; tests hold the two against each other.
+The same meaning as ``on_bytes``, over other bytes and by other code; tests hold the two against each other.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mirror import provenance
-from mirror.lanes import LaneSpec, PartitionSpec
-from mirror.record_work import ProvenanceGround, RecordWork
-from mirror.settings import FlowSettings
-from replication import selection
-from replication.additions import PROVENANCE_HEADER, filled
+from reconciler.replication import record_filter as selection
+from reconciler.replication.added_headers import PROVENANCE_HEADER, filled
+from reconciler.replication.handover import FlowSettings
+from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.record_work import provenance_header as provenance
+from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork, work_of
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Left(StrEnum):
+class NotCopied(StrEnum):
     """Why a record is not copied."""
 
     FILTERED = "filtered"
@@ -27,7 +27,7 @@ class Left(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordRoute:
     """Where records lie, and where they go."""
 
     flow: str
@@ -58,7 +58,7 @@ class Decoded:
 class DecodedWorker:
     """The work of one flow on one partition."""
 
-    def __init__(self, work: RecordWork, ground: ProvenanceGround, place: Place) -> None:
+    def __init__(self, work: RecordWork, ground: ProvenanceSettings, place: RecordRoute) -> None:
         self._work = work
         self._ground = ground
         self._place = place
@@ -70,18 +70,20 @@ class DecodedWorker:
             "partition": place.partition,
         }
 
-    def headers(self, record: Decoded) -> Headers | Left:
+    def headers(self, record: Decoded) -> Headers | NotCopied:
         """The headers of its copy, or why there is none."""
         if self._passes is not None and not self._passes(record):
-            return Left.FILTERED
+            return NotCopied.FILTERED
         work, place = self._work, self._place
-        added = [(one.name, filled(one.value, offset=record.offset, **self._known).encode()) for one in work.headers]
+        added = [
+            (header.name, filled(header.value, offset=record.offset, **self._known).encode()) for header in work.headers
+        ]
         if work.provenance is None:
             return [*record.texts, *added]
         ground = self._ground
         path = provenance.path_among(record.headers, record.check(place.topic))
         if not provenance.carried(path, ground.source, ground.target, work.provenance.carry):
-            return Left.RETURNING
+            return NotCopied.RETURNING
         own = [header for header in record.texts if header[0] != PROVENANCE_HEADER]
         mark = provenance.value(record.check(place.target_topic), (*path, ground.source))
         return [*own, *added, (PROVENANCE_HEADER, mark)]
@@ -94,20 +96,10 @@ class DecodedWorker:
         return path[-1:] == (self._ground.source,)
 
 
-def worker_of(lane: LaneSpec, spec: PartitionSpec) -> DecodedWorker | None:
+def worker_for(flow: FlowSettings, spec: PartitionSpec, ground: ProvenanceSettings) -> DecodedWorker | None:
     """None where the flow asks nothing of single records."""
-    return _worker(lane.work, lane.claim.ground, (lane.flow, lane.source.cluster), spec)
-
-
-def worker_for(flow: FlowSettings, spec: PartitionSpec, ground: ProvenanceGround) -> DecodedWorker | None:
-    """The same for whoever only looks at what a flow has copied."""
-    return _worker(flow.work, ground, (flow.name, flow.source.cluster), spec)
-
-
-def _worker(
-    work: RecordWork, ground: ProvenanceGround, names: tuple[str, str], spec: PartitionSpec
-) -> DecodedWorker | None:
-    place = Place(*names, spec.topic, spec.partition, spec.target_topic)
+    work = work_of(flow)
+    place = RecordRoute(flow.name, flow.source.cluster, spec.topic, spec.partition, spec.target_topic)
     return DecodedWorker(work, ground, place) if work else None
 
 

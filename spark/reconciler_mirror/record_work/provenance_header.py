@@ -1,7 +1,4 @@
-"""The provenance header: which clusters a record has been on. Bytes and rules: docs/provenance.md.
-
-Border: pure functions over header bytes; which cluster has which id is found by ``provenance_ground``.
-"""
+"""The provenance header: which clusters a record has been on (docs/mirror/provenance.md)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from collections.abc import Iterable
 
 from crc32c import crc32c
 
-from mirror.record_work import LOCAL
-from replication.additions import PROVENANCE_HEADER
+from reconciler.replication.added_headers import PROVENANCE_HEADER
+from reconciler.replication.handover import LOCAL
 
 NAME = PROVENANCE_HEADER.encode()
 VERSION = 1
@@ -47,11 +44,11 @@ def path_of(given: bytes | None, check: int) -> Path:
 
 def path_among(headers: Iterable[tuple[bytes, bytes | None]], check: int) -> Path:
     """The last valid one counts."""
-    found: Path = ()
+    parts: Path = ()
     for name, given in headers:
         if name == NAME:
-            found = path_of(given, check) or found
-    return found
+            parts = path_of(given, check) or parts
+    return parts
 
 
 def carried(path: Path, source: bytes, target: bytes, carry: str) -> bool:

@@ -1,4 +1,4 @@
-"""Replication latency: the time from a record's source timestamp to its commit at the target, as a histogram.
+"""Replication latency as a histogram: from a record's source timestamp to its commit at the target.
 
 A commit counts once for each partition it moved, with the age of the partition's oldest record in it: the slowest
 record of each commit, at a cost that does not grow with the records.

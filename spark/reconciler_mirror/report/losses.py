@@ -1,4 +1,4 @@
-"""What a partition left behind where its flow goes on after a condition: counted exactly, once it is committed."""
+"""Losses of a partition whose flow goes on after a condition: counted exactly, once committed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Losses = tuple[Loss, ...]
 
 
 def added(losses: Iterable[Loss], later: Iterable[Loss]) -> Losses:
-    found = {loss.code: loss for loss in losses}
+    all_losses = {loss.code: loss for loss in losses}
     for loss in later:
-        known = found.get(loss.code)
-        found[loss.code] = loss if known is None else known.plus(loss)
-    return tuple(found[code] for code in sorted(found))
+        known = all_losses.get(loss.code)
+        all_losses[loss.code] = loss if known is None else known.plus(loss)
+    return tuple(all_losses[code] for code in sorted(all_losses))
 
 
 def since(now: Losses, before: Losses) -> Losses:
     """What came after ``before``, an earlier count of the same. A count that went back adds nothing."""
     known = {loss.code: loss for loss in before}
-    found = []
+    losses = []
     for loss in now:
         old = known.get(loss.code, Loss(loss.code))
         more = Loss(
@@ -54,8 +54,8 @@ def since(now: Losses, before: Losses) -> Losses:
             loss.text,
         )
         if more.offsets or more.records or more.batches:
-            found.append(more)
-    return tuple(found)
+            losses.append(more)
+    return tuple(losses)
 
 
 class LossCounter:

@@ -1,34 +1,49 @@
-"""The mirror's figures as Prometheus metrics. Names and meanings: docs/metrics.md.
+"""Prometheus metrics of the mirror job: each metric of a flow, lane and partition, by name (docs/mirror/metrics.md).
 
 Everything is made at the moment it is asked for, from what the board shows; between two questions nothing is kept.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from mirror.latency import BOUNDS_MS
-from mirror.losses import Loss
-from mirror.settings import Settings
-from mirror.status import Application, flow_state
-from mirror.views import FlowView, PartitionView, TopicView, by_topic, path_counts
+from reconciler.replication.handover import MirrorSettings
+from reconciler_mirror.driver.views import FlowView, PartitionView, TopicView, by_topic, path_counts
+from reconciler_mirror.report.latency import BOUNDS_MS
+from reconciler_mirror.report.losses import Loss
+from reconciler_mirror.report.status import Application, flow_state
 
 MOST_SERIES = 2_000
 """Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
 SERIES_OF_ONE = 4
+_LOST = {
+    "offsets": "Source offsets left behind.",
+    "records": "Records left behind one by one.",
+    "batches": "Batches left behind.",
+}
 FLOW_STATES = ("starting", "running", "degraded", "paused", "stopped")
 
 
+_FINE_FIGURES = (
+    (CounterMetricFamily, "records", "Records copied and committed.", "records"),
+    (CounterMetricFamily, "bytes", "Bytes copied and committed.", "bytes"),
+    (GaugeMetricFamily, "lag_records", "Source offsets not yet committed.", "records_lag"),
+    (GaugeMetricFamily, "lag_seconds", "Age of the oldest record not committed.", "seconds_lag"),
+)
+
+
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MetricsSnapshot:
     """What one scrape shows. ``state`` is the application's, as in the status record."""
 
-    settings: Settings
+    settings: MirrorSettings
     who: Application
     state: str
     flows: tuple[FlowView, ...]
@@ -40,70 +55,49 @@ class Seen:
 class _FlowFigure:
     """One value a flow, None while not known; ``kind`` counter names end with _total when they are served."""
 
-    name: str
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    name: str
     text: str
     value: Callable[[FlowView], float | None]
 
 
+_counter = partial(_FlowFigure, CounterMetricFamily)
+_gauge = partial(_FlowFigure, GaugeMetricFamily)
 _FLOW_FIGURES = (
-    _FlowFigure("records", CounterMetricFamily, "Records copied and committed.", lambda v: v.records_total),
-    _FlowFigure("bytes", CounterMetricFamily, "Bytes copied and committed.", lambda v: v.bytes_total),
-    _FlowFigure("transactions", CounterMetricFamily, "Transactions committed.", lambda v: v.transactions),
-    _FlowFigure("retries", CounterMetricFamily, "Lanes that failed and began again.", lambda v: v.retries),
-    _FlowFigure(
-        "filtered",
-        CounterMetricFamily,
-        "Records that where kept from the target.",
-        lambda v: None if v.settings.work.where is None else v.filtered,
-    ),
-    _FlowFigure(
-        "returning",
-        CounterMetricFamily,
-        "Records that provenance kept from the target.",
-        lambda v: None if v.settings.work.provenance is None else v.returning,
-    ),
-    _FlowFigure("lag_records", GaugeMetricFamily, "Source offsets not yet committed.", lambda v: v.records_lag),
-    _FlowFigure("lag_seconds", GaugeMetricFamily, "Age of the oldest record not committed.", lambda v: v.seconds_lag),
-    _FlowFigure("topics", GaugeMetricFamily, "Source topics that are copied.", lambda v: v.topics),
-    _FlowFigure("partitions", GaugeMetricFamily, "Source partitions that are copied.", lambda v: len(v.partitions)),
-    _FlowFigure(
-        "paused_partitions",
-        GaugeMetricFamily,
-        "Source partitions that are paused.",
-        lambda v: sum(one.paused for one in v.partitions),
-    ),
-    _FlowFigure(
-        "rate_limit_bytes", GaugeMetricFamily, "Most bytes per second, where limited.", lambda v: v.settings.rate_limit
-    ),
-    _FlowFigure(
+    _counter("records", "Records copied and committed.", lambda v: v.records_total),
+    _counter("bytes", "Bytes copied and committed.", lambda v: v.bytes_total),
+    _counter("transactions", "Transactions committed.", lambda v: v.transactions),
+    _counter("retries", "Lanes that failed and were restarted.", lambda v: v.retries),
+    _counter("filtered", "Records that `where` kept from the target.", lambda v: v.filtered),
+    _counter("returning", "Records that provenance kept from the target.", lambda v: v.returning),
+    _gauge("lag_records", "Source offsets not yet committed.", lambda v: v.records_lag),
+    _gauge("lag_seconds", "Age of the oldest record not committed.", lambda v: v.seconds_lag),
+    _gauge("topics", "Source topics that are copied.", lambda v: v.topics),
+    _gauge("partitions", "Source partitions that are copied.", lambda v: len(v.partitions)),
+    _gauge("paused_partitions", "Source partitions that are paused.", lambda v: sum(p.paused for p in v.partitions)),
+    _gauge("rate_limit_bytes", "Most bytes per second, where limited.", lambda v: v.settings.rate_limit),
+    _counter(
         "throttled_seconds",
-        CounterMetricFamily,
         "How long the rate limit held lanes back, added up over lanes.",
         lambda v: None if v.settings.rate_limit is None else v.throttled_seconds,
     ),
-    _FlowFigure("lanes", GaugeMetricFamily, "Lanes of the flow.", lambda v: v.settings.lanes),
-    _FlowFigure(
+    _gauge("lanes", "Lanes of the flow.", lambda v: v.settings.lanes),
+    _gauge(
         "last_commit_timestamp_seconds",
-        GaugeMetricFamily,
         "When the driver last heard of committed records, in seconds since 1970.",
         lambda v: None if v.committed_ms is None else v.committed_ms / 1000,
     ),
 )
 
 
-def families(seen: Seen) -> Iterator[Metric]:
+def families(seen: MetricsSnapshot) -> Iterator[Metric]:
     """Every metric of one scrape. What is not known has no sample."""
     yield _info(seen)
     yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=seen.leases)
     yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", seen.leases_lost)
     for figure in _FLOW_FIGURES:
-        family = figure.kind(f"mirror_flow_{figure.name}", figure.text, labels=["flow"])
-        for view in seen.flows:
-            value = figure.value(view)
-            if value is not None:
-                family.add_metric([view.settings.name], value)
-        yield family
+        values = (([view.settings.name], figure.value(view)) for view in seen.flows)
+        yield _family(figure.kind, f"mirror_flow_{figure.name}", figure.text, ["flow"], values)
     yield _states(seen)
     yield _conditions(seen.flows)
     yield from _lost(seen.flows)
@@ -112,57 +106,57 @@ def families(seen: Seen) -> Iterator[Metric]:
     yield from _fine(seen.flows)
 
 
-def _info(seen: Seen) -> Metric:
-    labels = ["environment", "mirror", "application_id", "fingerprint"]
-    family = GaugeMetricFamily("mirror_info", "Always 1: which application this is.", labels=labels)
-    settings = seen.settings
-    family.add_metric([settings.environment, settings.mirror, seen.who.application_id, settings.fingerprint], 1)
+def _family(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    samples: Iterable[tuple[Sequence[str], float | None]],
+) -> Metric:
+    """``samples``: values of the labels, and a value, None while not known."""
+    family = kind(name, text, labels=labels)
+    for names, value in samples:
+        if value is not None:
+            family.add_metric(names, value)
     return family
 
 
-def _states(seen: Seen) -> Metric:
-    family = GaugeMetricFamily(
-        "mirror_flow_state", "1 for the flow's state, 0 for the others.", labels=["flow", "state"]
-    )
-    for view in seen.flows:
-        now = flow_state(view, seen.state)
-        for state in FLOW_STATES:
-            family.add_metric([view.settings.name, state], state == now)
-    return family
+def _info(seen: MetricsSnapshot) -> Metric:
+    labels, settings = ["environment", "mirror", "application_id", "fingerprint"], seen.settings
+    names = [settings.environment, settings.mirror, seen.who.application_id, settings.fingerprint]
+    return _family(GaugeMetricFamily, "mirror_info", "Always 1: which application this is.", labels, [(names, 1)])
+
+
+def _states(seen: MetricsSnapshot) -> Metric:
+    now = [(view.settings.name, flow_state(view, seen.state)) for view in seen.flows]
+    samples = (([flow, state], state == holds) for flow, holds in now for state in FLOW_STATES)
+    text = "1 for the flow's state, 0 for the others."
+    return _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], samples)
 
 
 def _conditions(flows: Iterable[FlowView]) -> Metric:
-    labels = ["flow", "code", "stops"]
-    family = GaugeMetricFamily("mirror_flow_conditions", "Conditions that hold now.", labels=labels)
-    for view in flows:
-        found = [(condition.code, str(condition.stops).lower()) for condition, _ in view.conditions]
-        for code, stops in sorted(set(found)):
-            family.add_metric([view.settings.name, code, stops], found.count((code, stops)))
-    return family
+    counts = {view.settings.name: Counter((c.code, str(c.stops).lower()) for c, _ in view.conditions) for view in flows}
+    samples = (([flow, *kind], held[kind]) for flow, held in counts.items() for kind in sorted(held))
+    labels, text = ["flow", "code", "stops"], "Conditions that hold now."
+    return _family(GaugeMetricFamily, "mirror_flow_conditions", text, labels, samples)
 
 
 def _lost(flows: Sequence[FlowView]) -> Iterator[Metric]:
     """By condition, where the flow goes on."""
-    labels = ["flow", "code"]
-    offsets = CounterMetricFamily("mirror_flow_lost_offsets", "Source offsets left behind.", labels=labels)
-    records = CounterMetricFamily("mirror_flow_lost_records", "Records left behind one by one.", labels=labels)
-    batches = CounterMetricFamily("mirror_flow_lost_batches", "Batches left behind.", labels=labels)
-    for view in flows:
-        for code in sorted(view.settings.continue_on):
-            loss = next((one.loss for one in view.lost if one.loss.code == code), Loss(code))
-            offsets.add_metric([view.settings.name, code], loss.offsets)
-            records.add_metric([view.settings.name, code], loss.records)
-            batches.add_metric([view.settings.name, code], loss.batches)
-    yield from (offsets, records, batches)
+    losses = [
+        ([view.settings.name, code], next((lost.loss for lost in view.lost if lost.loss.code == code), Loss(code)))
+        for view in flows
+        for code in view.settings.continue_on or ()
+    ]
+    for name, text in _LOST.items():
+        samples = ((names, getattr(loss, name)) for names, loss in losses)
+        yield _family(CounterMetricFamily, f"mirror_flow_lost_{name}", text, ["flow", "code"], samples)
 
 
 def _paths(flows: Iterable[FlowView]) -> Metric:
-    labels = ["flow", "path", "reason"]
-    family = GaugeMetricFamily("mirror_flow_path_partitions", "Partitions by the path they take.", labels=labels)
-    for view in flows:
-        for (path, reason), count in path_counts(view.partitions).items():
-            family.add_metric([view.settings.name, path, reason], count)
-    return family
+    labels, text = ["flow", "path", "reason"], "Partitions by the path they take."
+    samples = (([v.settings.name, *way], count) for v in flows for way, count in path_counts(v.partitions).items())
+    return _family(GaugeMetricFamily, "mirror_flow_path_partitions", text, labels, samples)
 
 
 def _latency(flows: Iterable[FlowView]) -> Metric:
@@ -194,15 +188,6 @@ def _level(
     series = len(rows) * SERIES_OF_ONE
     left_out.add_metric([level], series if series > MOST_SERIES else 0)
     shown = rows if series <= MOST_SERIES else ()
-    records = CounterMetricFamily(f"mirror_{level}_records", "Records copied and committed.", labels=labels)
-    size = CounterMetricFamily(f"mirror_{level}_bytes", "Bytes copied and committed.", labels=labels)
-    lag = GaugeMetricFamily(f"mirror_{level}_lag_records", "Source offsets not yet committed.", labels=labels)
-    seconds = GaugeMetricFamily(f"mirror_{level}_lag_seconds", "Age of the oldest record not committed.", labels=labels)
-    for names, one in shown:
-        records.add_metric(names, one.records)
-        size.add_metric(names, one.bytes)
-        if one.records_lag is not None:
-            lag.add_metric(names, one.records_lag)
-        if one.seconds_lag is not None:
-            seconds.add_metric(names, one.seconds_lag)
-    yield from (records, size, lag, seconds)
+    for kind, name, text, attribute in _FINE_FIGURES:
+        samples = ((names, getattr(entry, attribute)) for names, entry in shown)
+        yield _family(kind, f"mirror_{level}_{name}", text, labels, samples)

@@ -1,4 +1,4 @@
-"""Serves the metrics over HTTP on a thread of its own. Copying never depends on it."""
+"""Serves the job's metrics over HTTP, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from mirror import logs
-from mirror.metrics import Seen, families
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.report.metrics import MetricsSnapshot, families
 
 _log = logs.logger("metrics")
 
 
 class _Now(Collector):
-    def __init__(self, seen: Callable[[], Seen]) -> None:
+    def __init__(self, seen: Callable[[], MetricsSnapshot]) -> None:
         self._seen = seen
 
     def collect(self) -> Iterator[Metric]:
@@ -27,7 +27,7 @@ class _Now(Collector):
 class MetricsEndpoint:
     """``open`` may be called again and again: until the port is free, as when an older application still has it."""
 
-    def __init__(self, host: str, port: int, seen: Callable[[], Seen]) -> None:
+    def __init__(self, host: str, port: int, seen: Callable[[], MetricsSnapshot]) -> None:
         self._host, self._wanted = host, port
         self._registry = CollectorRegistry()
         self._registry.register(_Now(seen))
@@ -53,7 +53,7 @@ class MetricsEndpoint:
                     port=self._wanted,
                     why=error.strerror or str(error),
                     todo="nothing while an older application leaves; otherwise choose another metrics_port or "
-                    "metrics_host for this mirror. It is tried again by itself.",
+                    "metrics_host for this mirror. It is retried automatically.",
                 )
         else:
             _log.info("metrics are served", host=self._host, port=self.port)

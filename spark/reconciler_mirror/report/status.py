@@ -9,21 +9,36 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
-from mirror import clients, logs
-from mirror.lanes import Condition
-from mirror.settings import Settings, StatusPlace
-from mirror.views import FlowLoss, FlowView, GroupsView, PartitionView, path_counts, pause_count, resuming, worst
-from replication.pauses import Pause
+from reconciler.replication.handover import MirrorSettings, StatusPlace
+from reconciler.replication.pauses import Pause
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.driver.views import (
+    FlowLoss,
+    FlowView,
+    GoalView,
+    GroupsView,
+    PartitionView,
+    path_counts,
+    pause_count,
+    resuming,
+    worst,
+)
+from reconciler_mirror.model import Condition
 
 FORMAT_VERSION = 1
 _NOW, _NO_TIMESTAMP = 0, -1
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
+_FIGURES = (
+    *("records_total", "records_per_second", "bytes_per_second", "records_lag", "seconds_lag"),
+    *("transactions", "retries"),
+)
 _log = logs.logger("status")
 
 
@@ -38,7 +53,7 @@ class Application:
 
 
 def record(
-    settings: Settings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
+    settings: MirrorSettings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
 ) -> Mapping[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
@@ -58,110 +73,68 @@ def record(
 
 
 def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
+    """What is None among the last ones is left out: a reader of an older release would not know the fields."""
+    settings = view.settings
     return {
-        "fingerprint": view.settings.fingerprint,
+        "fingerprint": settings.fingerprint,
         "state": flow_state(view, state),
-        "lanes": view.settings.lanes,
+        "lanes": settings.lanes,
         "topics": view.topics,
         "partitions": len(view.partitions),
-        "records_total": view.records_total,
-        "records_per_second": view.records_per_second,
-        "bytes_per_second": view.bytes_per_second,
-        "records_lag": view.records_lag,
-        "seconds_lag": view.seconds_lag,
-        "transactions": view.transactions,
-        "retries": view.retries,
-        **_left(view),
+        **{name: getattr(view, name) for name in _FIGURES},
+        **_known({"records_filtered": view.filtered, "records_returning": view.returning}),
         "paths": [
             {"path": path, "reason": reason, "partitions": count}
             for (path, reason), count in path_counts(view.partitions).items()
         ],
-        "worst_partitions": [_partition(one) for one in worst(view.partitions, WORST_PARTITIONS)],
-        **({"groups": _groups(view.groups)} if view.groups is not None else {}),
+        "worst_partitions": [_partition(partition) for partition in worst(view.partitions, WORST_PARTITIONS)],
+        **_known({"groups": None if view.groups is None else _groups(view.groups)}),
         "conditions": [_condition(condition, since) for condition, since in view.conditions],
-        **_pauses(view),
-        **_limit(view),
-        **_goal(view),
-        **({"lost": [_lost(one) for one in view.lost]} if view.lost else {}),
+        **_known(
+            {
+                "pauses": [_pause(pause, view) for pause in view.pauses] or None,
+                "resuming_partitions": resuming(view) or None,
+                "rate_limit": settings.rate_limit,
+                "throttled_seconds": None if settings.rate_limit is None else view.throttled_seconds,
+                "catch_up": None if view.goal is None else _goal(view.goal),
+                "lost": [_lost(flow_loss) for flow_loss in view.lost] or None,
+            }
+        ),
     }
 
 
-def _pauses(view: FlowView) -> Mapping[str, Any]:
-    """Nothing for a flow without pauses: a reader of an older release would not know the fields."""
-    told: dict[str, Any] = {}
-    if view.pauses:
-        told["pauses"] = [_pause(pause, view) for pause in view.pauses]
-    if left := resuming(view):
-        told["resuming_partitions"] = left
-    return told
+def _known(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _limit(view: FlowView) -> Mapping[str, Any]:
-    if view.settings.rate_limit is None:
-        return {}
-    return {"rate_limit": view.settings.rate_limit, "throttled_seconds": view.throttled_seconds}
-
-
-def _goal(view: FlowView) -> Mapping[str, Any]:
-    goal = view.goal
-    if goal is None:
-        return {}
+def _goal(goal: GoalView) -> Mapping[str, Any]:
     undecided = {"offsets_undecided": goal.undecided} if goal.undecided else {}
-    return {"catch_up": {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left, **undecided}}
+    return {"partitions": goal.partitions, "done": goal.done, "offsets_left": goal.left, **undecided}
 
 
-def _lost(one: FlowLoss) -> Mapping[str, Any]:
-    loss = one.loss
-    return {
-        "code": loss.code,
-        "partitions": one.partitions,
-        "offsets": loss.offsets,
-        "records": loss.records,
-        "batches": loss.batches,
-        "text": loss.text,
-    }
+def _lost(flow_loss: FlowLoss) -> Mapping[str, Any]:
+    loss = asdict(flow_loss.loss)
+    return {"code": loss.pop("code"), "partitions": flow_loss.partitions, **loss}
 
 
 def _pause(pause: Pause, view: FlowView) -> Mapping[str, Any]:
-    scope, count = pause.scope, pause_count(pause.scope, view.partitions)
+    scope, (partitions, paused) = pause.scope, pause_count(pause.scope, view.partitions)
     return {
-        **({"topic": scope.topic} if scope.topic else {}),
-        **({"partition": scope.partition} if scope.partition >= 0 else {}),
+        **_known({"topic": scope.topic or None, "partition": scope.partition if scope.partition >= 0 else None}),
         "since_ms": pause.since_ms,
         "by": pause.by,
         "reason": pause.reason,
-        "partitions": count.partitions,
-        "paused_partitions": count.paused,
+        "partitions": partitions,
+        "paused_partitions": paused,
     }
-
-
-def _left(view: FlowView) -> Mapping[str, Any]:
-    """Only of flows that ask for it."""
-    work = view.settings.work
-    filtered = {} if work.where is None else {"records_filtered": view.filtered}
-    return filtered if work.provenance is None else {**filtered, "records_returning": view.returning}
 
 
 def _groups(view: GroupsView) -> Mapping[str, Any]:
-    return {
-        "groups": view.groups,
-        "active": view.active,
-        "unsupported": view.unsupported,
-        "inexact": view.inexact,
-        "written_total": view.written_total,
-        "checkpoints_total": view.checkpoints_total,
-        "read_ms": view.read_ms,
-        "cpu_seconds": view.cpu_seconds,
-    }
+    return {name: figure for name, figure in asdict(view).items() if name != "rounds"}
 
 
-def _partition(one: PartitionView) -> Mapping[str, Any]:
-    return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "records_lag": one.records_lag,
-        "seconds_lag": one.seconds_lag,
-    }
+def _partition(partition: PartitionView) -> Mapping[str, Any]:
+    return {name: getattr(partition, name) for name in ("topic", "partition", "records_lag", "seconds_lag")}
 
 
 def flow_state(view: FlowView, state: str) -> str:
@@ -176,14 +149,9 @@ def flow_state(view: FlowView, state: str) -> str:
 
 
 def _condition(condition: Condition, since_ms: int) -> Mapping[str, Any]:
-    place: dict[str, Any] = {}
-    if condition.topic is not None:
-        place["topic"] = condition.topic
-    if condition.partition is not None:
-        place["partition"] = condition.partition
     return {
         "code": condition.code,
-        **place,
+        **_known({"topic": condition.topic, "partition": condition.partition}),
         "text": condition.text,
         "todo": condition.todo,
         "since_ms": since_ms,

@@ -1,24 +1,26 @@
-"""Ordered partitions: both sides cut into chunks of the same ordinals, each with a digest over its records.
+"""Compares ordered partitions: records of both sides cut into chunks, each with a digest.
 
-Border: record streams in, rows out. Which streams, and where they end, is ``tasks``.
+Where one side has lost its oldest records, the first records of one side are looked for on the other; every find votes
+for a shift, and the most votes win, so that one altered record does not spoil it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from mirror.verify.alignment import HEAD, shift_of
-from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
-from mirror.verify.records import DIGEST_BYTES, Record, digest, encoded
+from reconciler_mirror.verify.model import DIGEST_BYTES, SOURCE, TARGET, PartitionRange, VerifiedRecord, digest, encoded
 
 CHUNK_RECORDS = 4096
+HEAD = 64
+_MOST_SHIFTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class VerifiedChunk:
     """``number`` counts from the first compared record; offsets are those of its first and last record."""
 
     index: int
@@ -31,7 +33,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PartitionReading:
     """How far one partition was read. ``*_start``: where it was begun. ``older_*``: records before the first common
     one, on that side only. ``source_end``: the source offset after the last record compared. ``error`` and ``todo``: it
     could not be read."""
@@ -46,12 +48,12 @@ class Compared:
     todo: str = ""
 
 
-Streams = Callable[[str], Iterator[Record]]
+Streams = Callable[[str], Iterator[VerifiedRecord]]
 """Opens the records of a side anew, from its beginning to its bound; for ``source`` beyond the position too."""
 
 
-def compare(plan: PartitionRange, open_side: Streams) -> Iterator[Chunk | Compared]:
-    """The chunks of both sides, then one ``Compared``. The target is read first: the source is then read to the
+def compare(plan: PartitionRange, open_side: Streams) -> Iterator[VerifiedChunk | PartitionReading]:
+    """The chunks of both sides, then one ``PartitionReading``. The target is read first: the source is then read to the
     position, and beyond it only as far as the target already has records."""
     older_source, older_target = _older(plan, open_side)
     copied = 0
@@ -63,10 +65,10 @@ def compare(plan: PartitionRange, open_side: Streams) -> Iterator[Chunk | Compar
     for chunk in _chunks(plan.index, SOURCE, expected):
         source_end = max(source_end, chunk.last_offset + 1)
         yield chunk
-    yield Compared(plan.index, plan.source.start, plan.target.start, older_source, older_target, source_end)
+    yield PartitionReading(plan.index, plan.source.start, plan.target.start, older_source, older_target, source_end)
 
 
-def _expected(source: Iterable[Record], position: int, copied: int) -> Iterator[Record]:
+def _expected(source: Iterable[VerifiedRecord], position: int, copied: int) -> Iterator[VerifiedRecord]:
     """Everything below the position, and after it as many as the target has."""
     for count, record in enumerate(source):
         if record.offset >= position and count >= copied:
@@ -99,19 +101,43 @@ def _older(plan: PartitionRange, open_side: Streams) -> tuple[int, int]:
     return (0, behind) if behind > 0 and behind_votes > ahead_votes else (0, 0)
 
 
-def _below(records: Iterable[Record], position: int) -> Iterator[Record]:
+def shift_of(head: Sequence[bytes], other: Iterable[bytes]) -> tuple[int, int]:
+    """(how many records of ``other`` lie before the first of ``head``, votes for it); (0, 0) without any find.
+
+    ``head`` and ``other`` are digests of records. Reads ``other`` until the whole head is found, or to its end.
+    Negative when ``other`` begins inside the head. Memory does not grow with ``other``.
+    """
+    once = {data: index for index, data in enumerate(head) if head.count(data) == 1}
+    places = once or ({head[0]: 0} if head else {})
+    votes: Counter[int] = Counter()
+    for index, data in enumerate(other):
+        place = places.get(data)
+        if place is None:
+            continue
+        votes[index - place] += 1
+        if votes[index - place] == len(places):
+            break
+        if len(votes) > _MOST_SHIFTS:
+            votes = Counter(dict(votes.most_common(_MOST_SHIFTS // 10)))
+    if not votes:
+        return 0, 0
+    most = max(votes.values())
+    return min((shift for shift, count in votes.items() if count == most), key=abs), most
+
+
+def _below(records: Iterable[VerifiedRecord], position: int) -> Iterator[VerifiedRecord]:
     return (record for record in records if record.offset < position)
 
 
-def _digests(records: Iterable[Record]) -> Iterator[bytes]:
+def _digests(records: Iterable[VerifiedRecord]) -> Iterator[bytes]:
     return (digest(encoded(record)) for record in records)
 
 
-def _count(records: Iterable[Record]) -> int:
+def _count(records: Iterable[VerifiedRecord]) -> int:
     return sum(1 for _ in records)
 
 
-def _chunks(index: int, side: str, records: Iterable[Record]) -> Iterator[Chunk]:
+def _chunks(index: int, side: str, records: Iterable[VerifiedRecord]) -> Iterator[VerifiedChunk]:
     stream, number = iter(records), 0
     while True:
         hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -123,5 +149,5 @@ def _chunks(index: int, side: str, records: Iterable[Record]) -> Iterator[Chunk]
             count += 1
         if not count:
             return
-        yield Chunk(index, side, number, count, hashed.hexdigest(), first, last)
+        yield VerifiedChunk(index, side, number, count, hashed.hexdigest(), first, last)
         number += 1

@@ -1,58 +1,42 @@
-"""Compacted partitions as DataFrame operations: the last record of each key on both sides, joined and judged."""
+"""Compares compacted partitions as DataFrame operations: last records by key, joined."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from mirror.verify.ranges import SOURCE, TARGET
+from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
+from reconciler_mirror.verify.tasks import ChunkCounts, Suspect
 
 SUSPECTS = 100
-_VERDICTS = ("equal", "gone", "changing", "older at the source", "older at the target", "differs")
+_TYPES = {"int": IntegerType, "long": LongType, "string": StringType, "binary": BinaryType, "boolean": BooleanType}
+_OLDER = {"older at the source": "older_source", "older at the target": "older_target"}
+_COUNTED = {"equal": "equal", "differs": "differing", "changing": "changing", **_OLDER}
+"""Verdict -> field of ``ChunkCounts``."""
 
 
-def struct(*fields: tuple[str, Any]) -> StructType:
-    return StructType([StructField(name, kind(), nullable=False) for name, kind in fields])
+def struct(fields: str) -> StructType:
+    """``name type, name type``; nothing is null."""
+    pairs = (field.split() for field in fields.split(", "))
+    return StructType([StructField(name, _TYPES[kind](), nullable=False) for name, kind in pairs])
 
 
-ENTRIES = struct(
-    ("index", IntegerType),
-    ("side", StringType),
-    ("key", BinaryType),
-    ("offset", LongType),
-    ("digest", BinaryType),
-    ("tombstone", BooleanType),
-    ("late", BooleanType),
-)
-CUTS = struct(("index", IntegerType), ("source_cut", BooleanType), ("target_cut", BooleanType))
+ENTRIES = struct("index int, side string, key binary, offset long, digest binary, tombstone boolean, late boolean")
+CUTS = struct("index int, source_cut boolean, target_cut boolean")
 
 
-@dataclass(frozen=True, slots=True)
-class StateCounts:
-    """Keys of one partition. ``suspects``: digests of the first keys that differ, at most ``SUSPECTS``."""
-
-    source: int
-    target: int
-    equal: int
-    differing: int
-    changing: int
-    older_source: int
-    older_target: int
-    suspects: tuple[bytes, ...]
-
-
-def state_counts(entries: Any, cuts: Any) -> Mapping[int, StateCounts]:
-    """``entries``: a DataFrame as ENTRIES; ``cuts``: as CUTS. Partitions without any entry are not in the answer."""
+def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -> Mapping[int, ChunkCounts]:
+    """``entries``: a DataFrame as ENTRIES; ``cuts``: as CUTS. Partitions without any entry are not in the answer.
+    Suspects hold digests of the first keys that differ, at most ``SUSPECTS``."""
     last = entries.groupBy("index", "side", "key").agg(
         F.max_by(F.struct("offset", "digest", "tombstone", "late"), "offset").alias("last")
     )
     judged = _judged(_both(last).cache(), cuts).cache()
-    counted = judged.groupBy("index").pivot("verdict", list(_VERDICTS)).count().collect()
+    counted = judged.groupBy("index").pivot("verdict", list(_COUNTED)).count().collect()
     sides = {
         row["index"]: row
         for row in judged.groupBy("index")
@@ -61,30 +45,24 @@ def state_counts(entries: Any, cuts: Any) -> Mapping[int, StateCounts]:
     }
     suspects = _suspects(judged)
     judged.unpersist()
-    return {row["index"]: _counts(row, sides[row["index"]], suspects.get(row["index"], ())) for row in counted}
-
-
-def _counts(row: Any, sides: Any, suspects: tuple[bytes, ...]) -> StateCounts:
-    number = {verdict: row[verdict] or 0 for verdict in _VERDICTS}
-    return StateCounts(
-        sides[SOURCE],
-        sides[TARGET],
-        number["equal"],
-        number["differs"],
-        number["changing"],
-        number["older at the source"],
-        number["older at the target"],
-        suspects,
-    )
+    return {
+        row["index"]: ChunkCounts(
+            sides[row["index"]][SOURCE],
+            sides[row["index"]][TARGET],
+            suspect=Suspect(plans[row["index"]], keys=suspects[row["index"]]) if row["index"] in suspects else None,
+            **{field: row[verdict] or 0 for verdict, field in _COUNTED.items()},
+        )
+        for row in counted
+    }
 
 
 def _suspects(judged: Any) -> Mapping[int, tuple[bytes, ...]]:
     order = Window.partitionBy("index").orderBy(F.coalesce("source_offset", "target_offset"))
     ranked = judged.where(F.col("verdict") == "differs").withColumn("rank", F.row_number().over(order))
-    found: dict[int, tuple[bytes, ...]] = {}
+    suspects: dict[int, tuple[bytes, ...]] = {}
     for row in ranked.where(F.col("rank") <= SUSPECTS).orderBy("index", "rank").collect():
-        found[row["index"]] = (*found.get(row["index"], ()), bytes(row["key"]))
-    return found
+        suspects[row["index"]] = (*suspects.get(row["index"], ()), bytes(row["key"]))
+    return suspects
 
 
 def _both(last: Any) -> Any:

@@ -1,16 +1,16 @@
-"""From the offsets of one partition to what is compared, or to why nothing can be said of it. Touches nothing."""
+"""What of a partition can be compared, or why nothing can. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mirror.decoded_work import worker_for
-from mirror.lanes import PartitionSpec
-from mirror.positions import Position
-from mirror.record_work import NO_GROUND, ProvenanceGround
-from mirror.settings import FlowSettings
-from mirror.verify.ranges import PartitionRange, Span, Unread, Window
+from reconciler.replication.handover import FlowSettings
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.record_work.on_records import worker_for
+from reconciler_mirror.record_work.settings import NO_GROUND, ProvenanceSettings
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, TimeWindow, Unread
 
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
@@ -28,7 +28,7 @@ class TopicTraits:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FlowOffsets:
     """Offsets of one flow's partitions by (topic, partition), source or target topic.
 
     ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
@@ -36,7 +36,7 @@ class Seen:
     by cluster and place, why it did not answer. ``ground``: ids of both clusters, only of flows with provenance.
     """
 
-    position: Mapping[Place, Position]
+    position: Mapping[Place, LanePosition]
     target_end: Offsets
     undecided: frozenset[Place]
     source_end: Offsets
@@ -46,18 +46,18 @@ class Seen:
     from_target: Offsets = field(default_factory=dict)
     to_source: Offsets = field(default_factory=dict)
     failed: Mapping[tuple[str, Place], str] = field(default_factory=dict)
-    ground: ProvenanceGround = NO_GROUND
+    ground: ProvenanceSettings = NO_GROUND
 
 
 def judge(
-    flow: FlowSettings, spec: PartitionSpec, seen: Seen, window: Window, traits: Mapping[str, TopicTraits]
+    flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets, window: TimeWindow, traits: Mapping[str, TopicTraits]
 ) -> PartitionRange | Unread:
     """``traits`` by cluster. The range's index is 0, to be set by the caller."""
     source, target = (spec.topic, spec.partition), (spec.target_topic, spec.partition)
     ours, theirs = traits.get(flow.source.cluster, TopicTraits()), traits.get(flow.target.cluster, TopicTraits())
     compacted = spec.topic in ours.compacted or spec.target_topic in theirs.compacted
     own_time = spec.target_topic in theirs.append_time
-    timed = window != Window() and not compacted
+    timed = window != TimeWindow() and not compacted
     why = (
         _unreadable(flow, spec, seen)
         or _unknown_configs(spec, ours, theirs)
@@ -73,15 +73,15 @@ def judge(
     if timed and window.from_ms is not None:
         start = _or_end(seen.from_source[source], end)
         target_start = _or_end(seen.from_target[target], target_end)
-    marked = seen.position[target].marked if flow.work.provenance else None
+    marked = seen.position[target].marked if flow.provenance else None
     if marked is not None:  # what was copied before carries no header, so nobody can tell it from other records
         target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
-    begins_later = flow.start_kind != "earliest" or source in flow.start_offsets
+    begins_later = flow.start_kind != "earliest" or flow.starts_at(*source) is not None
     return PartitionRange(
         index=0,
         flow=flow.name,
-        source=Span(flow.source, *source, flow.isolation, start, end, cut=low > 0 and start == low),
-        target=Span(
+        source=OffsetSpan(flow.source, *source, flow.isolation, start, end, cut=low > 0 and start == low),
+        target=OffsetSpan(
             flow.target,
             *target,
             "read_committed",
@@ -91,18 +91,18 @@ def judge(
         ),
         position=seen.position[target].offset,
         until=_or_end(seen.to_source.get(source, -1), end) if timed else end,
-        window=window if timed else Window(),
+        window=window if timed else TimeWindow(),
         compacted=compacted,
         timestamps=not own_time,
         worker=worker_for(flow, spec, seen.ground),
     )
 
 
-def _or_end(found: int, end: int) -> int:
-    return end if found < 0 else min(found, end)
+def _or_end(number: int, end: int) -> int:
+    return end if number < 0 else min(number, end)
 
 
-def _unreadable(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
+def _unreadable(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
     sides = ((flow.source, spec.topic), (flow.target, spec.target_topic))
     for endpoint, topic in sides:
         why = seen.failed.get((endpoint.cluster, (topic, spec.partition)))
@@ -134,37 +134,37 @@ def _own_time(flow: FlowSettings, spec: PartitionSpec) -> tuple[str, str] | None
     )
 
 
-def _unmarked(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
-    if flow.work.provenance is None or seen.position[spec.target_topic, spec.partition].marked is not None:
+def _unmarked(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
+    if flow.provenance is None or seen.position[spec.target_topic, spec.partition].marked is not None:
         return None
     return (
-        f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be told from "
-        "other records",
+        f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be "
+        "distinguished from other records",
         "Start the mirror with the flow's present definition, then verify again.",
     )
 
 
-def _position(flow: FlowSettings, spec: PartitionSpec, seen: Seen) -> tuple[str, str] | None:
+def _position(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
     source = (spec.topic, spec.partition)
-    name, found = f"{spec.topic}-{spec.partition}", seen.position.get((spec.target_topic, spec.partition))
-    if found is None:
+    name, position = f"{spec.topic}-{spec.partition}", seen.position.get((spec.target_topic, spec.partition))
+    if position is None:
         return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", _NOT_STARTED
-    if found.topic_id not in ("", spec.topic_id):
+    if position.topic_id not in ("", spec.topic_id):
         return (
             f"{spec.topic} was created again at {flow.source.cluster}: the position belongs to topic id "
-            f"{found.topic_id}, the topic is {spec.topic_id}",
+            f"{position.topic_id}, the topic is {spec.topic_id}",
             "See what status says about this partition; the target holds records of the earlier topic.",
         )
     low, end = seen.source_low[source], seen.source_end[source]
-    if found.offset < low:
+    if position.offset < low:
         return (
-            f"the mirror's position of {name} is {found.offset}, but {flow.source.cluster} begins at {low}: "
-            f"{low - found.offset} offsets were removed before they were copied",
+            f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} begins at {low}: "
+            f"{low - position.offset} offsets were removed before they were copied",
             "What is lost at the source cannot be compared. See what status says about this partition.",
         )
-    if found.offset > end:
+    if position.offset > end:
         return (
-            f"the mirror's position of {name} is {found.offset}, but {flow.source.cluster} ends at {end}",
+            f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} ends at {end}",
             "The target holds records that the source has lost. See what status says about this partition.",
         )
     return None

@@ -1,6 +1,6 @@
-"""The comparison as DataFrame operations: chunks joined by number, surviving records joined by key.
+"""Compares source and target records as Spark DataFrames: chunks by number, surviving records by key.
 
-Border: the only module of the comparison that knows Spark. A session comes in, plain values go out.
+The only module of the comparison that imports Spark.
 """
 
 from __future__ import annotations
@@ -12,58 +12,43 @@ from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
-from pyspark.sql.types import IntegerType, LongType, StringType
 
-from mirror.verify.chunks import CHUNK_RECORDS, Chunk, Compared
-from mirror.verify.ranges import SOURCE, TARGET, PartitionRange
-from mirror.verify.state_frames import CUTS, ENTRIES, StateCounts, state_counts, struct
-from mirror.verify.states import Entry
-from mirror.verify.tasks import Counts, Located, Suspect, bundled, chunks_of, each, entries_of, locate
-from mirror.worker_words import heard_while_at_work
+from reconciler_mirror.leases.worker_stderr import heard_while_at_work
+from reconciler_mirror.verify.chunks import CHUNK_RECORDS, PartitionReading, VerifiedChunk
+from reconciler_mirror.verify.compacted_dataframes import CUTS, ENTRIES, state_counts, struct
+from reconciler_mirror.verify.first_difference import KeyEntry
+from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
+from reconciler_mirror.verify.tasks import ChunkCounts, Located, Suspect, bundled, chunks_of, each, entries_of, locate
 
 _TASKS_A_CORE = 8
 _BEGINNING = 5_000.0
 
-CHUNKS = struct(
-    ("index", IntegerType),
-    ("side", StringType),
-    ("chunk", LongType),
-    ("records", LongType),
-    ("digest", StringType),
-    ("first_offset", LongType),
-    ("last_offset", LongType),
-)
-PLACES = struct(
-    ("index", IntegerType),
-    ("flow", StringType),
-    ("source_topic", StringType),
-    ("target_topic", StringType),
-    ("partition", IntegerType),
-)
+CHUNKS = struct("index int, side string, chunk long, records long, digest string, first_offset long, last_offset long")
+PLACES = struct("index int, flow string, source_topic string, target_topic string, partition int")
 
 
-class Comparison:
+class DataFrameComparison:
     """One reading of ``plans``, several partitions a Spark task, biggest first. ``close`` frees what is cached."""
 
     def __init__(self, session: Any, plans: Sequence[PartitionRange]) -> None:
         self._session = session
         self._plans = {plan.index: plan for plan in plans}
-        self._read: Mapping[int, Compared] = {}
+        self._read: Mapping[int, PartitionReading] = {}
         self._ordered = _rows(session, [p for p in plans if not p.compacted], chunks_of)
         self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
-        chunks = self._ordered.filter(lambda row: isinstance(row, Chunk)).map(astuple)
+        chunks = self._ordered.filter(lambda row: isinstance(row, VerifiedChunk)).map(astuple)
         self._chunks = session.createDataFrame(chunks, CHUNKS)
 
-    def read(self) -> Mapping[int, Compared]:
+    def read(self) -> Mapping[int, PartitionReading]:
         """Reads everything once. What each partition came to, by index."""
-        found: list[Compared] = []
+        partition_readings: list[PartitionReading] = []
         for name, rows in (("chunks", self._ordered), ("surviving records", self._states)):
             self._session.sparkContext.setJobDescription(f"verify: reading both sides into {name}")
-            found += rows.filter(lambda row: isinstance(row, Compared)).collect()
-        self._read = {one.index: one for one in found}
+            partition_readings += rows.filter(lambda row: isinstance(row, PartitionReading)).collect()
+        self._read = {partition_reading.index: partition_reading for partition_reading in partition_readings}
         return self._read
 
-    def counts(self) -> Mapping[int, Counts]:
+    def counts(self) -> Mapping[int, ChunkCounts]:
         """By index; a partition without any record is not among them."""
         self._session.sparkContext.setJobDescription("verify: comparing chunks and keys")
         return {**self._chunk_counts(), **self._state_counts()}
@@ -74,8 +59,8 @@ class Comparison:
         context = self._session.sparkContext
         context.setJobDescription("verify: looking for the first difference")
         bundles = bundled([(s, float(s.plan.source.end + s.plan.target.end)) for s in suspects], _most(context))
-        found = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, locate)).collect()
-        return {one.index: one for one in found}
+        document = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, locate)).collect()
+        return {one.index: one for one in document}
 
     def write_chunks(self, folder: str) -> None:
         """``chunks`` below ``folder``: one row a chunk and side, with flow, topics and partition."""
@@ -89,7 +74,7 @@ class Comparison:
         self._ordered.unpersist()
         self._states.unpersist()
 
-    def _chunk_counts(self) -> Mapping[int, Counts]:
+    def _chunk_counts(self) -> Mapping[int, ChunkCounts]:
         ours, theirs = (self._chunks.where(F.col("side") == side).drop("side").alias(side) for side in (SOURCE, TARGET))
         both = ours.join(theirs, ["index", "chunk"], "full_outer")
         same = F.col("source.digest").eqNullSafe(F.col("target.digest")) & F.col("source.records").eqNullSafe(
@@ -98,7 +83,7 @@ class Comparison:
         suspect = F.struct(
             "chunk", F.col("source.first_offset").alias("source"), F.col("target.first_offset").alias("target")
         )
-        found = both.groupBy("index").agg(
+        chunk_counts = both.groupBy("index").agg(
             F.coalesce(F.sum("source.records"), F.lit(0)).alias("source"),
             F.coalesce(F.sum("target.records"), F.lit(0)).alias("target"),
             F.coalesce(F.sum(F.when(same, F.col("source.records"))), F.lit(0)).alias("equal"),
@@ -106,45 +91,31 @@ class Comparison:
             F.min(F.when(~same, F.col("chunk"))).alias("first"),
             F.min_by(suspect, F.when(~same, F.col("chunk"))).alias("suspect"),
         )
-        return {row["index"]: self._counted(row) for row in found.collect()}
+        return {row["index"]: self._counted(row) for row in chunk_counts.collect()}
 
-    def _counted(self, row: Any) -> Counts:
+    def _counted(self, row: Any) -> ChunkCounts:
         suspect = None
         if row["first"] is not None:
             from_here = row["suspect"]
             skipped = row["first"] * CHUNK_RECORDS
             suspect = Suspect(self._plans[row["index"]], skipped, from_here["source"], from_here["target"])
-        return Counts(row["source"], row["target"], row["equal"], row["differing"], suspect=suspect)
+        return ChunkCounts(row["source"], row["target"], row["equal"], row["differing"], suspect=suspect)
 
-    def _state_counts(self) -> Mapping[int, Counts]:
+    def _state_counts(self) -> Mapping[int, ChunkCounts]:
         compacted = {index: plan for index, plan in self._plans.items() if plan.compacted}
         if not compacted:
             return {}
-        rows = self._states.filter(lambda row: isinstance(row, Entry)).map(astuple)
+        rows = self._states.filter(lambda row: isinstance(row, KeyEntry)).map(astuple)
         cuts = [(index, *self._cut(plan)) for index, plan in compacted.items()]
-        found = state_counts(self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS))
-        return {index: _with_suspect(counts, compacted[index]) for index, counts in found.items()}
+        entries, cut = self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS)
+        return state_counts(entries, cut, compacted)
 
     def _cut(self, plan: PartitionRange) -> tuple[bool, bool]:
-        read = self._read.get(plan.index, Compared(plan.index))
+        read = self._read.get(plan.index, PartitionReading(plan.index))
         return (
             plan.source.cut or read.source_start > plan.source.start,
             plan.target.cut or read.target_start > plan.target.start,
         )
-
-
-def _with_suspect(counts: StateCounts, plan: PartitionRange) -> Counts:
-    suspect = Suspect(plan, keys=counts.suspects) if counts.suspects else None
-    return Counts(
-        counts.source,
-        counts.target,
-        counts.equal,
-        counts.differing,
-        counts.changing,
-        counts.older_source,
-        counts.older_target,
-        suspect,
-    )
 
 
 def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:

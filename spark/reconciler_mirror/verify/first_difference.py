@@ -1,4 +1,8 @@
-"""The first place where two streams part, told without showing a value: lengths and digests only."""
+"""The first difference between two sides: lengths and digests, never a value.
+
+Of ordered partitions by two streams of records. Of compacted ones by the last record of each key: compaction may have
+removed a superseded record or an old tombstone on one side only, so keys are compared, not order.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from mirror.verify.records import Record, digest, encoded
+from reconciler_mirror.verify.model import SOURCE, PartitionRange, VerifiedRecord, digest, encoded
 
 LOOK_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordPart:
     """A key, value or header list: its length in bytes (headers: their number) and digest; null has length None."""
 
     length: int | None
@@ -23,14 +27,14 @@ class Part:
 class Shown:
     """A record as a report may show it. ``timestamp`` in ms since 1970."""
 
-    key: Part
-    value: Part
-    headers: Part
+    key: RecordPart
+    value: RecordPart
+    headers: RecordPart
     timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FoundDifference:
     """``what``: key, value, headers, timestamp, missing, extra or swapped. ``record`` counts from the first compared
     one. An offset is None where that side has nothing. ``count``: how many are missing or extra in a row here."""
 
@@ -43,7 +47,9 @@ class Difference:
     count: int = 1
 
 
-def first_difference(source: Iterable[Record], target: Iterable[Record], skipped: int = 0) -> Difference | None:
+def first_difference(
+    source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0
+) -> FoundDifference | None:
     """``skipped``: how many equal records lie before the two streams."""
     ours, theirs = _Ahead(source), _Ahead(target)
     number = skipped
@@ -58,37 +64,44 @@ def first_difference(source: Iterable[Record], target: Iterable[Record], skipped
         number += 1
 
 
-def same(record: Record, copy: Record) -> bool:
+def same(record: VerifiedRecord, copy: VerifiedRecord) -> bool:
     return record[1:] == copy[1:]
 
 
-def shown(record: Record) -> Shown:
-    headers = digest(encoded(Record(0, 0, None, None, record.headers))).hex()
-    return Shown(_part(record.key), _part(record.value), Part(len(record.headers), headers), record.timestamp)
+def shown(record: VerifiedRecord) -> Shown:
+    headers = digest(encoded(VerifiedRecord(0, 0, None, None, record.headers))).hex()
+    return Shown(_part(record.key), _part(record.value), RecordPart(len(record.headers), headers), record.timestamp)
 
 
-def fields_that_differ(record: Record, copy: Record) -> tuple[str, ...]:
+def difference(
+    number: int, names: tuple[str, ...], record: VerifiedRecord | None, copy: VerifiedRecord | None, count: int = 1
+) -> FoundDifference:
+    ours, theirs = ((side.offset, shown(side)) if side else (None, None) for side in (record, copy))
+    return FoundDifference(number, names, ours[0], theirs[0], ours[1], theirs[1], count)
+
+
+def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[str, ...]:
     pairs = (
         ("key", record.key, copy.key),
         ("value", record.value, copy.value),
         ("headers", record.headers, copy.headers),
         ("timestamp", record.timestamp, copy.timestamp),
     )
-    return tuple(name for name, one, other in pairs if one != other)
+    return tuple(name for name, entry, other in pairs if entry != other)
 
 
-def _part(data: bytes | None) -> Part:
-    return Part(None, "") if data is None else Part(len(data), digest(data).hex())
+def _part(data: bytes | None) -> RecordPart:
+    return RecordPart(None, "") if data is None else RecordPart(len(data), digest(data).hex())
 
 
 class _Ahead:
     """A stream whose next records can be looked at before they are taken."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._stream: Iterator[Record] = iter(records)
-        self._held: list[Record] = []
+    def __init__(self, records: Iterable[VerifiedRecord]) -> None:
+        self._stream: Iterator[VerifiedRecord] = iter(records)
+        self._held: list[VerifiedRecord] = []
 
-    def peek(self, index: int) -> Record | None:
+    def peek(self, index: int) -> VerifiedRecord | None:
         if len(self._held) <= index:
             self._held += islice(self._stream, index + 1 - len(self._held))
         return self._held[index] if index < len(self._held) else None
@@ -96,31 +109,25 @@ class _Ahead:
     def drop(self) -> None:
         del self._held[:1]
 
-    def find(self, wanted: Record) -> int | None:
+    def find(self, wanted: VerifiedRecord) -> int | None:
         for index in range(1, LOOK_AHEAD):
-            found = self.peek(index)
-            if found is None:
+            record = self.peek(index)
+            if record is None:
                 return None
-            if same(found, wanted):
+            if same(record, wanted):
                 return index
         return None
 
 
-def _told(number: int, ours: _Ahead, theirs: _Ahead) -> Difference:
+def _told(number: int, ours: _Ahead, theirs: _Ahead) -> FoundDifference:
     record, copy = ours.peek(0), theirs.peek(0)
-    what, count = _what(record, copy, ours, theirs)
-    return Difference(
-        number,
-        what,
-        record.offset if record else None,
-        copy.offset if copy else None,
-        shown(record) if record else None,
-        shown(copy) if copy else None,
-        count,
-    )
+    names, count = _what(record, copy, ours, theirs)
+    return difference(number, names, record, copy, count)
 
 
-def _what(record: Record | None, copy: Record | None, ours: _Ahead, theirs: _Ahead) -> tuple[tuple[str, ...], int]:
+def _what(
+    record: VerifiedRecord | None, copy: VerifiedRecord | None, ours: _Ahead, theirs: _Ahead
+) -> tuple[tuple[str, ...], int]:
     if record is None or copy is None:
         return (("missing",) if record else ("extra",)), 1
     missing, extra = ours.find(copy), theirs.find(record)
@@ -131,3 +138,60 @@ def _what(record: Record | None, copy: Record | None, ours: _Ahead, theirs: _Ahe
     if extra is not None:
         return ("extra",), extra
     return fields_that_differ(record, copy), 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """``key`` is a digest. ``late``: beyond the position, so perhaps not copied yet; or not this flow's to carry."""
+
+    index: int
+    side: str
+    key: bytes
+    offset: int
+    digest: bytes
+    tombstone: bool
+    late: bool
+
+
+def entries(plan: PartitionRange, side: str, records: Iterable[tuple[VerifiedRecord, bool]]) -> Iterator[KeyEntry]:
+    """Records without a key never survive compaction and are left out. ``records`` come with whether they are this
+    flow's: a key that others wrote last is not compared, since compaction may have removed what this flow carried."""
+    for record, ours in records:
+        if record.key is not None:
+            late = not ours or (side == SOURCE and record.offset >= plan.position)
+            content = digest(encoded(record))
+            yield KeyEntry(plan.index, side, digest(record.key), record.offset, content, record.value is None, late)
+
+
+def last_of(keys: frozenset[bytes], records: Iterable[VerifiedRecord]) -> dict[bytes, VerifiedRecord]:
+    """The last record of each key, by the digest of the key."""
+    verified_records: dict[bytes, VerifiedRecord] = {}
+    for record in records:
+        if record.key is not None and (name := digest(record.key)) in keys:
+            verified_records[name] = record
+    return verified_records
+
+
+def confirmed(
+    plan: PartitionRange,
+    keys: Iterable[bytes],
+    source: dict[bytes, VerifiedRecord],
+    target: dict[bytes, VerifiedRecord],
+) -> FoundDifference | None:
+    """The first of ``keys`` that still differs when it is read again; one that was written meanwhile does not count."""
+    for key in keys:
+        record, copy = source.get(key), target.get(key)
+        if record is not None and record.offset >= plan.position:
+            continue
+        names = _what_of_key(record, copy)
+        if names:
+            return difference(0, names, record, copy)
+    return None
+
+
+def _what_of_key(record: VerifiedRecord | None, copy: VerifiedRecord | None) -> tuple[str, ...]:
+    if record is not None and copy is not None:
+        return fields_that_differ(record, copy)
+    if record is not None:
+        return () if record.value is None else ("missing",)
+    return () if copy is None or copy.value is None else ("extra",)

@@ -1,20 +1,30 @@
-"""What is compared: one partition of a flow on both sides, with bounds that hold while the mirror runs.
+"""What is compared: one partition of a flow on source and target, with bounds, and its records. Frozen values.
 
 Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from typing import NamedTuple
 
-from mirror.decoded_work import DecodedWorker
-from mirror.lanes import Endpoint
+from reconciler.replication.handover import Endpoint
+from reconciler_mirror.record_work.on_records import DecodedWorker
 
 SOURCE, TARGET = "source", "target"
+DIGEST_BYTES = 16
+_LENGTHS = struct.Struct(">qiii")
+_LENGTH = struct.Struct(">i")
+
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """Record timestamps in ms: ``from_ms`` up to but not with ``to_ms``. None: open."""
 
     from_ms: int | None = None
@@ -22,7 +32,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """Offsets ``start`` up to but not with ``end`` of one partition, as a reader of ``isolation`` sees them.
 
     ``cut``: older records may have left this side (its log does not start at 0), or never came to it.
@@ -44,17 +54,17 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
     """``index`` identifies it in all frames. Every committed source record below ``position`` must be in ``target``;
-    everything in ``target`` must come from ``source`` (docs/decisions/0020-how-verify-bounds-both-sides.md).
+    everything in ``target`` must come from ``source`` (docs/decisions/copy/0020-how-verify-bounds-both-sides.md).
     ``until``: source offset up to which records were asked for; those beyond the position are lag.
     ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow."""
 
     index: int
     flow: str
-    source: Span
-    target: Span
+    source: OffsetSpan
+    target: OffsetSpan
     position: int
     until: int
-    window: Window = Window()
+    window: TimeWindow = TimeWindow()
     compacted: bool = False
     timestamps: bool = True
     worker: DecodedWorker | None = None
@@ -70,3 +80,42 @@ class Unread:
     partition: int
     reason: str
     todo: str
+
+
+class VerifiedRecord(NamedTuple):
+    """``timestamp`` in ms since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def encoded(record: VerifiedRecord) -> bytes:
+    """Each part with its length, -1 for null: different records never have equal bytes."""
+    _, timestamp, key, value, headers = record
+    lengths = (-1 if key is None else len(key), -1 if value is None else len(value), len(headers))
+    parts = [_LENGTHS.pack(timestamp, *lengths), key or b"", value or b""]
+    for name, data in headers:
+        title = name.encode()
+        parts += (_LENGTH.pack(len(title)), title, _LENGTH.pack(-1 if data is None else len(data)), data or b"")
+    return b"".join(parts)
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def within(records: Iterable[VerifiedRecord], window: TimeWindow) -> Iterator[VerifiedRecord]:
+    """From the first record that is not older than the window up to the first that is not older than its end.
+
+    Both sides hold the same records in the same order, so this cuts both at the same records.
+    """
+    verified_records = iter(records)
+    low, high = window.from_ms, window.to_ms
+    if low is not None:
+        verified_records = dropwhile(lambda record: record.timestamp < low, verified_records)
+    if high is not None:
+        verified_records = takewhile(lambda record: record.timestamp < high, verified_records)
+    return verified_records

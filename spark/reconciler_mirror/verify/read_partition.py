@@ -1,6 +1,6 @@
-"""Reading one partition between two offsets, as a committed reader sees it: no group, no stored position.
+"""Reads a partition between two offsets as a committed reader: no group, no stored position.
 
-Border: the only module of the comparison that holds a consumer.
+The only module of the comparison that holds a consumer.
 """
 
 from __future__ import annotations
@@ -11,24 +11,42 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from mirror import clients
-from mirror.faults import error_of, is_moving
-from mirror.lanes import Endpoint
-from mirror.verify.ranges import Span
-from mirror.verify.records import Record
+from reconciler.replication.handover import Endpoint
+from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 
 _AT_ONCE = 2_000
 _SILENCE_S = 60.0
 _WATERMARKS_S = 20.0
 _MOVING_S = 10.0
 """How long a leader may be unknown."""
+# What a broker says in passing while a leader moves or a connection breaks.
+_MOVING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 
 class UnreadableError(Exception):
     """A side could not be read to its bound. ``todo``: what a person can do."""
 
-    def __init__(self, what: str, todo: str) -> None:
-        super().__init__(what)
+    def __init__(self, problem: str, todo: str) -> None:
+        super().__init__(problem)
         self.todo = todo
 
 
@@ -42,7 +60,7 @@ class Readers:
         self._idle: list[tuple[Endpoint, str, Consumer]] = []
 
     @contextmanager
-    def lent(self, span: Span) -> Iterator[Consumer]:
+    def lent(self, span: OffsetSpan) -> Iterator[Consumer]:
         """Nobody else uses it meanwhile; two streams of one side get two. Raises UnreadableError."""
         consumer, sound = self._taken(span), True
         try:
@@ -61,7 +79,7 @@ class Readers:
         while self._idle:
             self._idle.pop()[2].close()
 
-    def _taken(self, span: Span) -> Consumer:
+    def _taken(self, span: OffsetSpan) -> Consumer:
         for number, (endpoint, isolation, consumer) in enumerate(self._idle):
             if (endpoint, isolation) == (span.endpoint, span.isolation):
                 del self._idle[number]
@@ -69,7 +87,9 @@ class Readers:
         return _consumer(span)
 
 
-def records(span: Span, readers: Readers, *, timestamps: bool = True, to_end: bool = False) -> Iterator[Record]:
+def records(
+    span: OffsetSpan, readers: Readers, *, timestamps: bool = True, to_end: bool = False
+) -> Iterator[VerifiedRecord]:
     """Every committed record of ``span`` in order. Without ``timestamps`` all of them are 0. ``to_end``: on to the end
     that the partition has when it is reached.
 
@@ -82,14 +102,14 @@ def records(span: Span, readers: Readers, *, timestamps: bool = True, to_end: bo
             for offset, message in _messages(consumer, span, to_end):
                 headers = tuple(message.headers() or ())
                 timestamp = message.timestamp()[1] if timestamps else 0
-                yield Record(offset, timestamp, message.key(), message.value(), headers)
+                yield VerifiedRecord(offset, timestamp, message.key(), message.value(), headers)
     except KafkaException as error:
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
     except UnicodeDecodeError:
         raise _unreadable(span, "a header name is not UTF-8", None) from None
 
 
-def log_start(span: Span, readers: Readers) -> int:
+def log_start(span: OffsetSpan, readers: Readers) -> int:
     """Where the log begins now. Raises UnreadableError."""
     try:
         with readers.lent(span) as consumer:
@@ -98,46 +118,46 @@ def log_start(span: Span, readers: Readers) -> int:
         raise _unreadable(span, error.args[0].str(), error.args[0].code()) from None
 
 
-def _low(consumer: Consumer, span: Span) -> int:
+def _low(consumer: Consumer, span: OffsetSpan) -> int:
     place = TopicPartition(span.topic, span.partition)
     until = time.monotonic() + _MOVING_S
     while True:
         try:
             return int(consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)[0])
         except KafkaException as error:
-            if not is_moving(error_of(error)) or time.monotonic() > until:
+            if not _is_moving(error.args[0]) or time.monotonic() > until:
                 raise
         time.sleep(0.1)
 
 
-def _consumer(span: Span) -> Consumer:
+def _consumer(span: OffsetSpan) -> Consumer:
     try:
         return clients.partition_reader(span.endpoint, span.isolation)
     except (LookupError, KafkaException) as error:
         raise UnreadableError(
-            f"{span.endpoint.cluster} cannot be connected: {error}", "Mend the client settings or the secret."
+            f"{span.endpoint.cluster} cannot be connected: {error}", "Fix the client settings or the secret."
         ) from None
 
 
-def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[int, Message]]:
+def _messages(consumer: Consumer, span: OffsetSpan, to_end: bool) -> Iterator[tuple[int, Message]]:
     low = _low(consumer, span)
     if low > span.start:
         raise _unreadable(span, f"it begins at {low} now", KafkaError.OFFSET_OUT_OF_RANGE)
     consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
     heard = time.monotonic()
     while True:
-        found = consumer.consume(1, 0.5)  # several at once are waited for until they are that many
-        found += consumer.consume(_AT_ONCE, 0) if found else []
-        if any(message.error() is None or not is_moving(message.error()) for message in found):
+        messages = consumer.consume(1, 0.5)  # several at once are waited for until they are that many
+        messages += consumer.consume(_AT_ONCE, 0) if messages else []
+        if any(message.error() is None or not _is_moving(message.error()) for message in messages):
             heard = time.monotonic()
         elif time.monotonic() - heard > _SILENCE_S:
             raise UnreadableError(
                 f"nothing was read of {span.name} for {_SILENCE_S:.0f} s",
-                f"Look whether the brokers of {span.endpoint.cluster} run, then verify again.",
+                f"Check whether the brokers of {span.endpoint.cluster} run, then verify again.",
             )
-        for message in found:
+        for message in messages:
             error = message.error()
-            if error is not None and is_moving(error):
+            if error is not None and _is_moving(error):
                 continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
@@ -152,7 +172,11 @@ def _messages(consumer: Consumer, span: Span, to_end: bool) -> Iterator[tuple[in
                 return
 
 
-def _unreadable(span: Span, why: str, code: int | None) -> UnreadableError:
+def _is_moving(error: KafkaError) -> bool:
+    return error.code() in _MOVING
+
+
+def _unreadable(span: OffsetSpan, why: str, code: int | None) -> UnreadableError:
     if code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
         return UnreadableError(
             f"records of {span.name} were removed while they were read: {why}",

@@ -1,4 +1,4 @@
-"""What the job hands back: one JSON document, ``partitions`` as in schemas/verify.schema.json. Touches nothing."""
+"""The result document of the verify job (schemas/verify.schema.json)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mirror.verify.chunks import Compared
-from mirror.verify.differences import Difference
-from mirror.verify.ranges import PartitionRange, Span, Unread
-from mirror.verify.tasks import Counts, Located
+from reconciler_mirror.verify.chunks import PartitionReading
+from reconciler_mirror.verify.first_difference import FoundDifference
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
+from reconciler_mirror.verify.tasks import ChunkCounts, Located
 
 FORMAT_VERSION = 1
 _AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
 
 
-def partition(plan: PartitionRange, read: Compared | None, counts: Counts, located: Located | None) -> dict[str, Any]:
+def partition(
+    plan: PartitionRange, read: PartitionReading | None, counts: ChunkCounts, located: Located | None
+) -> dict[str, Any]:
     """``read`` None: its task gave nothing back, which is never taken for equal."""
     state, reason, todo = _state(plan, read, counts, located)
     difference = located.difference if located is not None and state == "different" else None
@@ -44,14 +46,14 @@ def partition(plan: PartitionRange, read: Compared | None, counts: Counts, locat
     }
 
 
-def unread(one: Unread) -> dict[str, Any]:
+def unread(given_unread: Unread) -> dict[str, Any]:
     """A partition (or topic or flow: partition -1) of which nothing was read."""
     return {
-        **_names(one.flow, one.topic, one.target_topic, one.partition),
+        **_names(given_unread.flow, given_unread.topic, given_unread.target_topic, given_unread.partition),
         "state": "unknown",
         "compared": "nothing",
-        "reason": one.reason,
-        "todo": one.todo,
+        "reason": given_unread.reason,
+        "todo": given_unread.todo,
     }
 
 
@@ -61,7 +63,7 @@ def document(application: str, partitions: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _state(
-    plan: PartitionRange, read: Compared | None, counts: Counts, located: Located | None
+    plan: PartitionRange, read: PartitionReading | None, counts: ChunkCounts, located: Located | None
 ) -> tuple[str, str, str]:
     if read is None:
         return "unknown", "the Spark task that read it gave nothing back", _AGAIN
@@ -83,11 +85,11 @@ def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:
     return {"flow": flow, "source_topic": source, "target_topic": target, "partition": number}
 
 
-def _range(span: Span, start: int) -> dict[str, Any]:
+def _range(span: OffsetSpan, start: int) -> dict[str, Any]:
     return {"cluster": span.endpoint.cluster, "start": max(start, span.start), "end": span.end}
 
 
-def _difference(found: Difference | None) -> dict[str, Any] | None:
-    if found is None:
+def _difference(difference: FoundDifference | None) -> dict[str, Any] | None:
+    if difference is None:
         return None
-    return {**asdict(found), "what": list(found.what)}
+    return {**asdict(difference), "what": list(difference.what)}

@@ -1,4 +1,8 @@
-"""What a Spark task does with one partition. Never raises: what cannot be read comes back as a row that says so."""
+"""What a Spark task of the comparison does with one partition. Never raises.
+
+Which records a flow with filters or headers should have copied, and which came by it, is worked out on decoded records,
+by other code than the batch path's. Offsets stay those of the log.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mirror.verify.chunks import Chunk, Compared, compare
-from mirror.verify.differences import Difference, first_difference
-from mirror.verify.ranges import SOURCE, TARGET, PartitionRange, Span
-from mirror.verify.reading import Readers, UnreadableError, log_start
-from mirror.verify.records import Record, within
-from mirror.verify.states import Entry, confirmed, entries, last_of
-from mirror.verify.travelled import own, travelling
+from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied
+from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
+from reconciler_mirror.verify.first_difference import (
+    FoundDifference,
+    KeyEntry,
+    confirmed,
+    entries,
+    first_difference,
+    last_of,
+)
+from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord, within
+from reconciler_mirror.verify.read_partition import Readers, UnreadableError, log_start, records
 
 Given = TypeVar("Given")
 Row = TypeVar("Row")
@@ -33,7 +42,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ChunkCounts:
     """Of one partition. ``source`` and ``target``: records (ordered) or keys (compacted) read on each side;
     ``equal``: of them equal; ``differing``: chunks or keys; ``changing``: keys written while they were compared;
     ``older_source`` and ``older_target``: compacted only, keys that the other side may have lost to retention."""
@@ -53,7 +62,7 @@ class Located:
     """``difference`` None: the second reading found none. ``error``: it could not be read."""
 
     index: int
-    difference: Difference | None = None
+    difference: FoundDifference | None = None
     error: str = ""
     todo: str = ""
 
@@ -61,9 +70,9 @@ class Located:
 def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]]:
     """At most ``most`` bundles of about the same load, heaviest first; what is heavier than the others goes alone."""
     bundles: list[tuple[float, int, list[Given]]] = [(0.0, number, []) for number in range(min(most, len(loads)))]
-    for one, load in sorted(loads, key=lambda given: -given[1]):
+    for layer_value, load in sorted(loads, key=lambda given: -given[1]):
         total, number, members = bundles[0]
-        members.append(one)
+        members.append(layer_value)
         heapq.heapreplace(bundles, (total + load, number, members))
     return [members for _, _, members in sorted(bundles, key=lambda bundle: -bundle[0])]
 
@@ -71,26 +80,26 @@ def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]
 def each(read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given]) -> Iterator[Row]:
     """What one Spark task does: ``bundle`` one after the other."""
     with closing(Readers()) as readers:
-        for one in bundle:
-            yield from read(one, readers)
+        for layer_value in bundle:
+            yield from read(layer_value, readers)
 
 
-def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[Chunk | Compared]:
+def chunks_of(plan: PartitionRange, readers: Readers) -> Iterator[VerifiedChunk | PartitionReading]:
     try:
         now = _as_it_is_now(plan, readers)
         yield from compare(now, lambda side: _open(now, side, readers))
     except UnreadableError as error:
-        yield Compared(plan.index, error=str(error), todo=error.todo)
+        yield PartitionReading(plan.index, error=str(error), todo=error.todo)
 
 
-def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[Entry | Compared]:
+def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[KeyEntry | PartitionReading]:
     try:
         now = _as_it_is_now(plan, readers)
         for side, span in ((SOURCE, now.source), (TARGET, now.target)):
             yield from entries(now, side, travelling(now, side, span, readers))
-        yield Compared(now.index, now.source.start, now.target.start, source_end=now.position)
+        yield PartitionReading(now.index, now.source.start, now.target.start, source_end=now.position)
     except UnreadableError as error:
-        yield Compared(plan.index, error=str(error), todo=error.todo)
+        yield PartitionReading(plan.index, error=str(error), todo=error.todo)
 
 
 def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
@@ -104,7 +113,7 @@ def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
 def _as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
     """Retention may have moved the beginning of a log since the bounds were read: that side is then cut there."""
 
-    def now(span: Span) -> Span:
+    def now(span: OffsetSpan) -> OffsetSpan:
         if span.start >= span.end:
             return span
         low = log_start(span, readers)
@@ -113,26 +122,53 @@ def _as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
     return replace(plan, source=now(plan.source), target=now(plan.target))
 
 
-def _open(plan: PartitionRange, side: str, readers: Readers, start: int | None = None) -> Iterator[Record]:
-    span = plan.source if side == SOURCE else plan.target
-    if start is None:
-        return within(own(plan, side, span, readers), plan.window)
-    later = replace(plan.window, from_ms=None)
-    return within(own(plan, side, replace(span, start=start), readers), later)
+def _open(plan: PartitionRange, side: str, readers: Readers, start: int | None = None) -> Iterator[VerifiedRecord]:
+    span, window = plan.source if side == SOURCE else plan.target, plan.window
+    if start is not None:
+        span, window = replace(span, start=start), replace(window, from_ms=None)
+    return within(own(plan, side, span, readers), window)
 
 
-def _in_order(suspect: Suspect, readers: Readers) -> Difference | None:
-    def side(name: str, start: int | None) -> Iterable[Record]:
+def own(
+    plan: PartitionRange, side: str, span: OffsetSpan, readers: Readers, *, to_end: bool = False
+) -> Iterator[VerifiedRecord]:
+    """Source: the records that travel, with the headers of their copies. Target: those that this flow brought."""
+    return (record for record, ours in travelling(plan, side, span, readers, to_end=to_end) if ours)
+
+
+def travelling(
+    plan: PartitionRange, side: str, span: OffsetSpan, readers: Readers, *, to_end: bool = False
+) -> Iterator[tuple[VerifiedRecord, bool]]:
+    """Every record and whether it is one of ``own``; others as they lie there. Raises UnreadableError."""
+    worker = plan.worker
+    if worker is None:
+        yield from ((record, True) for record in records(span, readers, timestamps=plan.timestamps, to_end=to_end))
+        return
+    for record in records(span, readers, to_end=to_end):
+        verified_record, ours = _judged(worker, side, record)
+        yield (verified_record if plan.timestamps else verified_record._replace(timestamp=0)), ours
+
+
+def _judged(worker: DecodedWorker, side: str, record: VerifiedRecord) -> tuple[VerifiedRecord, bool]:
+    decoded = Decoded(record.offset, record.timestamp, record.key, record.value, record.headers)
+    if side != SOURCE:
+        return record, worker.arrived(decoded)
+    headers = worker.headers(decoded)
+    return (record, False) if isinstance(headers, NotCopied) else (record._replace(headers=tuple(headers)), True)
+
+
+def _in_order(suspect: Suspect, readers: Readers) -> FoundDifference | None:
+    def side(name: str, start: int | None) -> Iterable[VerifiedRecord]:
         return () if start is None else _open(suspect.plan, name, readers, start)
 
     source, target = side(SOURCE, suspect.source_offset), side(TARGET, suspect.target_offset)
-    found = first_difference(source, target, suspect.skipped)
-    if found and found.target_offset is None and (found.source_offset or 0) >= suspect.plan.position:
+    difference = first_difference(source, target, suspect.skipped)
+    if difference and difference.target_offset is None and (difference.source_offset or 0) >= suspect.plan.position:
         return None  # not copied yet
-    return found
+    return difference
 
 
-def _in_state(suspect: Suspect, readers: Readers) -> Difference | None:
+def _in_state(suspect: Suspect, readers: Readers) -> FoundDifference | None:
     """The source is read to where it ends now: a key written since then is not a difference."""
     plan, keys = _as_it_is_now(suspect.plan, readers), frozenset(suspect.keys)
     source = last_of(keys, own(plan, SOURCE, plan.source, readers, to_end=True))

@@ -13,23 +13,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.audit_file import AuditFile, read_lines
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.locks import LEASE_MS
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.cli.test_run import running, topics
-from tests.conformance.conftest import real_cluster
-from tests.wire.lane_runs import content
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.state.audit.file import AuditFile, read_lines
+from reconciler.model.state.lock import LEASE_MS
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import real_cluster, topics
+from tests.support.commands import Ended, audit, running, two_clusters
+from tests.support.lanes.lane_runs import content
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -51,15 +48,6 @@ def env_of(tmp_path: Path, unique: str) -> Callable[[str, str], Path]:
 def declared(sandbox: Sandbox, *names: str, cluster: str = "east", **extra: str) -> str:
     lines = [f"  {name}: {{clusters: [{cluster}], partitions: 2, replication_factor: 1}}" for name in names]
     return two_clusters(sandbox, **extra) + "topics:\n" + "\n".join(lines) + "\n"
-
-
-def audit(env: Path) -> list[dict[str, Any]]:
-    text = (env.parent / ".reconciler" / env.name / "audit.jsonl").read_text(encoding="utf-8")
-    found = [json.loads(line) for line in text.splitlines()]
-    schema = json.loads(resources.files("schemas").joinpath("audit.schema.json").read_text("utf-8"))
-    for line in found:
-        jsonschema.Draft202012Validator(schema).validate(line)
-    return found
 
 
 def test_two_applies_at_once_from_two_hosts(cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str) -> None:

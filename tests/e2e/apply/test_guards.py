@@ -8,15 +8,15 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler import wiring
-from reconciler.applied import Applied
-from reconciler.edges.applied_record import read_applied
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.guarding import contact
-from reconciler.topology import Cluster, Principal
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.conftest import CreateTopic
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.state.environment_records import read_applied
+from reconciler.engine.guards import first_contact as contact
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state.last_apply import Applied
+from reconciler.operations.session import session as wiring
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
 

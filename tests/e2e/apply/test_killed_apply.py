@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
+from reconciler.sandbox.handles import Sandbox
+from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -22,8 +22,8 @@ CreateTopic = Callable[..., str]
 # SIGKILL to itself when the numbered line is about to be written: what it tells has happened, the record lacks it.
 DIES = """
 import os, signal, sys
-from reconciler.edges.audit_file import AuditFile
-from reconciler.cli import main
+from reconciler.backends.state.audit.file import AuditFile
+from reconciler.cli.main import main
 write, left = AuditFile.write, [int(sys.argv.pop(1))]
 def dying(self, line):
     if left[0] == 0:

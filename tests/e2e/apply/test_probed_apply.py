@@ -16,15 +16,14 @@ from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, Ad
 from confluent_kafka.admin import AclPermissionType as Permission
 from confluent_kafka.admin import ResourcePatternType as Pattern
 
-from reconciler.changes import AclChange
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.spark import SparkRunner
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
-from reconciler.live import LiveMirror
-from reconciler.plans import Planned
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, Write
-from tests.cli.test_execution import audit
+from reconciler.model.changes import AclChange
+from reconciler.model.live import LiveMirror
+from reconciler.model.plan import Planned
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.commands import Ended, Write, audit
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -33,8 +32,8 @@ Rule = tuple[ResourceType, str, str, AclOperation]
 # SIGKILL to itself once the rules of a wave are made.
 DIES = """
 import os, signal, sys
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.cli import main
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.cli.main import main
 perform = KafkaCluster.perform
 def dying(self, *words):
     perform(self, *words)
@@ -193,7 +192,7 @@ def not_now(_self: SparkRunner, _mirror: str, _handover: str, _progress: Any) ->
 def test_killed_before_the_probe_and_gone_on_with(
     cli: Cli, env_of: Callable[[str], Path], secure: Sandbox, unique: str
 ) -> None:
-    """Between any two other steps: on the fake, in tests/unit."""
+    """Between any two other steps: on the fake, in tests/reconciler/resources/acls/probe."""
     env = env_of(consumer(unique, f"{unique}-a", f"{unique}-b"))
     command = [sys.executable, "-c", DIES, "apply", str(env), "--yes"]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
+from reconciler.sandbox.handles import Sandbox
+from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
-APPLY = "import sys; from reconciler.cli import main; main(sys.argv[1:])"
+APPLY = "import sys; from reconciler.cli.main import main; main(sys.argv[1:])"
 SOAKS = "of its soak are left"
 
 

@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, Write, two_clusters
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import topics
+from tests.support.commands import Ended, Write, running, two_clusters
 
 Cli = Callable[..., Ended]
-WAIT = 60.0
-
-
-class Running:
-    """A ``reconciler run`` and what it logged."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.process = process
-        self.log = log
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.endswith("}")]
-
-    def until(self, event: str, seen: int = 0, **fields: Any) -> dict[str, Any]:
-        """The first line of ``event`` after ``seen`` lines that holds ``fields``."""
-        give_up = time.monotonic() + WAIT
-        while time.monotonic() < give_up:
-            for line in self.lines()[seen:]:
-                if line["event"] == event and fields.items() <= line.items():
-                    return line
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.1)
-        raise AssertionError(f"no line {event} {fields}:\n{self.log.read_text()}")
-
-    def ends(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
-
-
-@contextmanager
-def running(env: Path, *words: str) -> Iterator[Running]:
-    log = env.parent / "run.log"
-    with log.open("wb") as out:
-        command = [sys.executable, "-m", "reconciler", "run", str(env), *words]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=out)
-    try:
-        yield Running(process, log)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def topics(cluster: ClusterHandle) -> set[str]:
-    return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=10).topics)
 
 
 def flow(sandbox: Sandbox, unique: str) -> str:

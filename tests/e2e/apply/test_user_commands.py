@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended
-from tests.conformance.test_users import may_log_in
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import may_log_in
+from tests.support.commands import Ended
 
 Cli = Callable[..., Ended]
 Write = Callable[..., Path]
@@ -21,8 +21,8 @@ Write = Callable[..., Path]
 # SIGKILL to itself when the record is about to say that the version is set.
 DIES = """
 import os, signal, sys
-from reconciler.cli import main
-from reconciler.edges.kafka.subject_records import SubjectRecord
+from reconciler.cli.main import main
+from reconciler.backends.state.ownership import SubjectRecord
 write, left = SubjectRecord.write, [1]
 def dying(self, entries):
     if left[0] == 0:

@@ -10,16 +10,17 @@ import jsonschema
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from reconciler import inheritance
-from reconciler.edges.connect_offsets import Pair, read_records
-from reconciler.edges.moving import Side
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.conftest import CreateTopic
+from reconciler.backends.clusters.connect_offsets import Pair, read_records
+from reconciler.backends.clusters.groups import Side
+from reconciler.operations import import_positions as inheritance
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.commands import Ended, two_clusters
+from tests.support.paths import SCHEMAS
 
 Cli = Callable[..., Ended]
 Stored = tuple[int, int | None]
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/imported-positions.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((SCHEMAS / "reports" / "imported-positions.schema.json").read_text("utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def test_committed_positions_are_shown_then_written_and_replaced(
     shown = cli(*words(env, unique))
     start = f"start: {{offsets: {{{unique}: {{0: 12, 1: 10}}}}}}"
     assert (shown.code, start in shown.out) == (0, True)
-    assert f"{unique}-5: stands at 2, and the source has 2 partitions" in shown.out
+    assert f"{unique}-5: is at 2, and the source has 2 partitions" in shown.out
     [row] = [line.split() for line in shown.out.splitlines() if f"west/east.{unique}" in line]
     assert row == [unique, "2", "2", "8", f"west/east.{unique}"]
     assert file.read_text() == before
@@ -117,7 +118,7 @@ def test_a_mirrormaker_that_still_copies_is_not_taken_over(
         looks.append(topic)
         return read_records(side, topic)
 
-    monkeypatch.setattr("reconciler.inheritance.read_records", moving)
+    monkeypatch.setattr("reconciler.operations.import_positions.read_records", moving)
     before = (env / "topology.yaml").read_text()
     refused = cli(*words(env, unique), "--write")
     assert (refused.code, "MirrorMaker 2 still copies: 1 position moved" in refused.err) == (3, True)

@@ -15,22 +15,22 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from reconciler.cli import main
-from reconciler.edges.audit_file import AuditFile
-from reconciler.edges.moving import Committed, Side
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.status_records import StatusRecords
-from reconciler.failovers import Key
-from replication.names import STATUS_TOPIC, status_key
-from replication.pauses import Scope
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.conformance.conftest import real_cluster
-from tests.translation.truth import map_topic, placed
-from tests.unit.test_status_record import FLOW, record
-from tests.wire.lane_runs import Flow, producer
+from reconciler.backends.clusters.groups import GroupPosition, Side
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
+from reconciler.backends.state.audit.file import AuditFile
+from reconciler.cli.main import main
+from reconciler.model.reports.failover import Key
+from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.replication.pauses import Scope
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import real_cluster
+from tests.support.commands import Ended, two_clusters
+from tests.support.jobs.status_records import FLOW, record
+from tests.support.lanes.lane_runs import Flow, producer
+from tests.support.lanes.truth import map_topic, placed
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -59,7 +59,7 @@ def dying() -> None:
         left[0] -= 1
         write(file, line)
 
-    def commit_half(side: Side, wanted: Mapping[str, Mapping[Key, Committed]]) -> Mapping[str, Mapping[Key, str]]:
+    def commit_half(side: Side, wanted: Mapping[str, Mapping[Key, GroupPosition]]) -> Mapping[str, Mapping[Key, str]]:
         commit(side, {group: wanted[group] for group in sorted(wanted)[: len(wanted) // 2]})
         die()
         raise AssertionError
@@ -73,17 +73,17 @@ def dying() -> None:
 
 def start_on_paper(_: SparkRunner, mirror: str, handover: str, progress: object) -> None:
     """In place of Spark: a line in a file, and a job that says it runs."""
-    wish = json.loads(handover)
+    desired = json.loads(handover)
     with Path(os.environ["STARTS"]).open("a", encoding="utf-8") as starts:
         starts.write(f"{mirror}\n")
-    flows = {flow["name"]: FLOW | {"state": "running", "conditions": []} for flow in wish["flows"]}
+    flows = {flow["name"]: FLOW | {"state": "running", "conditions": []} for flow in desired["flows"]}
     now = int(time.time() * 1000)
     told = record(
-        mirror=mirror, environment=wish["environment"], flows=flows,
+        mirror=mirror, environment=desired["environment"], flows=flows,
         started_at_ms=now, updated_at_ms=now, status_interval_ms=60_000,
     )  # fmt: skip
     telling = Producer({"bootstrap.servers": os.environ["EAST"]})
-    telling.produce(STATUS_TOPIC, told, status_key(wish["environment"], mirror))
+    telling.produce(STATUS_TOPIC, told, status_key(desired["environment"], mirror))
     assert telling.flush(30) == 0
 
 
@@ -184,7 +184,7 @@ def _commit(flow: Flow, stands: list[bytes]) -> None:
 
 
 def _kill_at(moving: Moving, line: int) -> None:
-    child = "from tests.cli.test_killed_failover import dying; dying()"
+    child = "from tests.e2e.mirror.test_killed_failover import dying; dying()"
     command = [sys.executable, "-c", child, str(line), *moving.words]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr

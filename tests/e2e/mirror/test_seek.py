@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.conftest import CreateTopic
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
 METADATA = json.dumps({"i": "gone", "e": 3, "c": 5, "a": "local-1"})

@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cli.conftest import Write
+import pytest
+
+from tests.support.commands import Write
 
 NOBODY = """
 clusters:
@@ -38,6 +40,7 @@ def interrupted(env: Path, *words: str, seen: str) -> tuple[int, str, str]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_silent_clusters_are_rows_and_ctrl_c_ends_with_0(write: Write) -> None:
     code, out, err = interrupted(write(NOBODY), seen="does not answer")
     assert code == 0
@@ -45,6 +48,7 @@ def test_silent_clusters_are_rows_and_ctrl_c_ends_with_0(write: Write) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_json_is_one_document_after_the_other(write: Write) -> None:
     code, out, err = interrupted(write(NOBODY), "--format", "json", seen='"format_version"')
     assert code == 0

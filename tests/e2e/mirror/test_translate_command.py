@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from mirror import map_writing
-from mirror.batch_path import batch_path
-from mirror.map_writing import MapWriter
+from reconciler_mirror.lane import offset_map_writer as map_writing
+from reconciler_mirror.lane.offset_map_writer import MapWriter
+from reconciler_mirror.lane.run import batch_path
 
-from reconciler.cli import main
-from replication.names import position_group
-from sandbox.handles import Sandbox
-from tests.translation.truth import map_topic, placed
-from tests.wire.lane_runs import Flow, producer
-from translation import translating
+from reconciler.cli.main import main
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets import translate as translating
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow, producer
+from tests.support.lanes.truth import map_topic, placed
 
 CreateTopic = Callable[..., str]
 

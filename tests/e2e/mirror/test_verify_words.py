@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cli.conftest import Ended, Write
+from tests.support.commands import Ended, Write
 
 TEXT = (
     "clusters:\n  east: {bootstrap_servers: [127.0.0.1:1]}\n  west: {bootstrap_servers: [127.0.0.1:2]}\n"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.cli.conftest import Ended, Write, two_clusters
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.commands import Ended, Write, two_clusters
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -33,7 +33,7 @@ def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
     assert cli("drift", env).code == 0
     set_by_hand(east, unique, "retention.ms", "7200000")
     found = cli("drift", env)
-    assert (found.code, "found 2h (topic), declared 1h" in found.out, "not-told" in found.out) == (2, True, True)
+    assert (found.code, "live: 2h (topic), declared: 1h" in found.out, "not-told" in found.out) == (2, True, True)
     before = (env / "topology.yaml").read_text()
     shared = env.parent / "shared.yaml"
     (env / "topology.yaml").rename(shared)

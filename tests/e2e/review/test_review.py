@@ -15,9 +15,9 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler.edges.git import snapshot, touched
+from reconciler.backends.git import snapshot, touched
 from reconciler.errors import ReconcilerError
-from tests.cli.conftest import Ended
+from tests.support.commands import Ended
 
 Cli = Callable[..., Ended]
 
@@ -121,6 +121,7 @@ def test_what_is_no_commit_for_git(cli: Cli, repo: git.Repo, ref: str) -> None:
     assert (ended.code, f"git knows no commit {ref}\n" in ended.words) == (1, True), ended.words
 
 
+@pytest.mark.slow
 def test_a_repository_with_longer_names_is_told(cli: Cli, tmp_path: Path) -> None:
     made = git.Repo.init(tmp_path / "repo", initial_branch="main", object_format="sha256")
     edit(made, "prod", TEXT)
@@ -234,13 +235,14 @@ def test_going_back_is_told_from_here_to_there(cli: Cli, repo: git.Repo) -> None
     assert ended.code == 2
     assert "Going back to main" in ended.out
     assert "lanes: 3 -> 2" in ended.out
-    assert "Cannot be taken back (1)" in ended.out
+    assert "Cannot be undone (1)" in ended.out
     assert "topic pay, where it was applied: it stays on its clusters, unmanaged" in ended.out
     again = cli("plan", folder(repo), "--base", "main", "--revert", "--offline", "--format", "json")
     [kept] = json.loads(again.out)["cannot_be_taken_back"]
     assert "topic pay" in kept
 
 
+@pytest.mark.slow
 def test_a_silent_cluster_leaves_the_edit_told_and_the_plan_unknown(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
     edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
     ended = cli("plan", folder(repo), "--base", "main", "--revert", "--out", tmp_path / "back.json")
@@ -305,6 +307,7 @@ def test_explain_works_without_clusters(cli: Cli, repo: git.Repo) -> None:
     assert "east-to-west carries it as west/east.orders" in ended.out
 
 
+@pytest.mark.slow
 def test_explain_tells_git_alone_where_a_cluster_is_silent(cli: Cli, repo: git.Repo) -> None:
     ended = cli("explain", folder(repo), "east/orders", "--format", "json")
     assert ended.code == 1
@@ -380,13 +383,14 @@ def _gone(*_: object) -> git.Commit:
     raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
+@pytest.mark.slow
 def test_a_machine_without_git_validates_and_tells_what_a_base_needs(repo: git.Repo, tmp_path: Path) -> None:
-    start = [sys.executable, "-c", "from reconciler.start import main; main()"]
+    start = [sys.executable, "-c", "from reconciler.cli.start import main; main()"]
     bare = {**os.environ, "PATH": str(tmp_path)}
     valid = subprocess.run([*start, "validate", str(folder(repo))], env=bare, capture_output=True, text=True)
     assert (valid.returncode, valid.stderr) == (0, "")
-    wish = [*start, "plan", str(folder(repo)), "--base", "main", "--offline"]
-    based = subprocess.run(wish, env=bare, capture_output=True, text=True)
+    desired = [*start, "plan", str(folder(repo)), "--base", "main", "--offline"]
+    based = subprocess.run(desired, env=bare, capture_output=True, text=True)
     assert based.returncode == 1
     assert based.stderr.startswith("the program git is not found")
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import git
 import pytest
 
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, two_clusters
-from tests.conformance.test_stakes import produce
-from tests.conftest import CreateTopic
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic, produce
+from tests.support.commands import Ended, two_clusters
 
 Cli = Callable[..., Ended]
 
@@ -88,7 +87,7 @@ def test_the_way_back_names_what_does_not_come_back(cli: Cli, edited: Edited, un
     ended = cli("plan", edited.env, "--base", "HEAD~1", "--revert")
     assert ended.code == 3
     assert f"partitions of east/{unique} cannot shrink from 4 to 2" in ended.out
-    assert "Cannot be taken back" in ended.out
+    assert "Cannot be undone" in ended.out
 
 
 def test_explain_puts_live_values_beside_the_layers(cli: Cli, edited: Edited, unique: str) -> None:
@@ -115,7 +114,7 @@ def test_an_edit_that_mends_a_broken_base_is_planned(cli: Cli, edited: Edited, t
     page = tmp_path / "comment.md"
     ended = cli("plan", edited.env, "--base", "HEAD", "--changed-since", "HEAD", "--write", page)
     assert ended.code == 2, ended.words
-    assert "cannot be told: that commit is not valid" in ended.out
+    assert "is not known: that commit is not valid" in ended.out
     assert re.search(r"HEAD:\S+topology\.yaml:\d.*many", ended.out)
     for told in (ended.out, page.read_text()):
         assert re.search(r"retention\.ms.*31d", told)
@@ -128,8 +127,8 @@ def test_a_saved_plan_of_an_empty_topic_is_stale_once_somebody_wrote_to_it(
 ) -> None:
     """It was agreed to at medium risk, because nothing could be lost."""
     create_topic(plain["east"], unique, 1)
-    wish = f"topics:\n  {unique}: {{clusters: [east], configs: {{retention.ms: 1h}}}}\n"
-    env, saved = write(two_clusters(plain) + wish, unique), tmp_path / "plan.json"
+    desired = f"topics:\n  {unique}: {{clusters: [east], configs: {{retention.ms: 1h}}}}\n"
+    env, saved = write(two_clusters(plain) + desired, unique), tmp_path / "plan.json"
     planned = cli("plan", env, "--out", saved)
     assert "medium risk: it holds no record now" in planned.out
     produce(plain["east"], unique, {0: 10})

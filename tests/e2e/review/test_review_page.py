@@ -1,6 +1,6 @@
-"""The examples of docs/how-to-review.md, run in their order on the edit the page shows.
+"""The examples of docs/begin/how-to-review.md, run in their order on the edit the page shows.
 
-To accept new words: ``UPDATE_GOLDEN=1 pytest tests/cli/test_review_page.py``, then review the page.
+To accept new words: ``UPDATE_GOLDEN=1 pytest tests/e2e/review/test_review_page.py``, then review the page.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 import git
 import pytest
 
-from tests.cli.conftest import Ended
+from tests.support.commands import Ended
+from tests.support.paths import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to-review.md"
+PAGE = ROOT / "docs" / "begin" / "how-to-review.md"
 BLOCK = re.compile(r"```console\n\$ reconciler (?P<words>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
 
 

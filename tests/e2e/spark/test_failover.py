@@ -1,4 +1,4 @@
-"""The example environments, brought up, mirrored and failed over on real clusters by the commands of docs/failover.md.
+"""The example environments, mirrored and failed over on real clusters by the commands of docs/consumers/failover.md.
 
 What must hold: a group that moves reads every committed record exactly once, wherever it reads it.
 """
@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from replication.mirrormaker import (
+from reconciler.replication.mirrormaker_records import (
     Checkpoint,
     OffsetSync,
     checkpoints_topic,
     offset_syncs_topic,
     read_checkpoint,
-    read_heartbeat,
-    read_offset_sync,
 )
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.spark.environments import Running, exactly, on_sandbox
-from tests.spark.jobs import ROOT
-from tests.spark.verify_runs import until
-from tests.translation.truth import placed, raw_records
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.environments import Running, exactly, on_sandbox
+from tests.support.jobs.verify_runs import until
+from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync
+from tests.support.lanes.truth import placed, raw_records
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 COMMANDS = re.findall(
-    r"^reconciler (?:failover|failback) .*$", (ROOT / "docs" / "failover.md").read_text("utf-8"), re.M
+    r"^reconciler (?:failover|failback) .*$", (ROOT / "docs" / "consumers" / "failover.md").read_text("utf-8"), re.M
 )
 
 

@@ -21,9 +21,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.spark.jobs import ROOT, Job, flow, handover, status, until
-from tests.spark.records import digest, producer, total, write_awkward, write_transactions
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.mirror_job import Job, flow, handover, status, until
+from tests.support.jobs.records import digest, producer, total, write_awkward, write_transactions
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

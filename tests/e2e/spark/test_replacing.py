@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from reconciler.edges.run_folders import RunFolder
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.status_records import mirror_from_record
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.errors import RunnerError
-from reconciler.live import JobState, LiveMirror
-from reconciler.topology import Mirror
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.spark.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
-from tests.spark.jobs import flow, handover, status
+from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
+from tests.support.jobs.mirror_job import flow, handover, status
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -14,11 +14,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.spark.records import producer
-from tests.spark.verify_runs import ROOT, reconciler, until
-from tests.translation.truth import placed
-from tests.wire.lane_runs import content
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.records import producer
+from tests.support.jobs.verify_runs import reconciler, until
+from tests.support.lanes.lane_runs import content
+from tests.support.lanes.truth import placed
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

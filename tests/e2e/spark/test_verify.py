@@ -15,11 +15,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from reconciler.edges.submission import QUICK_START
-from sandbox.handles import Sandbox
-from tests.spark.records import digest, total, write_awkward, write_transactions
-from tests.spark.verify_runs import (
-    ROOT,
+from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START
+from reconciler.sandbox.handles import Sandbox
+from tests.support.jobs.records import digest, total, write_awkward, write_transactions
+from tests.support.jobs.verify_runs import (
     Ended,
     HandMadeFlow,
     Load,
@@ -31,6 +30,7 @@ from tests.spark.verify_runs import (
     until,
     write,
 )
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

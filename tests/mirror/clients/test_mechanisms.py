@@ -18,14 +18,23 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd, LaneProgress
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd, LaneProgress
 
-from sandbox import guardian, ports, properties
-from sandbox.brokers import Launch, bring_up
-from sandbox.handles import ClusterHandle
-from sandbox.profiles import HOST, Broker, Profile
-from tests.wire.lane_runs import Flow, UntilControl, fill
+from reconciler.backends.clusters.facts import _over_our_connection
+from reconciler.backends.clusters.quotas import QuotaRequests
+from reconciler.backends.clusters.replica_requests import ReplicaRequests
+from reconciler.backends.clusters.users import UserRequests
+from reconciler.errors import Unknown
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.users import Mechanism
+from reconciler.sandbox.brokers import cleanup as guardian
+from reconciler.sandbox.brokers import ports
+from reconciler.sandbox.brokers import server_properties as properties
+from reconciler.sandbox.brokers.up_down import Launch, bring_up
+from reconciler.sandbox.handles import ClusterHandle
+from reconciler.sandbox.profiles import HOST, Profile, SandboxBroker
+from tests.support.lanes.lane_runs import Flow, UntilControl, fill
 
 CreateTopic = Callable[..., str]
 PROFILE = Profile("sasl", 1, 1, 1, secure=False, heap="256m", jvm=("-XX:+UseSerialGC",), clusters=("east",))
@@ -35,7 +44,7 @@ REAUTHENTICATION_MS = 6_000
 _MODULE = "org.apache.kafka.common.security"
 
 
-def _listeners(broker: Broker) -> dict[str, str]:
+def _listeners(broker: SandboxBroker) -> dict[str, str]:
     """A plain listener for the test, and one port further another that wants SASL."""
     name = "listener.name.sasl"
     return {
@@ -120,6 +129,25 @@ def _client(east: ClusterHandle, mechanism: str, tokens: Tokens) -> dict[str, st
         "sasl.oauthbearer.client.secret": PASSWORD,
         "sasl.oauthbearer.token.endpoint.url": tokens.url,
     }
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_requests_that_librdkafka_has_no_call_for_log_in_so_too(
+    east: ClusterHandle, tokens: Tokens, mechanism: str
+) -> None:
+    client = _client(east, mechanism, tokens)
+    cluster = Cluster("east", (client.pop("bootstrap.servers"),), client=client)
+    with UserRequests(cluster, Principal.PLAN) as users:
+        assert users.described() == {"ada": {Mechanism.SHA_256: 4096}}
+    with QuotaRequests(cluster, Principal.PLAN) as quotas:
+        assert quotas.described(quotas.brokers()[0]) == {}
+    assert not [one for one in _over_our_connection(cluster, Principal.PLAN).values() if isinstance(one, Unknown)]
+    with ReplicaRequests(cluster, Principal.PLAN) as replicas:
+        until = time.monotonic() + 1.5 * REAUTHENTICATION_MS / 1000
+        while time.monotonic() < until:
+            assert replicas.moves() == ()
+            time.sleep(0.5)
 
 
 @pytest.mark.kafka

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from mirror import clients, cluster_topics
-from mirror.cluster_topics import WireTopics
-from mirror.heartbeats import Heartbeats
-from mirror.lanes import Endpoint
-from mirror.pause_reader import PauseReader
-from mirror.settings import StatusPlace
+from reconciler_mirror.clients import librdkafka as clients
+from reconciler_mirror.driver import cluster_topics
+from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver.heartbeats import Heartbeats
+from reconciler_mirror.driver.pause_reader import PauseReader
 
-from replication.pauses import Pause, Scope
-from wire.errors import AuthenticationFailedError
-from wire.topics import TopicOf
+from reconciler.kafka.client.errors import AuthenticationFailedError
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
+from reconciler.replication.handover import Endpoint, StatusPlace
+from reconciler.replication.pauses import Pause, Scope
 
 HERE = Endpoint("west", ("nowhere:1",), {})
 
@@ -59,7 +59,7 @@ def test_pauses_are_read_by_a_new_client_once_the_old_one_is_not_let_in(
         return made[-1]
 
     monkeypatch.setattr(clients, "control_reader", control_reader)
-    monkeypatch.setattr("mirror.pause_reader._AGAIN_S", 0.01)
+    monkeypatch.setattr("reconciler_mirror.driver.pause_reader._AGAIN_S", 0.01)
     heard: list[Mapping[Scope, Pause]] = []
     reader, end = PauseReader(StatusPlace(HERE, "status", "key"), "e", heard.append), threading.Event()
     thread = threading.Thread(target=reader.run, args=(end,))

@@ -18,17 +18,19 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from mirror.batch_path import batch_path
-from mirror.heartbeats import Heartbeats
-from mirror.lanes import LaneEnd, LaneReport, LaneSpec
-from mirror.settings import FlowSettings, MirrorMakerTopics, parse
+from reconciler_mirror.driver.heartbeats import Heartbeats
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd, LaneReport, LaneSpec
 
-from replication.mirrormaker import HEARTBEATS, offset_syncs_topic, read_heartbeat, read_offset_sync
-from sandbox.handles import Sandbox
-from tests.reading import to_the_end
-from tests.translation.truth import map_topic, offset_map, raw_records
-from tests.unit.test_mirror_settings import handover
-from tests.wire.lane_runs import Flow, UntilControl, caught_up, fill, has
+from reconciler.replication.handover import FlowSettings, InternalTopics
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.handover import handover
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill, has
+from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync
+from tests.support.lanes.truth import map_topic, offset_map, raw_records
+from tests.support.reading import to_the_end
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -78,8 +80,8 @@ def test_the_mirrors_principal_writes_maps_syncs_and_heartbeats(flow: Flow, crea
 def _settings(lane: LaneSpec) -> FlowSettings:
     """As the hand-over would say it."""
     (made,) = parse(json.dumps(handover())).flows
-    asked = MirrorMakerTopics(heartbeats_ms=100)
-    return replace(made, name=lane.flow, source=lane.source, target=lane.target, mirrormaker=asked)
+    asked = InternalTopics(heartbeats_ms=100)
+    return replace(made, name=lane.flow, source=lane.source, target=lane.target, mirrormaker_topics=asked)
 
 
 def test_secrets_are_resolved_where_the_connection_is_opened(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:

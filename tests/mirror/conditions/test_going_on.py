@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneProgress
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneProgress
 
-from replication.conditions import CONTINUABLE
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, caught_up, fill
+from reconciler.replication.conditions import CONTINUABLE
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill
 
 CreateTopic = Callable[..., str]
 ALL = frozenset(CONTINUABLE)
@@ -128,14 +128,21 @@ def test_a_corrupt_batch_is_left_out_wherever_it_lies(
     assert [key for key, *_ in flow.target_content()[0]] == wanted
 
 
-def test_a_corrupt_batch_stops_its_partition_where_nobody_said_otherwise(flow: Flow, create_topic: CreateTopic) -> None:
+@pytest.mark.parametrize("before", [(20,), (5, 5, 5, 5)], ids=["one batch", "batches that are gathered"])
+def test_a_corrupt_batch_stops_its_partition_where_nobody_said_otherwise(
+    before: tuple[int, ...], flow: Flow, create_topic: CreateTopic
+) -> None:
+    """What lies before it is copied, also where one answer of the source holds both."""
     _both(flow, create_topic)
-    fill(flow.source, flow.topic, _records(20), linger_ms=200)
-    fill(flow.source, flow.topic, _records(20), linger_ms=200)
+    for size in (*before, 20):
+        fill(flow.source, flow.topic, _records(size), linger_ms=200)
     _corrupt(flow, 20)
 
     def stopped(progress: LaneProgress) -> bool:
-        return any(one.code == "corrupt_source_batch" and one.stops for one in progress.conditions)
+        codes = [one.code for one in progress.conditions if one.stops]
+        return codes == ["corrupt_source_batch"] and progress.partitions[0].position == 20
 
-    flow.run(batch_path, stopped)
-    assert len(flow.target_content()[0]) == 20
+    report, _ = flow.run(batch_path, stopped)
+    assert "not copied further than source offset 20" in report.progress.conditions[0].text
+    assert report.progress.partitions[0].waiting_since_ms == NOW, "how long it is behind is told"
+    assert [key for key, *_ in flow.target_content()[0]] == [b"%d" % i for size in before for i in range(size)]

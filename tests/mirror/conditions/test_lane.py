@@ -10,12 +10,12 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from mirror.batch_partition import Tuning
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, LaneEnd, LaneProgress
+from reconciler_mirror.lane.partition import Tuning
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.wire.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -65,7 +65,7 @@ def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is
     stopped = has("record_refused")
 
     def both_seen(progress: LaneProgress) -> bool:
-        return stopped(progress) and _copied(1, 300)(progress)
+        return stopped(progress) and _copied(0, 10)(progress) and _copied(1, 300)(progress)
 
     report, _ = flow.run(batch_path, both_seen)
     (condition,) = report.progress.conditions
@@ -101,7 +101,7 @@ def test_a_refused_record_in_a_batch_is_found_and_only_what_is_behind_it_waits(
     create_topic: CreateTopic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mirror.batch_path.Tuning", partial(Tuning, retry_stopped=0.5))
+    monkeypatch.setattr("reconciler_mirror.lane.run.Tuning", partial(Tuning, retry_stopped=0.5))
     _both(flow, create_topic, **target)
     fill(flow.source, flow.topic, [*_records(10), bad, *_records(200)], linger_ms=100, compression_type="lz4")
     fill(flow.source, flow.topic, _records(5), 1)
@@ -286,7 +286,7 @@ def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
     flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What follows it cannot be read, so no lag counts it."""
-    monkeypatch.setattr("mirror.batch_held.TELL_AFTER", 1.0)
+    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.TELL_AFTER", 1.0)
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(20))
     fill(flow.source, flow.topic, _records(20), 1)

@@ -7,39 +7,39 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
 
 import jsonschema
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.board import Board
-from mirror.condition_log import ConditionLog
-from mirror.discovery import Discovered
-from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
-from mirror.latency import BOUNDS_MS, LatencyCounter
-from mirror.settings import FlowSettings, Settings, parse
-from mirror.status import Application, record
+from reconciler_mirror.conditions.log import ConditionLog
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
+from reconciler_mirror.report.status import Application, record
 
-from tests.unit.test_mirror_settings import handover
+from reconciler.replication.handover import FlowSettings, MirrorSettings
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SPECS = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in range(2))
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> MirrorSettings:
     return parse(json.dumps(handover()))
 
 
 @pytest.fixture
-def flow(settings: Settings) -> FlowSettings:
+def flow(settings: MirrorSettings) -> FlowSettings:
     return settings.flows[0]
 
 
 @pytest.fixture
-def board(settings: Settings) -> Board:
+def board(settings: MirrorSettings) -> Board:
     made = Board(settings.flows)
     made.discovered("orders", Discovered(SPECS, (), 1, complete=True))
     made.taken_over("orders")
@@ -126,7 +126,7 @@ def test_records_without_a_timestamp_have_no_latency_and_the_future_has_none_to_
 
 
 def test_the_record_names_how_partitions_are_copied_and_which_are_furthest_behind(
-    board: Board, settings: Settings
+    board: Board, settings: MirrorSettings
 ) -> None:
     board.progress(replace(told(0, 5, 9), path="batch", path_reason="whole batches"))
     slow = replace(told(1, 3, 90), path="batch")
@@ -155,7 +155,7 @@ def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch:
     stop = Condition("record_refused", "text", "todo", "orders", 0, stops=True)
     board.progress(told(0, 1, 4, 0, stop))
     [(_, since)] = board.view()[0].conditions
-    monkeypatch.setattr("mirror.board.time.time", lambda: since / 1000 + 60)
+    monkeypatch.setattr("reconciler_mirror.driver.board.time.time", lambda: since / 1000 + 60)
     [(_, again)] = board.view()[0].conditions
     assert again == since
     board.progress(told(0, 4, 4))
@@ -191,7 +191,7 @@ def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) 
     ],
 )
 def test_the_record_follows_its_schema(
-    board: Board, settings: Settings, state: str, condition: Condition | None, shown: str
+    board: Board, settings: MirrorSettings, state: str, condition: Condition | None, shown: str
 ) -> None:
     if condition is not None:
         board.set_condition("orders", "x", condition)
@@ -202,8 +202,9 @@ def test_the_record_follows_its_schema(
 
 def test_importing_the_package_needs_no_spark_and_starts_nothing() -> None:
     program = (
-        "import sys, threading, mirror.driver, mirror.batch_path, mirror.discovery, mirror.leases\n"
-        "assert not [m for m in sys.modules if m.startswith(('pyspark', 'reconciler'))], 'imported'\n"
+        "import sys, threading, reconciler_mirror.driver.driver, reconciler_mirror.lane.run\n"
+        "import reconciler_mirror.driver.discovery, reconciler_mirror.leases.leases\n"
+        "assert not [m for m in sys.modules if m.startswith(('pyspark', 'reconciler.model'))], 'imported'\n"
         "assert threading.active_count() == 1, 'started'\n"
     )
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'spark'}"}

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from mirror import clients
-from mirror.discovery import Discovered, LiveCluster, Topic, discover
-from mirror.lanes import Endpoint, lane_of
-from mirror.settings import FlowSettings, parse
+from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.model import lane_of
 
-from tests.unit.test_mirror_settings import handover
-
-
-@dataclass
-class Known:
-    """A cluster with the given topics and partition counts; ``broken`` makes every read fail, ``hidden`` topics may not
-    be described."""
-
-    counts: dict[str, int]
-    ids: dict[str, str] = field(default_factory=dict)
-    broken: bool = False
-    hidden: set[str] = field(default_factory=set)
-
-    def topics(self) -> Mapping[str, Topic]:
-        if self.broken:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no route"))
-        return {name: Topic(count) for name, count in self.counts.items() if name not in self.hidden}
-
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
-        return {name: self.ids.get(name, f"id-{name}") for name in names if name in self.counts}
-
-    def close(self) -> None:
-        pass
-
-    def denied(self, names: Iterable[str]) -> frozenset[str]:
-        return frozenset(names) & self.hidden
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.handover_reader import parse
+from tests.support.fakes.known_topics import Known
+from tests.support.lanes.handover import handover
 
 
 def flow(*topics: str) -> FlowSettings:
@@ -47,7 +20,7 @@ def flow(*topics: str) -> FlowSettings:
 
 def look(source: Known, target: Known, before: Discovered = Discovered(), *topics: str) -> Discovered:  # noqa: B008
     settings = flow(*(topics or ("orders.*",)))
-    return discover(settings, settings.selector(), source, target, before)
+    return Discovery(settings, settings.selector(), (source, target)).look(before)
 
 
 def test_matching_partitions_with_a_target_are_copied_and_split_over_the_lanes() -> None:
@@ -165,29 +138,3 @@ def test_a_recreated_topic_changes_its_specs() -> None:
     now = look(source, target, before)
     assert [spec.topic_id for spec in now.specs] == ["new"]
     assert now.specs != before.specs
-
-
-def test_a_client_whose_read_failed_is_left_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Stuck] = []
-
-    def make(_: Endpoint) -> Stuck:
-        made.append(Stuck(works=bool(made)))
-        return made[-1]
-
-    monkeypatch.setattr(clients, "admin", make)
-    cluster = LiveCluster(Endpoint("east", ("127.0.0.1:1",)))
-    with pytest.raises(KafkaException):
-        cluster.topics()
-    assert cluster.topics() == cluster.topics() == {}
-    assert len(made) == 2
-
-
-@dataclass
-class Stuck:
-    works: bool
-    topics: dict[str, object] = field(default_factory=dict)
-
-    def list_topics(self, timeout: float) -> Stuck:
-        if not self.works:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no route"))
-        return self

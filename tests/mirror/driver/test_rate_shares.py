@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.rate_shares import Demand, shares
-from mirror.throttle import BURST_S, Throttle
+from reconciler_mirror.driver.rate_shares import Demand, shares
+from reconciler_mirror.lane.produce.throttle import BURST_S, Throttle
 
 DEMANDS = st.dictionaries(
     st.integers(0, 63), st.builds(Demand, st.floats(0, 1e9), st.integers(0, 2000)), min_size=1, max_size=64

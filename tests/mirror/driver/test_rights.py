@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.cluster_topics import WireTopics
-from mirror.discovery import Discovered, discover
-from mirror.lane_specs import lane_spec
-from mirror.lanes import Endpoint, LaneEnd
-from mirror.settings import parse
-from mirror.status import StatusWriter
-from mirror.takeover import WireTakeover
+from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd, lane_spec
+from reconciler_mirror.report.status import StatusWriter
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.spark.records import digest, write_awkward
-from tests.unit.test_mirror_settings import handover
-from tests.wire.lane_runs import UntilControl, caught_up
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.handover_reader import parse
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.records import digest, write_awkward
+from tests.support.lanes.handover import handover
+from tests.support.lanes.lane_runs import UntilControl, caught_up
 
 pytestmark = pytest.mark.kafka
 
@@ -57,7 +57,7 @@ def test_the_mirror_principal_may_do_all_the_job_does(
     flow |= {"source": cluster(east, monkeypatch), "target": cluster(west, monkeypatch), "lanes": 1}
     settings = parse(json.dumps(handover(flows=[flow], status=status_place(west, monkeypatch))))
     [made] = settings.flows
-    found = discover(made, made.selector(), WireTopics(made.source), WireTopics(made.target), Discovered())
+    found = Discovery(made, made.selector(), (WireTopics(made.source), WireTopics(made.target))).look(Discovered())
     assert found.conditions == ()
     assert WireTakeover(made).take("app", found.specs).started == 2, "the start is committed"
     again = WireTakeover(made)
@@ -83,6 +83,6 @@ def test_a_missing_right_or_secret_is_told_in_words(secure: Sandbox, monkeypatch
     flow = {**handover()["flows"][0], "source": given, "target": given}
     [made] = parse(json.dumps(handover(flows=[flow]))).flows
     here = Endpoint("east", made.source.bootstrap_servers, made.source.client)
-    found = discover(made, made.selector(), WireTopics(here), WireTopics(here), Discovered())
+    found = Discovery(made, made.selector(), (WireTopics(here), WireTopics(here))).look(Discovered())
     assert not found.complete
     assert "TEST_EAST_PASSWORD" in found.conditions[0].text

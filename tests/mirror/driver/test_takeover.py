@@ -13,16 +13,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from mirror import takeover
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of
-from mirror.positions import Position
-from mirror.settings import FlowSettings
-from mirror.takeover import WireTakeover
+from reconciler_mirror.driver import takeover
+from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, LaneEnd, LaneReport, LaneSpec, PartitionSpec, lane_of
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Flow, UntilControl, caught_up, fill
-from wire.cluster import Key
+from reconciler.kafka.client.cluster import Key
+from reconciler.replication.handover import FlowSettings, Naming, Start
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 
 PARTITIONS, OLD_LANES, NEW_LANES = 4, 7, 2
 FIRST, MORE = 400, 300
@@ -47,8 +47,8 @@ def write(flow: Flow, first: int, many: int) -> None:
 def settings(flow: Flow) -> FlowSettings:
     lane = flow.lane()
     return FlowSettings(
-        flow.topic, "0", lane.source, lane.target, (flow.topic,), (), "default", ".", "exactly_once",
-        "read_committed", "earliest", None, NEW_LANES,
+        flow.topic, "0", lane.source, lane.target, (flow.topic,), (), Naming(), "exactly_once",
+        "read_committed", Start(), NEW_LANES,
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def zombie(flow: Flow, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     spec = tmp_path / "lane"
     spec.write_bytes(pickle.dumps(old_lane(flow)))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.wire.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.support.lanes.lane_process", str(spec)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -123,7 +123,7 @@ def test_a_lane_that_wakes_up_in_the_middle_of_the_takeover_waits_and_leaves(
     late = threading.Thread(target=lambda: reports.append(batch_path(lane, control)))
     fence = takeover._Open._fence_others
 
-    async def fence_and_dawdle(self: takeover._Open, keys: Collection[Key]) -> dict[Key, Position]:
+    async def fence_and_dawdle(self: takeover._Open, keys: Collection[Key]) -> dict[Key, LanePosition]:
         found = await fence(self, keys)
         late.start()
         time.sleep(1.5)
@@ -147,7 +147,7 @@ def test_what_was_committed_between_reading_and_fencing_counts(flow: Flow, monke
     busy = threading.Thread(target=lambda: batch_path(lane, UntilControl(lane.partitions, caught_up)))
     claim = takeover._Open._claim
 
-    async def claim_after_another_commit(self: takeover._Open, mine: Claim, found: dict[Key, Position]) -> None:
+    async def claim_after_another_commit(self: takeover._Open, mine: Claim, found: dict[Key, LanePosition]) -> None:
         if not busy.ident:
             busy.start()
             busy.join(30)

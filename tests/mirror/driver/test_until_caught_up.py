@@ -5,35 +5,39 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import jsonschema
 import pytest
-from mirror.board import Board
-from mirror.catch_up import GRACE_S, PATIENCE_S, CatchUp, Goal, Verdict, goal_of
-from mirror.discovery import Discovered
-from mirror.faults import lane_failed
-from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec
-from mirror.settings import Settings, parse
-from mirror.status import Application, flow_state, record
+from reconciler_mirror.conditions.lane import lane_failed
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.until_caught_up import GRACE_S, PATIENCE_S, CatchUp, CatchUpVerdict, Goal, goal_of
+from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.report.status import Application, flow_state, record
 
-from reconciler.edges.supervisor import Supervisor
+from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor
 from reconciler.errors import ReconcilerError
-from reconciler.terminal import seconds
-from replication.pauses import Pause, Scope
-from tests.unit.test_mirror_lease import lane as any_lane
-from tests.unit.test_mirror_settings import handover
+from reconciler.kafka.client.cluster import Key
+from reconciler.render.console import seconds
+from reconciler.replication.handover import MirrorSettings
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.pauses import Pause, Scope
+from tests.support.lanes.handover import handover
+from tests.support.lanes.lane_spec import lane as any_lane
+from tests.support.paths import SCHEMAS
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> MirrorSettings:
     return parse(json.dumps(handover()))
 
 
 class World:
     """A board with one flow of two partitions whose sources end at 100."""
 
-    def __init__(self, settings: Settings, goal: Goal) -> None:
+    def __init__(self, settings: MirrorSettings, goal: Goal) -> None:
         self.flow = settings.flows[0]
         self.board = Board(settings.flows)
         specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in range(2))
@@ -52,14 +56,14 @@ class World:
             told = (condition,) if condition is not None and condition.partition in mine else ()
             self.board.progress(LaneProgress(self.flow.name, lane, parts, told))
 
-    def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Verdict | None:
+    def later(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> CatchUpVerdict | None:
         self.mode.look()
         now = time.monotonic() + seconds
-        monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: now)
+        monkeypatch.setattr("reconciler_mirror.driver.until_caught_up.time.monotonic", lambda: now)
         return self.mode.look()
 
 
-def test_it_ends_when_every_partition_is_at_the_end_the_source_had(settings: Settings) -> None:
+def test_it_ends_when_every_partition_is_at_the_end_the_source_had(settings: MirrorSettings) -> None:
     world = World(settings, Goal())
     world.at(100, 99, end=500)
     assert world.mode.look() is None
@@ -70,10 +74,10 @@ def test_it_ends_when_every_partition_is_at_the_end_the_source_had(settings: Set
     assert "200 records" in verdict.detail
 
 
-def test_without_lag_for_a_while_ends_the_other_mode(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lag_for_a_while_ends_the_other_mode(settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(settings, Goal(calm_s=30.0))
     clock = [1000.0]
-    monkeypatch.setattr("mirror.catch_up.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("reconciler_mirror.driver.until_caught_up.time.monotonic", lambda: clock[0])
     world.at(100, 100)
     assert world.mode.look() is None
     clock[0] += 20
@@ -90,7 +94,9 @@ def test_without_lag_for_a_while_ends_the_other_mode(settings: Settings, monkeyp
 STOP = Condition("source_truncated", "text", "todo", "orders", 1, stops=True)
 
 
-def test_a_condition_that_stays_ends_it_with_what_to_do(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_condition_that_stays_ends_it_with_what_to_do(
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(settings, Goal())
     world.at(100, 50, condition=STOP)
     assert world.later(monkeypatch, GRACE_S - 1) is None
@@ -102,7 +108,7 @@ def test_a_condition_that_stays_ends_it_with_what_to_do(settings: Settings, monk
 
 @pytest.mark.parametrize("code", ["authentication_failed", "permission_denied", "secret_missing", "lane_failed"])
 def test_a_lane_that_fails_again_and_again_ends_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, code: str
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     """Nothing of the lane is copied meanwhile, so its flow is degraded and not running."""
     world = World(settings, Goal())
@@ -122,33 +128,33 @@ def test_a_lane_that_fails_again_and_again_ends_it(
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_clock_that_is_set_ends_nothing_and_holds_nothing_up(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, hours: int
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     world = World(settings, Goal())
     world.at(100, 50, condition=STOP)
     assert world.mode.look() is None
     now = time.time() + hours * 3600
-    monkeypatch.setattr("mirror.catch_up.time.time", lambda: now)
+    monkeypatch.setattr("reconciler_mirror.driver.until_caught_up.time.time", lambda: now)
     assert world.mode.look() is None
     assert world.later(monkeypatch, GRACE_S + 1) is not None
 
 
 def test_a_condition_of_a_partition_that_is_done_does_not_matter(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(settings, Goal())
     world.at(50, 100, condition=STOP)
     assert world.later(monkeypatch, GRACE_S + 1) is None
 
 
-def test_a_cluster_that_is_away_gets_more_patience(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_away_gets_more_patience(settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(settings, Goal())
     world.at(100, 50, condition=Condition("target_unavailable", "text", "todo", "orders", 1, stops=True))
     assert world.later(monkeypatch, GRACE_S + 1) is None
     assert world.later(monkeypatch, PATIENCE_S) is not None
 
 
-def test_what_is_paused_can_never_be_caught_up_with(settings: Settings) -> None:
+def test_what_is_paused_can_never_be_caught_up_with(settings: MirrorSettings) -> None:
     world = World(settings, Goal())
     world.at(100, 50)
     world.board.set_pauses([Pause(Scope(world.flow.name, "orders", 0), 1, "ann", "")])
@@ -162,7 +168,7 @@ def test_what_is_paused_can_never_be_caught_up_with(settings: Settings) -> None:
 @pytest.mark.parametrize("calm_s", [0.0, 5.0])
 @pytest.mark.parametrize("code", ["target_topic_missing", "target_topic_smaller", "permission_denied"])
 def test_topics_that_have_no_lane_are_not_caught_up_with(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, code: str, calm_s: float
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, code: str, calm_s: float
 ) -> None:
     """Nothing of them is behind, since nothing of them is known; that is not the same as copied."""
     world = World(settings, Goal(calm_s=calm_s))
@@ -178,11 +184,11 @@ def test_topics_that_have_no_lane_are_not_caught_up_with(
 
 
 def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of it would cost a round a topic. A job that ends does not go on by itself, whatever a condition says."""
     world = World(settings, Goal())
-    todo = "Run reconciler apply, which creates it; copying starts by itself."
+    todo = "Run reconciler apply, which creates it; copying starts automatically."
     names = [f"audit.{number}" for number in range(12)]
     told = tuple(Condition("target_topic_missing", f"{name} is not copied", todo, name, stops=True) for name in names)
     specs = world.board.discovered_now(world.flow.name).specs
@@ -202,14 +208,14 @@ def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
 @pytest.mark.parametrize(
     ("todo", "left"),
     [
-        ("Give WRITE on a.b at the target; copying goes on by itself.", "Give WRITE on a.b at the target."),
-        ("Check h:1, h:2 (group mirror.x). It is tried again by itself.", "Check h:1, h:2 (group mirror.x)."),
-        ("The lane is tried again by itself.", ""),
+        ("Give WRITE on a.b at the target; copying resumes automatically.", "Give WRITE on a.b at the target."),
+        ("Check h:1, h:2 (group mirror.x). It is retried automatically.", "Check h:1, h:2 (group mirror.x)."),
+        ("The lane is retried automatically.", ""),
         ("Run it (the doctor prints it; a.b-c).", "Run it (the doctor prints it; a.b-c)."),
     ],
 )
 def test_what_to_do_says_nothing_of_a_job_that_goes_on(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, todo: str, left: str
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, todo: str, left: str
 ) -> None:
     world = World(settings, Goal())
     world.at(100, 50, condition=Condition("record_refused", "text.", todo, "orders", 1, stops=True))
@@ -219,20 +225,21 @@ def test_what_to_do_says_nothing_of_a_job_that_goes_on(
 
 
 def test_open_transactions_of_the_source_are_not_waited_for_and_told(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in them, and behind them, is not copied, and the end must not look as if it were."""
     world = World(settings, Goal())
     world.mode = CatchUp(Goal(), settings, world.board)
-    specs = world.board.discovered_now(world.flow.name).specs
-    ends = {"read_uncommitted": (130, 100), "read_committed": (100, 110)}  # the second one ended, or grew, meanwhile
+    ends = {False: (130, 100), True: (100, 110)}  # the second one ended, or grew, meanwhile
 
-    def resolve(_source: object, _specs: object, kind: str, _time: object, isolation: str) -> dict[PartitionSpec, int]:
+    async def resolve(
+        _source: object, keys: Iterable[Key], kind: str, _time: object, *, committed: bool
+    ) -> dict[Key, int]:
         assert kind == "latest"
-        return {spec: ends[isolation][spec.partition] for spec in specs}
+        return {key: ends[committed][key[1]] for key in keys}
 
-    monkeypatch.setattr("mirror.catch_up.starts.resolve", resolve)
-    monkeypatch.setattr("mirror.catch_up.clients.admin", lambda _: None)
+    monkeypatch.setattr("reconciler_mirror.driver.until_caught_up.start_offsets", resolve)
+    monkeypatch.setenv("SECRET", "x")
     world.at(100, 110, end=110)
     verdict = world.mode.look()
     assert verdict is not None
@@ -241,7 +248,7 @@ def test_open_transactions_of_the_source_are_not_waited_for_and_told(
     assert told["flows"][world.flow.name]["catch_up"] == {
         "partitions": 2, "done": 2, "offsets_left": 0, "offsets_undecided": 30
     }  # fmt: skip
-    schema = json.loads((Path(__file__).parents[2] / "schemas/status.schema.json").read_text())
+    schema = json.loads((SCHEMAS / "status.schema.json").read_text())
     jsonschema.validate(told, schema)
 
 

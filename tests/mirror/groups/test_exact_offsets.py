@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from replication.offset_map import Exactness
-from sandbox.handles import Sandbox
-from tests.translation.truth import map_topic, offset_map, placed
-from tests.wire.lane_runs import Flow, producer
-from tests.wire.raw import cluster_of
-from translation.pruning import prune
-from wire import transactions
+from reconciler.kafka.client import transactions
+from reconciler.replication.offsets.map import Exactness
+from reconciler.replication.offsets.map_topic import prune
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow, producer
+from tests.support.lanes.raw import cluster_of
+from tests.support.lanes.truth import map_topic, offset_map, placed
 
 CreateTopic = Callable[..., str]
 

@@ -6,27 +6,27 @@ import time
 from dataclasses import replace
 
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.group_sync import GroupSync, GroupSyncWish
-from mirror.lanes import Condition
-from mirror.settings import FlowSettings, GroupSettings
-from mirror.views import GroupsView
+from reconciler_mirror.driver.views import GroupsView
+from reconciler_mirror.groups.sync import GroupSync
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Condition
 
-from replication.mirrormaker import checkpoints_topic
-from sandbox.handles import Sandbox
-from tests.conftest import CreateTopic
-from tests.translation.test_group_sync import Synced, write
-from tests.translation.truth import map_topic
-from tests.wire.lane_runs import Flow, endpoint
+from reconciler.replication.handover import FlowSettings, GroupSettings, Naming, Start
+from reconciler.replication.mirrormaker_records import checkpoints_topic
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.lanes.lane_runs import Flow, endpoint
+from tests.support.lanes.synced import Synced, write
+from tests.support.lanes.truth import map_topic
 
 
 def settings_of(flow: Flow, include: str) -> FlowSettings:
     assert flow.clients is not None
     return FlowSettings(
         name=flow.topic, fingerprint="0" * 16, source=endpoint("east", flow.clients[0]),
-        target=endpoint("west", flow.clients[1]), topics=(flow.topic,), exclude_topics=(), naming_policy="default",
-        naming_separator=".", delivery="exactly_once", isolation="read_committed", start_kind="earliest",
-        start_timestamp_ms=None, lanes=1, groups=GroupSettings((include,), (), 300, follow_rewinds=False),
+        target=endpoint("west", flow.clients[1]), topics=(flow.topic,), exclude_topics=(), naming=Naming(),
+        delivery="exactly_once", isolation="read_committed", start=Start(),
+        lanes=1, groups=GroupSettings((include,), (), 300, follow_rewinds=False),
     )  # fmt: skip
 
 
@@ -44,9 +44,9 @@ def test_the_mirrors_principal_syncs_groups(secure: Sandbox, unique: str, create
     flow.run(batch_path, flow.at_end())
 
     told: list[tuple[GroupsView, tuple[Condition, ...]]] = []
-    wish = settings_of(flow, unique)
-    assert wish.groups is not None
-    sync = GroupSync(GroupSyncWish(wish, wish.groups, flow.specs, lambda view, found: told.append((view, found))))
+    desired = settings_of(flow, unique)
+    assert desired.groups is not None
+    sync = GroupSync(desired, desired.groups, flow.specs, lambda view, found: told.append((view, found)))
     sync.start()
     until = time.monotonic() + 30
     while synced.offset(unique) is None and time.monotonic() < until:
@@ -61,9 +61,9 @@ def test_a_right_that_is_missing_is_named(secure: Sandbox, unique: str, create_t
     east, west = secure["east"], secure["west"]
     flow = Flow(east, west, unique, clients=(east.client("user"), west.client("user")))
     told: list[Condition] = []
-    wish = settings_of(flow, unique)
-    assert wish.groups is not None
-    sync = GroupSync(GroupSyncWish(wish, wish.groups, lambda: (), lambda _, found: told.extend(found)))
+    desired = settings_of(flow, unique)
+    assert desired.groups is not None
+    sync = GroupSync(desired, desired.groups, lambda: (), lambda _, found: told.extend(found))
     sync.start()
     until = time.monotonic() + 20
     while not told and time.monotonic() < until:

@@ -6,108 +6,24 @@ checkpoints if no records, restart, translation behind the replication flow (rew
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.group_gaps import PATIENCE, GapCloser
-from mirror.group_round import GroupRounds, RoundResult, Tell
-from mirror.map_writing import MapWriter
-from mirror.settings import GroupSettings
+from reconciler_mirror.groups.close_gaps import PATIENCE
+from reconciler_mirror.lane.offset_map_writer import MapWriter
+from reconciler_mirror.lane.run import batch_path
 
-from replication.groups import EXCLUDED_GROUPS
-from replication.mirrormaker import Checkpoint, checkpoints_topic
-from sandbox.handles import Sandbox
-from tests.conftest import CreateTopic
-from tests.translation.truth import map_topic, placed
-from tests.wire.lane_runs import Flow, producer
-from tests.wire.raw import cluster_of
-from tests.wire.test_groups import member
-from translation.checkpoints import CheckpointLog
-from translation.reading import MapReader
-from wire.cluster import Cluster, Key
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
-
-Answer = TypeVar("Answer")
-
-
-@dataclass
-class Synced:
-    """One flow whose groups are synced. ``rounds`` run on fresh connections, as after a restart of the job."""
-
-    flow: Flow
-    include: tuple[str, ...]
-    follow: bool = False
-    tell: Tell | None = None
-
-    @property
-    def log(self) -> str:
-        return checkpoints_topic(self.flow.source.name, f".{self.flow.topic}.")
-
-    def copy(self) -> None:
-        self.flow.run(batch_path, self.flow.at_end())
-
-    def round(self, count: int = 1) -> RoundResult:
-        async def run(source: Cluster, target: Cluster) -> RoundResult:
-            settings = GroupSettings(self.include, EXCLUDED_GROUPS, 1000, self.follow)
-            log, maps = CheckpointLog(target, self.log), MapReader(target, self.flow.topic)
-            closer = GapCloser(self.flow.topic, (source, target), committed=True)
-            rounds = GroupRounds(settings, source, target, await log.read(), closer)
-            routes = {(self.flow.topic, p): self.flow.remote for p in range(self.flow.partitions)}
-            for _ in range(count):
-                await maps.refresh()
-                found = await rounds.run(routes, maps, {}, self.tell or log.write)
-            return found
-
-        return self._visit(run)
-
-    async def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        target = cluster_of(self.flow.target)
-        try:
-            await CheckpointLog(target, self.log).write(checkpoints)
-        finally:
-            target.close()
-
-    def checkpoints(self) -> Mapping[tuple[str, str, int], Checkpoint]:
-        return self._visit(lambda _, target: CheckpointLog(target, self.log).read())
-
-    def commit(self, group: str, offsets: Mapping[int, int], metadata: str = "", *, on_target: bool = False) -> None:
-        topic = self.flow.remote if on_target else self.flow.topic
-        wanted = {group: {(topic, p): CommittedOffset(o, metadata=metadata) for p, o in offsets.items()}}
-
-        async def run(source: Cluster, target: Cluster) -> None:
-            answers = await Groups(target if on_target else source).commit(wanted)
-            assert set(answers[group].values()) == {0}
-
-        self._visit(run)
-
-    def on_target(self, group: str) -> Mapping[Key, CommittedOffset]:
-        async def run(_: Cluster, target: Cluster) -> Mapping[Key, CommittedOffset]:
-            return (await Groups(target).offsets([group]))[group].offsets
-
-        return self._visit(run)
-
-    def offset(self, group: str, partition: int = 0) -> int | None:
-        found = self.on_target(group).get((self.flow.remote, partition))
-        return found.offset if found else None
-
-    def _visit(self, ask: Callable[[Cluster, Cluster], Awaitable[Answer]]) -> Answer:
-        async def run() -> Answer:
-            source, target = cluster_of(self.flow.source), cluster_of(self.flow.target)
-            try:
-                return await ask(source, target)
-            finally:
-                source.close()
-                target.close()
-
-        return asyncio.run(run())
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.mirrormaker_records import Checkpoint
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic, member
+from tests.support.lanes.lane_runs import Flow, producer
+from tests.support.lanes.synced import Synced, write
+from tests.support.lanes.truth import map_topic, placed
+from tests.support.reading import to_the_end
 
 
 @pytest.fixture
@@ -119,17 +35,6 @@ def synced(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Synced:
     made = Synced(flow, (f"{unique}.*",))
     create_topic(flow.target, made.log, cleanup_policy="compact")
     return made
-
-
-def write(flow: Flow, first: int, count: int) -> None:
-    """To partition 0, half of them in transactions, so that offsets differ on both sides."""
-    writer = producer(flow.source, transactional_id=f"{flow.topic}-{first}")
-    writer.init_transactions(20)
-    for part in range(0, count, 10):
-        writer.begin_transaction()
-        for number in range(part, min(part + 10, count)):
-            writer.produce(flow.topic, b"%d" % (first + number), partition=0)
-        writer.commit_transaction(20)
 
 
 def next_values(flow: Flow, group: str) -> list[bytes]:
@@ -202,6 +107,28 @@ def test_offsets_at_the_target_are_never_set_back(synced: Synced, unique: str) -
     synced.commit(unique, {0: 5})
     found = synced.round(2)
     assert (found.written, synced.offset(unique)) == (0, 30)
+
+
+@pytest.mark.parametrize("doubled", [False, True], ids=["once", "some of it twice"])
+def test_a_group_in_what_another_tool_has_copied_is_never_moved_ahead(
+    doubled: bool, synced: Synced, unique: str
+) -> None:
+    """A take-over from MirrorMaker 2: its copies are read and paired; where they do not pair, the group reads again."""
+    flow = synced.flow
+    write(flow, 0, 100)
+    copies = producer(flow.target)
+    for number, message in enumerate(to_the_end(flow.source, flow.topic, [0])):
+        for _ in range(1 + (doubled and number == 70)):
+            copies.produce(flow.remote, message.value(), timestamp=message.timestamp()[1], partition=0)
+    copies.flush(20)
+    at = placed(flow.source, flow.topic)
+    write(flow, 100, 20)
+    synced.commit(f"{unique}-behind", {0: at[b"30"]})
+    synced.commit(f"{unique}-beyond", {0: at[b"99"] + 1})
+    flow.run(batch_path, flow.at_end(), start_offsets={(flow.topic, 0): at[b"99"] + 1})
+    synced.round(PATIENCE + 2)
+    assert next_values(flow, f"{unique}-behind")[0] == (b"0" if doubled else b"30")
+    assert next_values(flow, f"{unique}-beyond")[0] == b"100"
 
 
 @pytest.mark.parametrize("follow", [False, True])

@@ -6,27 +6,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from mirror.group_both_ways import BothWays
-from mirror.group_round import GroupRounds, RoundResult
-from mirror.settings import GroupSettings
+from reconciler_mirror.groups.round import GroupRounds, RoundResult
+from reconciler_mirror.groups.two_way import BothWays
 
-from replication.names import OFFSETS_TOPIC, position_group
-from replication.offset_map import Run, Stretch
-from replication.offset_map_codec import Place, encode
-from sandbox.handles import Sandbox
-from tests.conftest import CreateTopic
-from tests.translation.truth import map_topic
-from tests.wire.raw import cluster_of
-from translation.reading import MapReader
-from wire import logs
-from wire.cluster import Cluster
-from wire.errors import BrokerError
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.handover import GroupSettings
+from reconciler.replication.names import OFFSETS_TOPIC, position_group
+from reconciler.replication.offsets.codec import MapPartition, encode
+from reconciler.replication.offsets.map import CopiedRun, Stretch
+from reconciler.replication.offsets.reader import MapReader
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.lanes.raw import cluster_of
+from tests.support.lanes.truth import map_topic
 
 # east: 5 of its own, 10 copies from west, a marker, 5 of its own; west: 10 of its own, 5 copies, a marker, 5 copies.
-THERE = (Stretch(0, 21, (Run(0, 10, 5), Run(16, 16, 5)), first=True), Stretch(21, 22, ()))
-BACK = (Stretch(0, 10, (Run(0, 5, 10),), first=True), Stretch(10, 22, ()))
+THERE = (Stretch(0, 21, (CopiedRun(0, 10, 5), CopiedRun(16, 16, 5)), first=True), Stretch(21, 22, ()))
+BACK = (Stretch(0, 10, (CopiedRun(0, 5, 10),), first=True), Stretch(10, 22, ()))
 
 
 def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read(
@@ -37,17 +37,17 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
         create_topic(plain[cluster], topic, 1)
         map_topic(plain[cluster])
 
-    async def commit(cluster: Cluster, name: str, offset: int) -> None:
-        answers = await Groups(cluster).commit({name: {(topic, 0): CommittedOffset(offset)}})
+    async def commit(cluster: ClusterClient, name: str, offset: int) -> None:
+        answers = await GroupClient(cluster).commit({name: {(topic, 0): CommittedOffset(offset)}})
         assert answers == {name: {(topic, 0): 0}}
 
-    async def tell(cluster: Cluster, flow: str, stretches: tuple[Stretch, ...], position: int) -> None:
+    async def tell(cluster: ClusterClient, flow: str, stretches: tuple[Stretch, ...], position: int) -> None:
         for _ in range(100):  # a topic that was made a moment ago
             with contextlib.suppress(BrokerError):
                 await logs.leaders(cluster, [OFFSETS_TOPIC])
                 break
             await asyncio.sleep(0.1)
-        records = [encode(Place(flow, topic, 0), stretch) for stretch in stretches]
+        records = [encode(MapPartition(flow, topic, 0), stretch) for stretch in stretches]
         await logs.append(cluster, OFFSETS_TOPIC, {0: records})
         await commit(cluster, position_group(flow), position)
 
@@ -64,7 +64,7 @@ def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read
                 await commit(east, group, position)
                 rounds = GroupRounds(settings, east, west, {}, both)
                 told = await rounds.run({(topic, 0): topic}, maps, {}, lambda _: asyncio.sleep(0))
-                there = (await Groups(west).offsets([group]))[group].offsets.get((topic, 0))
+                there = (await GroupClient(west).offsets([group]))[group].offsets.get((topic, 0))
                 found.append((there.offset if there else -1, told))
             return found
         finally:

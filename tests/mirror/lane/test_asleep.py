@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from mirror.batch_lane import Lane
-from mirror.batch_partition import Partition, Phase, Tuning
-from mirror.batch_session import Session
-from mirror.lanes import Claim, LaneProgress, PartitionProgress, PartitionSpec
-from mirror.lease_task import LaneControl, LeaseState
+from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.session import LaneSession
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.leases.task import LaneControl, LeaseState
+from reconciler_mirror.model import Claim, LaneProgress, PartitionProgress, PartitionSpec
 
-from tests.unit.test_mirror_lease import lane as lane_spec
-from wire.buffers import BufferPool
-from wire.cluster import Cluster
-from wire.connection import Connection
-from wire.settings import ConnectionSettings
-from wire.transactions import Identity
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.transactions import Identity
+from tests.support.lanes.lane_spec import lane as lane_spec
 
 SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(1_000))
 
@@ -65,10 +65,10 @@ class Counting:
 
 def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken() -> None:
     async def run() -> None:
-        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
         lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
         control = Counting()
-        session = Session(lane, control, {})
+        session = LaneSession(lane, control, {}, control.report)
         for spec in SPECS:
             partition = Partition(spec, phase=Phase.COPYING, committed=7, reached=7, covered=7, end=7)
             lane.partitions[partition.source] = partition
@@ -104,9 +104,9 @@ def test_a_wake_up_after_the_lanes_end_disturbs_nobody() -> None:
     wakes: list[Callable[[], None]] = []
 
     async def run() -> None:
-        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
         lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
-        wakes.append(Session(lane, Counting(), {})._wake)
+        wakes.append(LaneSession(lane, Counting(), {}, Counting().report)._wake)
         lane.failed.cancel()
 
     asyncio.run(run())

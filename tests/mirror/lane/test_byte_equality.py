@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, fill
-from tests.wire.raw import produce_raw
-from wire import transactions
+from reconciler.kafka.client import transactions
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, fill
+from tests.support.lanes.raw import produce_raw
 
 CreateTopic = Callable[..., str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -11,17 +11,18 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from mirror.batch_path import batch_path
-from mirror.record_work import RecordWork
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.record_work.settings import RecordWork
 
-from replication.additions import AddedHeader
-from replication.mirrormaker import Checkpoint, OffsetSync, offset_syncs_topic, read_offset_sync
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.translation.test_group_sync import Synced
-from tests.translation.truth import map_topic, offset_map, placed, raw_records
-from tests.wire.high_offsets import go_on_at
-from tests.wire.lane_runs import Content, Flow, fill, producer
-from wire import transactions
+from reconciler.kafka.client import transactions
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.mirrormaker_records import Checkpoint, OffsetSync, offset_syncs_topic
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.high_offsets import go_on_at
+from tests.support.lanes.lane_runs import Content, Flow, fill, producer
+from tests.support.lanes.mirrormaker_records import read_offset_sync
+from tests.support.lanes.synced import Synced
+from tests.support.lanes.truth import map_topic, offset_map, placed, raw_records
 
 NOW = int(time.time() * 1000)
 BELOW = 150

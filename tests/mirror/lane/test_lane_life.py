@@ -8,15 +8,14 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from mirror import positions
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, LaneEnd, LaneProgress
-from mirror.positions import Position, decode, hour_now
+from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
-from tests.wire.positions import committed
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
+from tests.support.lanes.positions import committed
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -102,7 +101,7 @@ def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str)
 # what an earlier release left at the target
 
 
-def _written_by_librdkafka(flow: Flow, moved: dict[int, Position], delivery: str) -> None:
+def _written_by_librdkafka(flow: Flow, moved: dict[int, LanePosition], delivery: str) -> None:
     """Positions as a mirror that copied with librdkafka committed them."""
     settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "enable.auto.commit": False}
     offsets = [committed(flow.remote, number, position) for number, position in moved.items()]
@@ -122,7 +121,7 @@ def test_positions_that_librdkafka_wrote_are_gone_on_from(flow: Flow, delivery: 
     for partition in range(2):
         fill(flow.source, flow.topic, _records(300), partition, compression_type="lz4")
     [spec, _] = flow.specs()
-    old = Position(120, spec.topic_id, 0, Claim(1, "test"), hour_now())
+    old = LanePosition(120, spec.topic_id, 0, Claim(1, "test"), hour_now())
     _written_by_librdkafka(flow, {0: old, 1: replace(old, offset=300, leader_epoch=-1)}, delivery)
     report, _ = flow.run(batch_path, delivery=delivery)
     assert report.end is LaneEnd.STOPPED, report
@@ -133,16 +132,17 @@ def test_positions_that_librdkafka_wrote_are_gone_on_from(flow: Flow, delivery: 
 
 def test_a_later_claim_that_librdkafka_wrote_is_not_fought(flow: Flow) -> None:
     [spec, _] = flow.specs()
-    _written_by_librdkafka(flow, {0: Position(0, spec.topic_id, 0, Claim(2, "two"), hour_now())}, "exactly_once")
+    _written_by_librdkafka(flow, {0: LanePosition(0, spec.topic_id, 0, Claim(2, "two"), hour_now())}, "exactly_once")
     lane = flow.lane()
     assert batch_path(lane, UntilControl(lane.partitions, caught_up, 20)).end is LaneEnd.SUPERSEDED
 
 
 def test_librdkafka_reads_the_positions_of_a_lane(flow: Flow) -> None:
-    """``verify`` does, and so does an earlier release that somebody goes back to."""
+    """``verify`` of an earlier release does, that somebody goes back to."""
     fill(flow.source, flow.topic, _records(300))
     flow.run(batch_path)
     settings = {**flow.target.super_client(), "group.id": f"mirror.{flow.topic}", "isolation.level": "read_committed"}
     with closing(Consumer(settings)) as group:
-        found = positions.read(group, [(flow.remote, 0)])[flow.remote, 0]
+        [held] = group.committed([TopicPartition(flow.remote, 0)], timeout=20)
+    found = decode(held.offset, held.metadata)
     assert (found.offset, found.claim, found.topic_id) == (300, Claim(1, "test"), flow.specs()[0].topic_id)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Flow
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow
 
 AGE_MS = 3_600_000
 

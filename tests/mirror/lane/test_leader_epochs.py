@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirror.batch_partition import Partition, Piece
-from mirror.lanes import PartitionSpec
+from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.model import PartitionSpec
 
 
 def piece(next_offset: int, epoch: int) -> Piece:

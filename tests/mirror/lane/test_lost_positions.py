@@ -1,4 +1,4 @@
-"""A partition that was copied before and has no position now is never copied a second time without a word."""
+"""A partition that was copied before and has no position now is never copied a second time silently."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox.handles import Sandbox
-from tests.translation.truth import map_topic
-from tests.wire.lane_runs import Content, Flow, caught_up, fill, has
-from tests.wire.raw import cluster_of
-from translation.history import copied_before
-from wire.cluster import NO_ID
+from reconciler.kafka.client.cluster import NO_ID
+from reconciler.replication.offsets.copied_before import copied_before
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
+from tests.support.lanes.raw import cluster_of
+from tests.support.lanes.truth import map_topic
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(60)]
@@ -57,6 +57,21 @@ def test_a_forgotten_position_is_not_begun_anew(flow: Flow) -> None:
     fill(flow.source, flow.topic, RECORDS[:1])
     flow.run(batch_path)
     assert len(flow.target_content()[0]) == 61
+
+
+@pytest.mark.parametrize("metadata", ["", '{"i":"","e":-1,"h":3,"o":60,"d":"00000000"}'], ids=["none", "no proof"])
+@pytest.mark.parametrize("offset", [40, 80])
+def test_a_position_that_another_client_committed_stops_the_partition(offset: int, metadata: str, flow: Flow) -> None:
+    fill(flow.source, flow.topic, RECORDS)
+    flow.set_position(offset, metadata=metadata)
+    report, _ = flow.run(batch_path, has("position_foreign"))
+    [condition] = report.progress.conditions
+    assert condition.stops
+    assert f"in group mirror.{flow.topic}, {offset}, was committed by another client" in condition.text
+    assert "--partition 0 --to 60" in condition.todo
+    flow.set_position(60)
+    flow.run(batch_path)
+    assert flow.target_content()[0] == flow.source_content()[0]
 
 
 def test_a_topic_made_anew_was_never_copied(flow: Flow) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.lanes import LaneEnd, LaneProgress, PartitionProgress
+from reconciler_mirror.model import LaneEnd, LaneProgress, PartitionProgress
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, Lane, fill, has, running
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, Lane, fill, has, running
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mirror import batch_start
-from mirror.batch_partition import Partition
-from mirror.batch_start import Starter
-from mirror.lanes import PartitionSpec
+from reconciler_mirror.lane import start as batch_start
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.start import Starter
+from reconciler_mirror.model import PartitionSpec
 
-from wire.cluster import NO_ID
-from wire.errors import BrokerError
+from reconciler.kafka.client.cluster import NO_ID
+from reconciler.kafka.client.errors import BrokerError
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "")
 SERVED = SimpleNamespace(node=1, epoch=3)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, caught_up, fill, has
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, caught_up, fill, has
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)

@@ -7,11 +7,13 @@ import pickle
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mirror.channel import decode_progress, decode_report, decode_specs, encode_progress, encode_report, encode_specs
-from mirror.lanes import (
+from reconciler_mirror.lane.positions import LanePosition, decode, encode
+from reconciler_mirror.leases import channel
+from reconciler_mirror.leases.assign import best_move, pack
+from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.model import (
     Claim,
     Condition,
-    Endpoint,
     LaneEnd,
     LaneProgress,
     LaneReport,
@@ -20,9 +22,9 @@ from mirror.lanes import (
     PartitionSpec,
     lane_of,
 )
-from mirror.latency import BOUNDS_MS, Latency
-from mirror.packing import best_move, pack
-from mirror.positions import Position, decode, encode
+from reconciler_mirror.report.latency import BOUNDS_MS, Latency
+
+from reconciler.replication.handover import Endpoint
 
 LOADS = st.dictionaries(
     st.tuples(st.text(max_size=3), st.integers(0, 20)), st.floats(0, 1e9, allow_nan=False), max_size=30
@@ -87,10 +89,10 @@ PROGRESS = LaneProgress(
 
 
 def test_what_travels_on_the_channel_comes_out_the_same() -> None:
-    assert decode_specs(encode_specs(SPECS)) == SPECS
-    assert decode_progress(encode_progress(PROGRESS)) == PROGRESS
+    assert ROWS.decoded(channel.SPECS, ROWS.encoded(SPECS, channel.SPECS)) == SPECS
+    assert ROWS.decoded(LaneProgress, ROWS.encoded(PROGRESS)) == PROGRESS
     report = LaneReport(LaneEnd.FAILED, PROGRESS, "why")
-    assert decode_report(encode_report(report)) == report
+    assert ROWS.decoded(LaneReport, ROWS.encoded(report)) == report
 
 
 def test_a_lane_pickles_into_a_task() -> None:
@@ -103,7 +105,7 @@ def test_a_lane_pickles_into_a_task() -> None:
 
 @given(
     st.builds(
-        Position,
+        LanePosition,
         st.integers(0, 2**62),
         st.text(max_size=30),
         st.integers(-1, 2**31 - 1),
@@ -111,13 +113,27 @@ def test_a_lane_pickles_into_a_task() -> None:
         st.integers(0, 2**31),
     )
 )
-def test_a_position_survives_its_metadata(position: Position) -> None:
+def test_a_position_survives_its_metadata(position: LanePosition) -> None:
     assert decode(position.offset, encode(position)) == position
 
 
 @pytest.mark.parametrize("metadata", [None, "", "by hand", "[1]", '{"e":"x"}', '{"c":null}', "7"])
-def test_a_position_that_somebody_else_wrote_is_still_a_position(metadata: str | None) -> None:
-    assert decode(42, metadata) == Position(42)
+def test_a_position_that_somebody_else_wrote_is_known_for_it(metadata: str | None) -> None:
+    assert decode(42, metadata) == LanePosition(42, proved=False)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 61), st.data())
+def test_a_flipped_bit_of_a_position_or_its_metadata_is_noticed(offset: int, bit: int, data: st.DataObject) -> None:
+    metadata = encode(LanePosition(offset, "id", 3, Claim(1, "app"), 5, (1, 2)))
+    assert not decode(offset ^ (1 << bit), metadata).proved
+    raw = bytearray(metadata.encode())
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 6))
+    assert not decode(offset, raw.decode()).proved
+
+
+def test_a_position_of_the_release_that_wrote_no_proof_counts() -> None:
+    known = decode(7, '{"i":"id","e":3,"c":5,"a":"local-1","h":9}')
+    assert known == LanePosition(7, "id", 3, Claim(5, "local-1"), 9)
 
 
 def test_claims_are_ordered_by_number_then_application() -> None:

@@ -11,24 +11,25 @@ from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror import batch_telling, flow_views
-from mirror.batch_lane import Lane
-from mirror.batch_partition import Partition, Tuning
-from mirror.batch_telling import Telling
-from mirror.board import Board
-from mirror.channel import decode_progress, encode_progress
-from mirror.discovery import Discovered
-from mirror.lanes import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
-from mirror.lease_task import LaneControl, LeaseState
-from mirror.settings import FlowSettings, parse
-from mirror.untold import Untold
-from mirror.views import FlowView
+from reconciler_mirror.driver import flow_state
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.views import FlowView
+from reconciler_mirror.lane import progress as batch_telling
+from reconciler_mirror.lane.partition import Partition, Tuning
+from reconciler_mirror.lane.progress import ProgressReports
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.leases.channel import ROWS
+from reconciler_mirror.leases.task import LaneControl, LeaseState, ReportDelta
+from reconciler_mirror.model import Condition, LaneEnd, LaneProgress, LaneReport, PartitionProgress, PartitionSpec
 
-from tests.unit.test_mirror_lease import lane as lane_spec
-from tests.unit.test_mirror_settings import handover
-from wire.cluster import Cluster
-from wire.settings import ConnectionSettings
-from wire.transactions import Identity
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
+from tests.support.lanes.lane_spec import lane as lane_spec
 
 MANY = 2_000
 SPECS = tuple(PartitionSpec("quiet", number, "east.quiet", "id") for number in range(MANY))
@@ -48,7 +49,7 @@ def flow() -> FlowSettings:
 
 def in_loop(test: Callable[[Lane], None]) -> None:
     async def run() -> None:
-        clusters = [Cluster(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
+        clusters = [ClusterClient(name, ["nowhere:1"], ConnectionSettings()) for name in ("east", "west")]
         lane = Lane(lane_spec(0), (clusters[0], clusters[1]), cast(Identity, None), Tuning())
         for spec in SPECS:
             partition = Partition(spec, committed=7, reached=7, covered=7, end=7)
@@ -62,7 +63,7 @@ def in_loop(test: Callable[[Lane], None]) -> None:
 
 def test_a_lane_makes_rows_of_what_changed_only() -> None:
     def test(lane: Lane) -> None:
-        telling = Telling(lane)
+        telling = ProgressReports(lane)
         with patch.object(batch_telling, "row", wraps=batch_telling.row) as made:
             first = telling.progress(0)
             assert made.call_count == MANY
@@ -81,7 +82,7 @@ def test_a_lane_makes_rows_of_what_changed_only() -> None:
 
 def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_with_its_partition() -> None:
     def test(lane: Lane) -> None:
-        telling = Telling(lane)
+        telling = ProgressReports(lane)
         gone, broken = lane.partitions["quiet", 0], lane.partitions["quiet", 1]
         lane.stop(broken, Condition("record_refused", "text", "todo", "quiet", 1, stops=True))
         assert [c.code for c in telling.progress(0).conditions] == ["record_refused"]
@@ -98,7 +99,7 @@ def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_wi
 
 def test_a_lease_tells_its_driver_what_changed_only_and_nothing_when_nothing_did() -> None:
     rows = [quiet(number) for number in range(MANY)]
-    untold = Untold()
+    untold = ReportDelta()
     first = snapshot(*rows)
     assert untold.of(first) == first
     assert untold.of(first) is None
@@ -140,7 +141,7 @@ def test_the_board_builds_views_of_what_was_told_and_of_what_lags() -> None:
     board.discovered("orders", Discovered(SPECS, (), 1, complete=True))
     board.taken_over("orders")
     board.progress(snapshot(*(quiet(number) for number in range(MANY))))
-    with patch.object(flow_views, "_partition", wraps=flow_views._partition) as built:
+    with patch.object(flow_state, "_partition", wraps=flow_state._partition) as built:
         [first] = board.view()
         assert built.call_count == MANY
         [again] = board.view()
@@ -182,7 +183,7 @@ def test_told_in_pieces_the_board_shows_what_it_shows_when_told_everything(steps
         control.report(replace(now, path=path))
         whole.progress(control.latest)
         if (news := control.untold()) is not None:
-            pieces.progress(decode_progress(json.loads(json.dumps(encode_progress(news)))))
+            pieces.progress(ROWS.decoded(LaneProgress, json.loads(json.dumps(ROWS.encoded(news)))))
 
     for board in (whole, pieces):
         board.discovered("orders", Discovered(specs, (), 1, complete=True))

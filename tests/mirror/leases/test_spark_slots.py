@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from mirror.board import Board
-from mirror.leases import Leases
-from mirror.room import has_task, is_shared
-from mirror.settings import parse
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.leases.leases import Leases
+from reconciler_mirror.leases.spark_slots import has_task, is_shared
 
-from tests.unit.test_mirror_settings import handover
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
 
 Job = namedtuple("Job", "jobId stageIds status")
 Stage = namedtuple("Stage", "stageId numActiveTasks")

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mirror import channel
-from mirror.lanes import (
+from reconciler_mirror.leases import channel
+from reconciler_mirror.leases.task import LeaseSpec, LeaseState, run_lease
+from reconciler_mirror.model import (
     Control,
     CopyPath,
-    Endpoint,
     LaneEnd,
     LaneProgress,
     LaneReport,
@@ -23,18 +23,11 @@ from mirror.lanes import (
     PartitionProgress,
     PartitionSpec,
 )
-from mirror.latency import LatencyCounter
-from mirror.lease_task import LeaseSpec, LeaseState, run_lease
+from reconciler_mirror.report.latency import LatencyCounter
+
+from tests.support.lanes.lane_spec import lane
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "id")
-HERE = Endpoint("east", ("nowhere:1",))
-
-
-def lane(number: int, *partitions: PartitionSpec) -> LaneSpec:
-    return LaneSpec(
-        "f", number, f"mirror.f.{number}", "mirror.f", HERE, HERE, "exactly_once", "read_committed", "earliest", None,
-        partitions,
-    )  # fmt: skip
 
 
 def lease(server: Driver | None, *lanes: LaneSpec, seconds: float = 10.0) -> LeaseSpec:
@@ -56,6 +49,12 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.server = channel.ChannelServer("127.0.0.1", lambda _: self.orders, lambda _, m: self.heard.append(m))
+
+    def progress(self) -> list[LaneProgress]:
+        return [channel.ROWS.decoded(LaneProgress, m["progress"]) for m in self.heard if "progress" in m]
+
+    def reports(self) -> list[LaneReport]:
+        return [channel.ROWS.decoded(LaneReport, m["report"]) for m in self.heard if "report" in m]
 
 
 def copy_until_told(lane: LaneSpec, control: Control) -> LaneReport:
@@ -92,9 +91,9 @@ def until(wanted: Callable[[], bool]) -> None:
 def test_partitions_arrive_and_a_stop_ends_the_lease() -> None:
     driver = Driver()
     join = in_thread(lease(driver, lane(0)), copy_until_told)
-    driver.orders = {"lanes": [["f", 0, channel.encode_specs((SPEC,))]]}
+    driver.orders = {"lanes": [["f", 0, channel.ROWS.encoded((SPEC,), channel.SPECS)]]}
     driver.server.send("0.1", driver.orders)
-    until(lambda: any(m.get("progress", {}).get("partitions") for m in driver.heard) or _resend(driver))
+    until(lambda: any(progress.partitions for progress in driver.progress()) or _resend(driver))
     driver.server.send("0.1", {"stop": True})
     [report] = join()
     assert report.end is LaneEnd.STOPPED
@@ -128,9 +127,9 @@ def test_a_lease_goes_on_while_its_driver_renews_it_and_ends_when_it_no_longer_d
             super().__init__(seconds)
             states.append(self)
 
-    monkeypatch.setattr("mirror.lease_task.time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
-    monkeypatch.setattr("mirror.lease_task.LeaseState", Watched)
-    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    monkeypatch.setattr("reconciler_mirror.leases.task.time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr("reconciler_mirror.leases.task.LeaseState", Watched)
+    driver = Driver({"lanes": [["f", 0, channel.ROWS.encoded((SPEC,), channel.SPECS)]]})
     join = in_thread(lease(driver, lane(0, SPEC), seconds=10.0), copy_until_told)
 
     def renewed() -> bool:
@@ -153,6 +152,7 @@ def test_a_wrong_token_hears_nothing() -> None:
     assert driver.heard == []
 
 
+@pytest.mark.slow
 def test_a_lane_that_fails_is_tried_again_and_its_counts_add_up() -> None:
     attempts: list[int] = []
 
@@ -171,7 +171,7 @@ def test_a_lane_that_fails_is_tried_again_and_its_counts_add_up() -> None:
     assert report.progress.partitions[0].records == 5 + 5 + 10
     assert (report.progress.transactions, report.progress.retries) == (2, 2)
     assert (report.progress.latency.count, report.progress.latency.total_ms) == (2, 14)
-    assert [m["report"]["error"] for m in driver.heard if "report" in m][:2] == ["broken", "broken"]
+    assert [report.error for report in driver.reports()][:2] == ["broken", "broken"]
 
 
 def test_a_superseded_lane_ends_and_is_told_at_once_while_another_goes_on() -> None:
@@ -182,7 +182,7 @@ def test_a_superseded_lane_ends_and_is_told_at_once_while_another_goes_on() -> N
 
     driver = Driver()
     join = in_thread(lease(driver, lane(0, SPEC), lane(1, SPEC)), path)
-    until(lambda: any(m.get("report", {}).get("end") == "superseded" for m in driver.heard))
+    until(lambda: any(report.end is LaneEnd.SUPERSEDED for report in driver.reports()))
     driver.server.send("0.1", {"over": True})
     first, second = join()
     assert (first.end, second.end) == (LaneEnd.SUPERSEDED, LaneEnd.LEASE_OVER)
@@ -192,16 +192,16 @@ def test_a_lane_that_raises_is_a_failed_report_and_not_a_lost_lease() -> None:
     def path(lane: LaneSpec, control: Control) -> LaneReport:
         if lane.lane == 1:
             return copy_until_told(lane, control)
-        raise RuntimeError("a defect")
+        raise RuntimeError("a bug")
 
     first, second = run_lease(lease(None, lane(0, SPEC), lane(1, SPEC), seconds=1.0), path)
     assert first.end is LaneEnd.FAILED
-    assert "a defect" in first.error
+    assert "a bug" in first.error
     assert second.end is LaneEnd.LEASE_OVER
 
 
 def test_a_task_that_spark_lost_sight_of_is_told_to_leave() -> None:
-    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    driver = Driver({"lanes": [["f", 0, channel.ROWS.encoded((SPEC,), channel.SPECS)]]})
     join = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
     until(lambda: bool(driver.heard))
     driver.server.end("0.1")
@@ -210,14 +210,14 @@ def test_a_task_that_spark_lost_sight_of_is_told_to_leave() -> None:
 
 
 def test_a_task_that_spark_tries_again_under_the_same_name_ends_the_first_and_is_the_one_that_is_heard() -> None:
-    driver = Driver({"lanes": [["f", 0, channel.encode_specs((SPEC,))]]})
+    driver = Driver({"lanes": [["f", 0, channel.ROWS.encoded((SPEC,), channel.SPECS)]]})
     first = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
     until(lambda: bool(driver.heard))
     second = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
     assert [report.end for report in first()] == [LaneEnd.LEASE_OVER]
     driver.server.send("0.1", {"stop": True})
     assert [report.end for report in second()] == [LaneEnd.STOPPED]
-    until(lambda: [m["report"]["end"] for m in driver.heard if "report" in m] == ["stopped"])
+    until(lambda: [report.end for report in driver.reports()] == [LaneEnd.STOPPED])
 
 
 def test_a_lease_that_nobody_gives_any_more_ends_at_once() -> None:

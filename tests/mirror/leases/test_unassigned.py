@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from mirror.board import Board
-from mirror.discovery import Discovered
-from mirror.lanes import LaneProgress, PartitionProgress, PartitionSpec, lane_of
-from mirror.settings import parse
-from mirror.untasked import HOPELESS_S, LOST_S, NEVER_S, Untasked
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.leases.unassigned import HOPELESS_S, LOST_S, NEVER_S, Untasked
+from reconciler_mirror.model import LaneProgress, PartitionProgress, PartitionSpec, lane_of
 
-from tests.unit.test_mirror_settings import handover
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
 
 LANES = (("orders", 0), ("orders", 1), ("other", 0))
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("heard", ["within", "always"])
 def test_a_worker_says_nothing_about_the_end_of_its_jvm(tmp_path: Path, heard: str) -> None:
     said = tmp_path / "said"
     path = os.pathsep.join([str(ROOT), str(ROOT / "spark")])
     subprocess.run(
-        [sys.executable, "-m", "tests.spark.idle_worker", heard, str(said)],
+        [sys.executable, "-m", "tests.support.jobs.idle_worker", heard, str(said)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

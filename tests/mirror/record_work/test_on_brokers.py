@@ -13,20 +13,21 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
-from mirror import positions, provenance
-from mirror.batch_path import batch_path
-from mirror.decoded_work import Decoded
-from mirror.lanes import LaneEnd, LaneProgress, LaneSpec, PartitionSpec
-from mirror.provenance_ground import NotReadyError
-from mirror.record_work import FORWARD, LOCAL, Provenance, RecordWork
-from mirror.settings import FlowSettings
-from mirror.takeover import Takeover, WireTakeover
+from reconciler_mirror.driver.takeover import Takeover, WireTakeover
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror.record_work import provenance_header as provenance
+from reconciler_mirror.record_work.on_records import Decoded
+from reconciler_mirror.record_work.provenance_start import NotReadyError
+from reconciler_mirror.record_work.settings import RecordWork, work_of
 
-from replication.additions import AddedHeader
-from replication.selection import AllOf, Equals, Exists, Header, Key, Not, Where
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.wire.lane_runs import Content, Flow, UntilControl, content, endpoint, fill
-from tests.wire.raw import cluster_of
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import FORWARD, LOCAL, FlowSettings, Naming, Provenance, Start
+from reconciler.replication.record_filter import AllOf, Equals, Exists, Header, Key, Not, Where
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, UntilControl, content, endpoint, fill
+from tests.support.lanes.raw import cluster_of
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -112,7 +113,7 @@ class Lane:
             None,
             (spec,),
             took.claim,
-            work=settings.work,
+            work=work_of(settings),
         )
         self.control = UntilControl((spec,), lambda _: False)
         self._thread = threading.Thread(target=batch_path, args=(lane, self.control))
@@ -149,14 +150,12 @@ class SameName:
             target=ends[1],
             topics=(self.topic,),
             exclude_topics=(),
-            naming_policy="identity",
-            naming_separator=".",
+            naming=Naming("identity"),
             delivery="exactly_once",
             isolation="read_committed",
-            start_kind="earliest",
-            start_timestamp_ms=None,
+            start=Start(),
             lanes=1,
-            work=RecordWork(provenance=None if carry is None else Provenance(carry, arriving)),
+            provenance=None if carry is None else Provenance(carry, arriving),
         )
 
     def start(self, way: str, ways: tuple[str, ...], carry: str | None = FORWARD) -> Lane:

@@ -9,27 +9,31 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.record import MemoryRecords, MemoryRecordsBuilder
-from mirror import provenance
-from mirror.batch_partition import Partition, Piece
-from mirror.batch_pieces import pieces_of
-from mirror.batch_records import RecordWorker
-from mirror.lanes import PartitionSpec
-from mirror.record_work import FORWARD, LOCAL, Provenance, ProvenanceGround, RecordWork
+from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.record_work import provenance_header as provenance
+from reconciler_mirror.record_work.on_bytes import RecordWorker
+from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
-from replication.additions import AddedHeader
-from replication.selection import Exists, Header, Key, Not, Prefix, Timestamp, Where
-from tests.unit.test_wire_records import checked, uncompressed
-from wire import fields
-from wire.batches import CorruptBatchError, scan
-from wire.errors import MalformedResponseError
-from wire.fetch_answers import FetchedPartition
-from wire.records import Record, encode, records_of
-
-EAST, WEST, NORTH = (provenance.short_id(name) for name in ("east", "west", "north"))
-GROUND = ProvenanceGround(EAST, WEST)
-SPEC = PartitionSpec("orders", 3, "orders", "id")
-Plain = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records import fields
+from reconciler.kafka.records.batches import CorruptBatchError
+from reconciler.kafka.records.records import Record
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import FORWARD, LOCAL, Provenance
+from reconciler.replication.record_filter import Exists, Header, Key, Not, Prefix, Timestamp, Where
+from tests.support.lanes.batches import (
+    EAST,
+    GROUND,
+    NORTH,
+    SPEC,
+    WEST,
+    Plain,
+    batch_of,
+    checked,
+    read,
+    work_on,
+)
 
 _data = st.none() | st.binary(max_size=30)
 _headers = st.lists(st.tuples(st.sampled_from(["a", "b", "é", ""]), _data), max_size=4)
@@ -46,48 +50,6 @@ _works = st.sampled_from(
         Timestamp(2**46),
     ]
 )
-
-
-def batch_of(plain: Sequence[Plain], base: int, codec: int = 0) -> bytearray:
-    """As a producer writes it: kafka-python's builder, compressed by ours where kafka-python lacks the codec."""
-    builder = MemoryRecordsBuilder(2, 0, 1 << 24)
-    for timestamp, key, value, headers in plain:
-        assert builder.append(timestamp, key, value, headers) is not None
-    builder.close()
-    raw = bytearray(builder.buffer())
-    struct.pack_into(">q", raw, 0, base)
-    if codec:
-        view = memoryview(bytes(raw))
-        (batch,) = scan(view)
-        raw = encode(records_of(view, batch), codec)
-        struct.pack_into(">q", raw, 0, base)
-        checked(raw)
-    return raw
-
-
-def read(piece: Piece) -> list[Plain]:
-    found: list[Plain] = []
-    batches = MemoryRecords(bytes(uncompressed(bytearray(piece.raw))))
-    while batches.has_next():
-        batch = batches.next_batch()
-        assert batch.validate_crc()
-        found += [(r.timestamp, r.key, r.value, r.headers) for r in batch]
-    return found
-
-
-def work_on(
-    raw: bytes | bytearray,
-    work: RecordWork,
-    ground: ProvenanceGround = GROUND,
-    position: int = 0,
-    largest: int = 1 << 31,
-) -> tuple[list[Piece], int, Partition]:
-    worker = RecordWorker(work, SPEC, ("flow", "east"), ground)
-    partition = Partition(SPEC, committed=0, reached=position, covered=position, worker=worker, largest=largest)
-    pieces, covered = pieces_of(
-        partition, FetchedPartition("orders", 3, 0, 10**9, 10**9, 0, (), -1, memoryview(raw)), None
-    )
-    return pieces, covered, partition
 
 
 def passing(where: Where, plain: Plain) -> bool:
@@ -233,7 +195,7 @@ def test_fields_that_do_not_fill_a_record_are_an_error() -> None:
 
 def copied(plain: Sequence[Plain], source: bytes, target: bytes, carry: str = FORWARD) -> list[Plain]:
     work = RecordWork(provenance=Provenance(carry))
-    pieces, _, _ = work_on(batch_of(plain, 0), work, ProvenanceGround(source, target))
+    pieces, _, _ = work_on(batch_of(plain, 0), work, ProvenanceSettings(source, target))
     return [record for piece in pieces for record in read(piece)]
 
 

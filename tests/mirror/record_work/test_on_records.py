@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirror import provenance
-from mirror.batch_records import RecordWorker
-from mirror.decoded_work import Decoded, DecodedWorker, Left, Place
-from mirror.lanes import PartitionSpec
-from mirror.record_work import FORWARD, LOCAL, Provenance, ProvenanceGround, RecordWork
+from reconciler_mirror.model import PartitionSpec
+from reconciler_mirror.record_work import provenance_header as provenance
+from reconciler_mirror.record_work.on_bytes import RecordWorker
+from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, NotCopied, RecordRoute
+from reconciler_mirror.record_work.settings import ProvenanceSettings, RecordWork
 
-from replication.additions import AddedHeader
-from tests.unit.test_selection import wheres
-from wire import fields
-from wire.records import Record
+from reconciler.kafka.records import fields
+from reconciler.kafka.records.records import Record
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import FORWARD, LOCAL, Provenance
+from tests.support.lanes.record_filters import wheres
 
 EAST, WEST, NORTH = (provenance.short_id(name) for name in ("east", "west", "north"))
-PLACE = Place("flow", "east", "orders", 3, "orders")
+PLACE = RecordRoute("flow", "east", "orders", 3, "orders")
 SPEC = PartitionSpec("orders", 3, "orders", "id")
 
 _data = st.none() | st.binary(max_size=6)
@@ -41,7 +42,7 @@ def test_bytes_and_decoded_records_agree(
     own: list[tuple[str, bytes | None]],
     marks: list[provenance.Path | bytes],
 ) -> None:
-    ground = ProvenanceGround(EAST, WEST)
+    ground = ProvenanceSettings(EAST, WEST)
     check = provenance.check_of("orders", fields.body(key, value))
     told = [provenance.value(check, mark) if isinstance(mark, tuple) else mark for mark in marks]
     texts = [*own, *(("mirror.path", mark) for mark in told)]
@@ -51,9 +52,9 @@ def test_bytes_and_decoded_records_agree(
     tail = fields.with_headers(memoryview(body + b"\0"), len(body), encoded)
     done = RecordWorker(work, SPEC, ("flow", "east"), ground).apply([Record(7, timestamp, 0, tail)])
     found = DecodedWorker(work, ground, PLACE).headers(decoded)
-    if isinstance(found, Left):
+    if isinstance(found, NotCopied):
         assert done.kept == []
-        assert (done.filtered, done.returning) == (found is Left.FILTERED, found is Left.RETURNING)
+        assert (done.filtered, done.returning) == (found is NotCopied.FILTERED, found is NotCopied.RETURNING)
         return
     (kept,) = done.kept
     at = fields.headers_at(kept.tail)
@@ -62,7 +63,7 @@ def test_bytes_and_decoded_records_agree(
     if work.provenance is not None:
         copy = Decoded(0, timestamp, key, value, found)
         assert DecodedWorker(work, ground, PLACE).arrived(copy)
-        assert not DecodedWorker(work, ProvenanceGround(NORTH, WEST), PLACE).arrived(copy)
+        assert not DecodedWorker(work, ProvenanceSettings(NORTH, WEST), PLACE).arrived(copy)
 
 
 @given(st.tuples(_data, _data), st.sampled_from(["orders", "pay"]))

@@ -8,23 +8,23 @@ import socket
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from mirror.board import Board
-from mirror.discovery import Discovered
-from mirror.lanes import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
-from mirror.latency import BOUNDS_MS, LatencyCounter
-from mirror.metrics import MOST_SERIES, SERIES_OF_ONE, Seen, families
-from mirror.metrics_endpoint import MetricsEndpoint
-from mirror.settings import parse
-from mirror.status import Application
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
+from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
+from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsSnapshot, families
+from reconciler_mirror.report.metrics_server import MetricsEndpoint
+from reconciler_mirror.report.status import Application
 
-from tests.unit.test_mirror_settings import handover
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
+from tests.support.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 SETTINGS = parse(json.dumps(handover()))
 FLOW = SETTINGS.flows[0]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -45,8 +45,8 @@ def progress(partition: PartitionProgress) -> LaneProgress:
     return LaneProgress(FLOW.name, lane_of(partition.topic, partition.partition, FLOW.lanes), (partition,))
 
 
-def seen(board: Board) -> Seen:
-    return Seen(SETTINGS, Application("app-1", 1, "host", 2), "running", board.view(), 2, 3)
+def seen(board: Board) -> MetricsSnapshot:
+    return MetricsSnapshot(SETTINGS, Application("app-1", 1, "host", 2), "running", board.view(), 2, 3)
 
 
 def samples(metrics: Iterator[Metric]) -> Samples:
@@ -157,7 +157,7 @@ def exported() -> dict[str, Metric]:
 
 def test_the_page_lists_exactly_what_is_exported() -> None:
     rows = re.findall(
-        r"^\| `(mirror_\w+)` \| (\w+) \| (.*?) \|", (DOCS / "metrics.md").read_text("utf-8"), re.MULTILINE
+        r"^\| `(mirror_\w+)` \| (\w+) \| (.*?) \|", (DOCS / "mirror" / "metrics.md").read_text("utf-8"), re.MULTILINE
     )
     page = {name: (kind, re.findall(r"`(\w+)`", labels)) for name, kind, labels in rows}
     assert len(page) == len(rows), "a name is listed twice"
@@ -170,7 +170,7 @@ def test_every_metric_of_the_dashboard_and_of_the_alerts_is_exported() -> None:
     board = json.loads((DOCS / "grafana" / "mirror.json").read_text("utf-8"))
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     expressions += [variable.get("definition", "") for variable in board["templating"]["list"]]
-    alerts = (DOCS / "metrics.md").read_text("utf-8").partition("## Worth an alert")[2]
+    alerts = (DOCS / "mirror" / "metrics.md").read_text("utf-8").partition("## Worth an alert")[2]
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bmirror_\w+", "\n".join((*expressions, alerts)))}
     assert named <= exported().keys()
     titles = " ".join(panel["title"].lower() for panel in board["panels"])

@@ -8,15 +8,14 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from mirror import status
-from mirror.lanes import Endpoint
-from mirror.settings import StatusPlace
+from reconciler_mirror.report import status
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conftest import CreateTopic
-from tests.wire.raw import cluster_of
-from wire import logs
-from wire.errors import BrokerError
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.replication.handover import Endpoint, StatusPlace
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.lanes.raw import cluster_of
 
 AHEAD_S = 7_200
 

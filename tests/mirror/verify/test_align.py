@@ -7,18 +7,26 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.lanes import Endpoint
-from mirror.verify import chunks
-from mirror.verify.alignment import HEAD, shift_of
-from mirror.verify.chunks import CHUNK_RECORDS, Chunk, Compared, compare
-from mirror.verify.differences import Difference, first_difference
-from mirror.verify.ranges import SOURCE, PartitionRange, Span, Window
-from mirror.verify.records import Record, digest, encoded, within
+from reconciler_mirror.verify import chunks
+from reconciler_mirror.verify.chunks import CHUNK_RECORDS, HEAD, PartitionReading, VerifiedChunk, compare, shift_of
+from reconciler_mirror.verify.first_difference import FoundDifference, first_difference
+from reconciler_mirror.verify.model import (
+    SOURCE,
+    OffsetSpan,
+    PartitionRange,
+    TimeWindow,
+    VerifiedRecord,
+    digest,
+    encoded,
+    within,
+)
+
+from reconciler.replication.handover import Endpoint
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 data = st.none() | st.binary(max_size=3)
 contents = st.builds(
-    Record,
+    VerifiedRecord,
     st.just(0),
     st.integers(0, 3),
     data,
@@ -27,48 +35,51 @@ contents = st.builds(
 )
 
 
-def numbered(count: int, first: int = 0, step: int = 1) -> list[Record]:
+def numbered(count: int, first: int = 0, step: int = 1) -> list[VerifiedRecord]:
     """Offsets ``step`` apart, as transactions and compaction leave them."""
     return [
-        Record(step * i, 1_000 + i, b"k%d" % i, b"v%d" % i, (("h", b"%d" % i),)) for i in range(first, first + count)
+        VerifiedRecord(step * i, 1_000 + i, b"k%d" % i, b"v%d" % i, (("h", b"%d" % i),))
+        for i in range(first, first + count)
     ]
 
 
 def plan(position: int, *, source_cut: bool = False, target_cut: bool = False) -> PartitionRange:
-    source = Span(EAST, "t", 0, "read_committed", 0, position, source_cut)
-    target = Span(WEST, "east.t", 0, "read_committed", 0, 10**9, target_cut)
+    source = OffsetSpan(EAST, "t", 0, "read_committed", 0, position, source_cut)
+    target = OffsetSpan(WEST, "east.t", 0, "read_committed", 0, 10**9, target_cut)
     return PartitionRange(0, "f", source, target, position, position)
 
 
-def run(ours: Sequence[Record], theirs: Sequence[Record], wanted: PartitionRange) -> tuple[bool, Compared]:
+def run(
+    ours: Sequence[VerifiedRecord], theirs: Sequence[VerifiedRecord], wanted: PartitionRange
+) -> tuple[bool, PartitionReading]:
     """(are all chunks equal?, how far it went)"""
 
-    def open_side(side: str) -> Iterator[Record]:
+    def open_side(side: str) -> Iterator[VerifiedRecord]:
         return iter(ours if side == SOURCE else theirs)
 
     sides: dict[str, list[tuple[int, int, str]]] = {"source": [], "target": []}
     end = None
     for row in compare(wanted, open_side):
         match row:
-            case Chunk():
+            case VerifiedChunk():
                 sides[row.side].append((row.number, row.records, row.digest))
-            case Compared():
+            case PartitionReading():
                 end = row
     assert end is not None
     return sides["source"] == sides["target"], end
 
 
-def altered(records: Sequence[Record], index: int, **changes: object) -> list[Record]:
+def altered(records: Sequence[VerifiedRecord], index: int, **changes: object) -> list[VerifiedRecord]:
     return [one._replace(**changes) if i == index else one for i, one in enumerate(records)]  # type: ignore[arg-type]
 
 
 @given(contents, contents)
-def test_only_equal_records_have_equal_bytes(one: Record, other: Record) -> None:
+def test_only_equal_records_have_equal_bytes(one: VerifiedRecord, other: VerifiedRecord) -> None:
     assert (encoded(one) == encoded(other)) == (one[1:] == other[1:])
 
 
 @given(st.lists(contents, max_size=8), st.lists(contents, max_size=8))
-def test_chunks_agree_exactly_when_the_records_do(ours: list[Record], theirs: list[Record]) -> None:
+def test_chunks_agree_exactly_when_the_records_do(ours: list[VerifiedRecord], theirs: list[VerifiedRecord]) -> None:
     ours = [one._replace(offset=i) for i, one in enumerate(ours)]
     theirs = [one._replace(offset=2 * i) for i, one in enumerate(theirs)]
     same = [one[1:] for one in ours] == [one[1:] for one in theirs]
@@ -138,7 +149,7 @@ def test_shift_is_found_among_repeated_records(head: list[int], before: int) -> 
 
 def test_chunks_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_RECORDS", 3)
-    rows = [row for row in compare(plan(7), lambda _: iter(numbered(7))) if isinstance(row, Chunk)]
+    rows = [row for row in compare(plan(7), lambda _: iter(numbered(7))) if isinstance(row, VerifiedChunk)]
     assert [(row.side, row.number, row.records, row.first_offset, row.last_offset) for row in rows] == [
         (side, number, records, first, last)
         for side in ("target", "source")
@@ -147,7 +158,7 @@ def test_chunks_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CHUNK_RECORDS > 3
 
 
-def same_kind(ours: Iterable[Record], theirs: Iterable[Record]) -> Difference:
+def same_kind(ours: Iterable[VerifiedRecord], theirs: Iterable[VerifiedRecord]) -> FoundDifference:
     found = first_difference(ours, theirs)
     assert found is not None
     return found
@@ -162,7 +173,7 @@ def test_each_kind_of_difference_has_its_name() -> None:
         ("timestamp",): altered(ours, 4, timestamp=5),
         ("key", "value"): altered(ours, 4, key=b"", value=None),
         ("missing",): ours[:4] + ours[7:],
-        ("extra",): [*ours[:4], Record(99, 1, b"new", None, ()), *ours[4:]],
+        ("extra",): [*ours[:4], VerifiedRecord(99, 1, b"new", None, ()), *ours[4:]],
         ("swapped",): [*ours[:4], ours[5], ours[4], *ours[6:]],
     }
     for what, theirs in cases.items():
@@ -174,7 +185,7 @@ def test_each_kind_of_difference_has_its_name() -> None:
 
 
 def test_null_and_empty_differ_and_header_order_counts() -> None:
-    one = Record(0, 1, b"k", None, (("a", b"1"), ("b", None)))
+    one = VerifiedRecord(0, 1, b"k", None, (("a", b"1"), ("b", None)))
     for other in (one._replace(value=b""), one._replace(headers=one.headers[::-1]), one._replace(key=None)):
         assert digest(encoded(one)) != digest(encoded(other))
 
@@ -197,14 +208,14 @@ def test_nothing_of_a_value_is_shown() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 9), st.integers(0, 9))
 def test_a_window_cuts_both_sides_at_the_same_records(times: list[int], low: int, high: int) -> None:
-    records = [Record(i, time, None, None, ()) for i, time in enumerate(times)]
+    records = [VerifiedRecord(i, time, None, None, ()) for i, time in enumerate(times)]
     sparse = [replace_offset(one) for one in records]
-    window = Window(low, high)
+    window = TimeWindow(low, high)
     assert [one[1:] for one in within(records, window)] == [one[1:] for one in within(sparse, window)]
     found = list(within(records, window))
     assert all(one.timestamp < high for one in found)
     assert not found or found[0].timestamp >= low
 
 
-def replace_offset(record: Record) -> Record:
+def replace_offset(record: VerifiedRecord) -> VerifiedRecord:
     return record._replace(offset=3 * record.offset + 1)

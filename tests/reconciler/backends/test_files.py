@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.files import read_environment, read_readable, write_text, write_texts
+from reconciler.backends.files import read_environment, read_readable, write_text, write_texts
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler.edges.git import origin_of, repository_of, revision
+from reconciler.backends.git import origin_of, repository_of, revision
 
 TEAM = "git.example/team/topics"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.edges.metrics import Metrics
-from reconciler.figures import Figures
+from reconciler.backends.run_metrics import Metrics
+from reconciler.model.reports.run import Figures
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

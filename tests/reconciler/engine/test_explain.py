@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reconciler.collecting import collect
+from reconciler.engine.explain import explain
+from reconciler.environment.load import load
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.sections import collect
 from reconciler.errors import ReconcilerError, Where
-from reconciler.explaining import explain
-from reconciler.explanation import TopicAnswer, Value
-from reconciler.loading import load
-from reconciler.rendering.explanation import explanation_json, explanation_text
-from reconciler.topology import Mirror, Tombstone, TopicDefaults, Topology
-from reconciler.yaml_text import read
-from tests.builders import cluster, flow, topic, topology, world
-from tests.fakes import unreachable
-from tests.worlds import LiveParts, live_parts, topologies
+from reconciler.model.environment.topology import Mirror, Tombstone, TopicDefaults, Topology
+from reconciler.model.reports.explain import ExplainedValue, TopicAnswer
+from reconciler.model.schemas import schema
+from reconciler.render.reports.explain import explanation_json, explanation_text
+from tests.support.builders import cluster, flow, topic, topology, world
+from tests.support.fakes.cluster import unreachable
+from tests.support.worlds import LiveParts, live_parts, topologies
 
 CLUSTERS, TOPICS, FLOWS = (Where(f"{name}.yaml", line) for name, line in (("clusters", 2), ("topics", 5), ("flows", 9)))
 
@@ -45,7 +45,7 @@ def answer(subject: str, wished: Topology | None = None, **more: Any) -> TopicAn
     return found
 
 
-def values(found: TopicAnswer) -> dict[str, Value]:
+def values(found: TopicAnswer) -> dict[str, ExplainedValue]:
     return {one.key: one for one in found.values}
 
 
@@ -140,8 +140,8 @@ def test_overrides_nobody_declared_and_topics_nobody_manages() -> None:
     ("changes", "told"),
     [
         ({}, "to be deleted: its tombstone (stones.yaml:3) counts until 2099-12-31: moved"),
-        ({"expired": True}, "unmanaged, never touched: its tombstone (stones.yaml:3) counted until 2099-12-31"),
-        ({"topic_id": "other"}, "unmanaged, never touched: its tombstone (stones.yaml:3) is for an earlier topic"),
+        ({"expired": True}, "unmanaged, never changed: its tombstone (stones.yaml:3) counted until 2099-12-31"),
+        ({"topic_id": "other"}, "unmanaged, never changed: its tombstone (stones.yaml:3) is for an earlier topic"),
         ({"topic": "gone"}, "gone; its tombstone (stones.yaml:3) can be removed"),
     ],
 )
@@ -197,12 +197,13 @@ def test_a_name_that_is_nowhere_offers_the_nearest() -> None:
         explain(shop(), "eats/orders")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts)
 def test_whatever_is_planned_can_be_explained(wished: Topology, before: LiveParts) -> None:
     """Every value of a topic that is to be made is in its explanation, and both renderings hold."""
     seen = before.build()
-    shape = json.loads(resources.files("schemas").joinpath("explanation.schema.json").read_text("utf-8"))
+    shape = schema("explanation")
     live = seen.look(wished)
     for planned in seen.plan(wished).changes[:4]:
         if (ref := getattr(planned.change, "ref", None)) is None:

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconciler.applying import Caution, Silent, apply
-from reconciler.choices import Autonomy
-from reconciler.corrections import Corrections
+from reconciler.engine.apply.limits import ApplyLimits, Silent
+from reconciler.engine.apply.run import apply
+from reconciler.engine.drift.contested import Corrections
+from reconciler.engine.loop import LoopPace, Round, run
 from reconciler.errors import LockHeld, Problem, ReconcilerError, TopologyError, Where
-from reconciler.handover import handovers
-from reconciler.plans import Outcome, Plan
-from reconciler.rendering.rounds import round_figures, round_lines
-from reconciler.running import Pace, Round, run
-from reconciler.topology import Topology
-from tests.builders import World, flow, topic, topology, world
-from tests.fakes import unreachable
+from reconciler.model.environment.topology import Topology
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Outcome, Plan
+from reconciler.render.reports.run import round_figures, round_lines
+from reconciler.resources.mirrors.handover import handovers
+from tests.support.builders import World, flow, topic, topology, world
+from tests.support.fakes.cluster import unreachable
 
 WISHED = topology(topic("orders", partitions=2, configs={"retention.ms": "60000"}), flow("east", "west", ".*"))
 REMOTE = "east.orders"
@@ -54,9 +55,9 @@ class Folder:
         if self.lost:
             raise self.lost
         self.carried.append([planned.id for planned in plan.changes])
-        gate: Callable[[], str] = lambda: "a stop was wished" if self.stop else ""  # noqa: E731
+        gate: Callable[[], str] = lambda: "asked to stop" if self.stop else ""  # noqa: E731
         told = handovers(self.wished)
-        return apply(plan, self.world.clusters, self.world.runner, told, Silent(), Caution(gate))
+        return apply(plan, self.world.clusters, self.world.runner, told, Silent(), ApplyLimits(gate))
 
 
 @dataclass
@@ -87,7 +88,7 @@ def nothing() -> None:
 
 def turns(folder: Folder, autonomy: Autonomy, *between: Callable[[], object], window: float = 3600.0) -> list[Round]:
     told: list[Round] = []
-    pace = Pace(60.0, autonomy, Corrections(window=window))
+    pace = LoopPace(60.0, autonomy, Corrections(window=window))
     assert run(folder, Hand(list(between)), pace, told.append) == len(between) + 1 == len(told)
     return told
 
@@ -230,7 +231,7 @@ def test_a_field_set_back_again_and_again_is_left_alone(settled: Folder) -> None
     assert len(settled.carried) == 3
     assert west.topics[REMOTE].overrides["retention.ms"] == "30000", "the other side's value stays"
     assert [len(one.contested) for one in found] == [0, 0, 0, 0, 1, 1]
-    assert "someone else disagrees" in found[4].held[0].why
+    assert "someone else sets it to another value" in found[4].held[0].why
     assert "retention.ms = 60000" in found[4].held[0].why
     assert ("warning", "held back") in [line[:2] for line in round_lines(found[4])], "it needs a person"
 
@@ -303,7 +304,7 @@ def test_a_lock_that_was_taken_over_ends_the_run(settled: Folder) -> None:
     settled.world.clusters["east"].put("fresh")
     settled.lost = LockHeld("taken over by someone")
     with pytest.raises(LockHeld):
-        run(settled, Hand([]), Pace(60.0, Autonomy.SAFE), lambda _: None)
+        run(settled, Hand([]), LoopPace(60.0, Autonomy.SAFE), lambda _: None)
 
 
 def test_a_wished_stop_begins_no_further_step(settled: Folder) -> None:
@@ -311,7 +312,7 @@ def test_a_wished_stop_begins_no_further_step(settled: Folder) -> None:
     settled.stop = True
     found = turns(settled, Autonomy.ALL)
     assert {one.result.value for one in found[0].outcomes} == {"skipped"}
-    assert "a stop was wished" in found[0].outcomes[0].error
+    assert "asked to stop" in found[0].outcomes[0].error
     assert settled.world.runner.log == ["start west"]
 
 
@@ -324,5 +325,5 @@ def test_the_interval_is_from_look_to_look(settled: Folder) -> None:
         return real()
 
     settled.plan = slow  # type: ignore[method-assign]
-    run(settled, clock, Pace(60.0, Autonomy.NONE), lambda _: None)
+    run(settled, clock, LoopPace(60.0, Autonomy.NONE), lambda _: None)
     assert clock.waited == [40.0, 40.0]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.environment.load import load
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.flow_syncs import MM2_CONFIG_EXCLUDE, ConfigSync, Groups
-from reconciler.loading import load
-from reconciler.topology import Delivery, Isolation, Naming, Principal, Start, TopicDefaults, Topology
+from reconciler.model.environment.flows import MM2_CONFIG_EXCLUDE, ConfigSync, Groups
+from reconciler.model.environment.topology import Delivery, Isolation, Principal, TopicDefaults, Topology
+from reconciler.replication.handover import Naming, Start
 
 CLUSTERS = """
 clusters:

@@ -6,17 +6,15 @@ import json
 import random
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from reconciler.environment.load import load
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.schema import check_shape, environment_schema
 from reconciler.errors import TopologyError
-from reconciler.loading import load
-from reconciler.shape import check_shape, environment_schema
-from reconciler.topology import Topology
-from reconciler.yaml_scanner import fast_yaml
-from reconciler.yaml_text import read
+from reconciler.model.environment.topology import Topology
 
 _words = st.sampled_from(
     ["clusters", "topics", "flows", "mirrors", "east", "west", "source", "target", "orders", ".*", "[", "on", "012",
@@ -70,24 +68,6 @@ def test_any_document_ends_in_a_topology_or_in_problems(document: dict[str, Any]
     _outcome({"a.yaml": json.dumps(document)})
 
 
-@given(_yaml_like)
-@example(": clusters\n\n")
-@settings(deadline=None, max_examples=300)
-def test_the_short_cuts_of_the_scanner_change_no_event(text: str) -> None:
-    assert _events(fast_yaml(), text) == _events(YAML(typ="safe", pure=True), text)
-
-
-def _events(yaml: YAML, text: str) -> list[str]:
-    """Without comments, which nothing reads: ``accept`` edits the text itself."""
-    try:
-        events = list(yaml.parse(text))
-    except YAMLError:
-        return ["broken"]
-    for event in events:
-        event.comment = None
-    return [f"{event} {event.start_mark.line}:{event.start_mark.column}" for event in events]
-
-
 PARTS: dict[str, Any] = {
     "clusters": {
         "east": {"bootstrap_servers": ["e:9092"], "client": {"a": "1", "b": "2"}},
@@ -114,6 +94,7 @@ def _shuffled(value: Any, shuffle: random.Random) -> Any:
     return {key: _shuffled(value[key], shuffle) for key in keys}
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_neither_the_order_of_files_nor_of_keys_matters(shuffle: random.Random, sound: bool) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.sizes import duration_ms, size_bytes
-from reconciler.topic_configs import canonical, human, same
+from reconciler.model.config_values import canonical, human, same
+from reconciler.text import duration_ms, size_bytes
 
 
 @pytest.mark.parametrize(

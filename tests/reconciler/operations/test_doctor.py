@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import diagnosis
-from reconciler.checkups import Ask, ClusterFacts, Finding, Rights, Verdict
-from reconciler.diagnosis import checkup
 from reconciler.errors import Unknown
-from reconciler.live import LiveCluster
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveCluster
+from reconciler.model.reports.doctor import Ask, ClusterFacts, DoctorVerdict, Finding, Rights
+from reconciler.operations import doctor as diagnosis
+from reconciler.operations.doctor import checkup
 
 ENVIRONMENT = """clusters:
   dead: {bootstrap_servers: ['a:9092', 'b:9092']}
@@ -27,18 +27,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An environment whose cluster ``dead`` answers nothing for as long as the test goes on."""
     over = threading.Event()
 
-    def facts(wish: Cluster, _: Principal) -> ClusterFacts:
-        if wish.name == "dead":
+    def facts(request: Cluster, _: Principal) -> ClusterFacts:
+        if request.name == "dead":
             over.wait()
-        return ClusterFacts(wish.name, (), "id-of-it")
+        return ClusterFacts(request.name, (), "id-of-it")
 
-    def read(wish: Cluster) -> LiveCluster | Unknown:
-        if wish.name == "dead":
+    def read(request: Cluster) -> LiveCluster | Unknown:
+        if request.name == "dead":
             over.wait()
-        return LiveCluster(wish.name, "id-of-it", (), {})
+        return LiveCluster(request.name, "id-of-it", (), {})
 
-    def rights(wish: Cluster, principal: Principal, _: Ask) -> Rights:
-        if wish.name == "dead":
+    def rights(request: Cluster, principal: Principal, _: Ask) -> Rights:
+        if request.name == "dead":
             over.wait()
         return Rights(principal, f"User:{principal}", "c:9092")
 
@@ -50,14 +50,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     over.set()
 
 
+@pytest.mark.slow
 def test_a_silent_cluster_ends_with_the_deadline_and_the_other_is_looked_at(folder: Path) -> None:
     seen = checkup(folder, 4.0)
     assert seen.exit_code == 1
     dead = {one.check: one for one in seen.findings if one.subject == "cluster dead"}
     assert {check: one.verdict for check, one in dead.items()} == {
-        "cluster id": Verdict.UNKNOWN,
-        "login of plan": Verdict.PROBLEM,
-        "login of apply": Verdict.PROBLEM,
+        "cluster id": DoctorVerdict.UNKNOWN,
+        "login of plan": DoctorVerdict.PROBLEM,
+        "login of apply": DoctorVerdict.PROBLEM,
     }
     assert "no full answer within 4 s" in dead["cluster id"].text
     assert "clock" in dead["cluster id"].why, "what was not looked at"

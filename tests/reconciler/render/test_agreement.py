@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from reconciler.errors import ReconcilerError
-from reconciler.terminal import agrees, require_agreement
+from reconciler.render.console import agrees, require_agreement
 
 WORDS = ("Apply 3 changes?", "nothing was applied", "Someone has to agree.", "Pass --yes.")
 
@@ -22,7 +22,7 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(ReconcilerError) as refused:
         require_agreement(*WORDS)
-    assert refused.value.what == "nothing was applied: nobody can be asked, standard input is not a terminal"
+    assert refused.value.what == "nothing was applied: cannot ask for confirmation: standard input is not a terminal"
     assert (refused.value.why, refused.value.todo) == WORDS[2:]
 
 
@@ -34,7 +34,7 @@ def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, typed: str, agreed: bo
     if agreed:
         require_agreement(*WORDS)
     else:
-        with pytest.raises(ReconcilerError, match="nothing was applied, as you wished"):
+        with pytest.raises(ReconcilerError, match="cancelled; nothing was applied"):
             require_agreement(*WORDS)
 
 

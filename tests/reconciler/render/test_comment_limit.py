@@ -10,14 +10,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler import planfile
-from reconciler.plans import Plan
-from reconciler.rendering.escaping import visible
-from reconciler.rendering.fitting import GITHUB_LIMIT, Detail, fitting
-from reconciler.rendering.markdown import drift_markdown, plan_markdown
-from reconciler.rendering.outline import outline
-from reconciler.rollouts import Rollout, RolloutWave
-from tests.builders import topic, topology, world
+from reconciler.engine.plan import file as planfile
+from reconciler.model.environment.rollout import Rollout, RolloutWave
+from reconciler.model.plan import Plan
+from reconciler.render.comment_limit import GITHUB_LIMIT, Detail, fitting
+from reconciler.render.escape import visible
+from reconciler.render.plan.markdown import plan_markdown, report_markdown
+from reconciler.render.plan.outline import outline
+from reconciler.render.reports.drift import drift_page
+from reconciler.render.style import Format
+from tests.support.builders import topic, topology, world
 
 
 def test_the_first_step_down_still_names_what_differs() -> None:
@@ -26,13 +28,14 @@ def test_the_first_step_down_still_names_what_differs() -> None:
     for name in names:
         seen.clusters["east"].put(name, 2, retention_ms="9000")
     made = seen.plan(topology(*(topic(name, configs={"retention.ms": "60"}) for name in names)))
-    whole = drift_markdown(made)
-    less = drift_markdown(made, limit=len(whole) * 8 // 10)
+    page = drift_page(made, Format.MARKDOWN)
+    whole = report_markdown(page)
+    less = report_markdown(page, limit=len(whole) * 8 // 10)
     assert "values before and after are left out" in less
     assert [name for name in names if f"{name} retention" in less] == names[:60]
     assert "and 40 more" in less
-    least = drift_markdown(made, limit=1_500)
-    assert "only counts are told" in least
+    least = report_markdown(page, limit=1_500)
+    assert "only counts are shown" in least
     assert len(list(Detail)) == 4
 
 
@@ -69,7 +72,7 @@ def test_counts_of_a_rollout_of_hundreds_of_waves_fit_and_can_be_found_again() -
     text = plan_markdown(made)
     assert len(text) <= GITHUB_LIMIT
     assert text.startswith("<!-- reconciler-plan ")
-    assert "only counts are told" in text
+    assert "only counts are shown" in text
     assert "more than fits here" in text
 
 
@@ -87,7 +90,7 @@ def test_the_digest_and_the_outline_are_made_once_however_often_it_is_told(monke
         return made_and_noted
 
     monkeypatch.setattr(planfile, "digest", noted("digest", planfile.digest))
-    monkeypatch.setattr("reconciler.rendering.markdown.outline", noted("outline", outline))
+    monkeypatch.setattr("reconciler.render.plan.markdown.outline", noted("outline", outline))
     plan_markdown(made, limit=800)
     assert sorted(asked) == ["digest", "outline"]
 

@@ -15,9 +15,9 @@ from typing import TextIO
 import pytest
 import typer
 
-from reconciler.cli import main
-from reconciler.controller import logger
-from reconciler.terminal import run_app, say, show, show_last, style
+from reconciler.cli.main import main
+from reconciler.operations.run import logger
+from reconciler.render.console import run_app, say, show, show_last, style
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_was_closed_before_leads_nowhere(closed: str, tmp_path: Path) -> No
     """And no file or connection of ours gets its number: librdkafka writes to number 2, whatever that is."""
     said = tmp_path / "said"
     script = (
-        "import os, sys\nfrom reconciler.start import open_standard_streams as go\ngo()\n"
+        "import os, sys\nfrom reconciler.cli.start import open_standard_streams as go\ngo()\n"
         f"found = os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT)\n"
         "assert found > 2, found\nassert not sys.stdin.isatty()\nprint(1); print(2, file=sys.stderr)\n"
         "os.write(found, b'so far')\n"

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, word
-from reconciler.changes.untouched import UnmanagedAcl
-from reconciler.plans import Plan
-from reconciler.quotas import entity
-from reconciler.quoting import quoted
-from reconciler.rendering.drift import drift_text
-from reconciler.rendering.shifts import shift_sections
-from reconciler.rendering.text import plan_text
-from reconciler.stakes import AccessShift
-from reconciler.users import user_words
-from tests.builders import topic, topology, world
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType, word
+from reconciler.model.changes.not_done import UnmanagedAcl
+from reconciler.model.plan import Plan
+from reconciler.model.quotas import entity
+from reconciler.model.reports.impact import AccessShift
+from reconciler.model.users import user_words
+from reconciler.render.plan.access_shifts import shift_sections
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.drift import drift_text
+from reconciler.text import quoted
+from tests.support.builders import topic, topology, world
 
 FORGED = "User:x\x1b[2J\nBlocked (9): nothing is applied"
 RULE = AclBinding(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.groups import (
+from reconciler.replication.groups import (
     EXCLUDED_GROUPS,
     Synced,
-    Unsupported,
+    UnsupportedGroup,
     checkpoint_due,
     idle,
     make_group_selector,
@@ -58,13 +58,13 @@ def test_only_a_group_without_members_is_idle(state: str, free: bool) -> None:
 
 
 def test_kinds_that_have_no_offsets_are_named() -> None:
-    assert unsupported("share", "g", "", ()) is Unsupported.SHARE
-    assert unsupported("streams", "g", "", ()) is Unsupported.STREAMS
-    assert unsupported("other", "g", "", ()) is Unsupported.OTHER
+    assert unsupported("share", "g", "", ()) is UnsupportedGroup.SHARE
+    assert unsupported("streams", "g", "", ()) is UnsupportedGroup.STREAMS
+    assert unsupported("other", "g", "", ()) is UnsupportedGroup.OTHER
     assert unsupported("classic", "g", "range", ["orders"]) is None
     assert unsupported("consumer", "g", "uniform", ["g-orders"]) is None
-    assert unsupported("classic", "app", "stream", ["orders"]) is Unsupported.STREAMS_CLASSIC
-    assert unsupported("classic", "app", "", ["app-KSTREAM-0001-repartition"]) is Unsupported.STREAMS_CLASSIC
+    assert unsupported("classic", "app", "stream", ["orders"]) is UnsupportedGroup.STREAMS_CLASSIC
+    assert unsupported("classic", "app", "", ["app-KSTREAM-0001-repartition"]) is UnsupportedGroup.STREAMS_CLASSIC
 
 
 @given(st.lists(st.tuples(OFFSETS, OFFSETS), max_size=20))

@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from mirror.settings import HandoverError, parse
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "mirror.schema.json").read_text())
+from reconciler.replication.handover import HandoverError
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
+from tests.support.paths import SCHEMAS
 
-
-def handover(**changes: Any) -> dict[str, Any]:
-    def cluster(name: str) -> dict[str, Any]:
-        return {"name": name, "bootstrap_servers": [f"{name}:9092"], "client": {"sasl.password": "${env:SECRET}"}}
-
-    flow = {
-        "name": "orders",
-        "fingerprint": "0123456789abcdef",
-        "source": cluster("east"),
-        "target": cluster("west"),
-        "topics": ["orders"],
-        "exclude_topics": [],
-        "naming": {"policy": "default", "separator": "."},
-        "delivery": "exactly_once",
-        "isolation": "read_committed",
-        "start": {"kind": "timestamp", "timestamp_ms": 5},
-        "lanes": 4,
-    }
-    return {
-        "format_version": 1,
-        "environment": "prod",
-        "mirror": "west",
-        "fingerprint": "0123456789abcdef",
-        "parallelism": 2,
-        "refresh_interval_ms": 1000,
-        "status_interval_ms": 1000,
-        "status": {"cluster": cluster("west"), "topic": "__mirror_status", "key": "prod/west"},
-        "flows": [flow],
-    } | changes
+SCHEMA = json.loads((SCHEMAS / "mirror.schema.json").read_text())
 
 
 def test_a_hand_over_that_follows_the_schema_is_read_whole() -> None:
@@ -49,7 +22,7 @@ def test_a_hand_over_that_follows_the_schema_is_read_whole() -> None:
     settings = parse(json.dumps(given))
     [flow] = settings.flows
     assert (settings.environment, settings.mirror, settings.parallelism) == ("prod", "west", 2)
-    assert (flow.source.bootstrap_servers, flow.lanes, flow.start_timestamp_ms) == (("east:9092",), 4, 5)
+    assert (flow.source.bootstrap_servers, flow.lanes, flow.start.timestamp_ms) == (("east:9092",), 4, 5)
     assert flow.target.client == {"sasl.password": "${env:SECRET}"}, "secrets stay references"
     assert flow.selector().remote_name("orders") == "east.orders"
 
@@ -97,6 +70,17 @@ def test_a_flow_that_cannot_be_used_is_told_in_words(field: str, value: Any, tol
     flow = handover()["flows"][0] | {field: value}
     with pytest.raises(HandoverError, match=told):
         parse(json.dumps(handover(flows=[flow])))
+
+
+def test_every_problem_is_told_at_once_with_its_field_and_value() -> None:
+    flow = handover()["flows"][0] | {"lanes": 0, "isolation": "perhaps", "where": {"key": {"matches": "("}}}
+    with pytest.raises(HandoverError, match=r"flows\.0\.where holds a regular expression that is none"):
+        parse(json.dumps(handover(flows=[flow])))
+    del flow["where"]
+    with pytest.raises(HandoverError) as caught:
+        parse(json.dumps(handover(flows=[flow], parallelism=-1)))
+    for told in ("parallelism is -1", "flow orders: lanes is 0", "flow orders: isolation is 'perhaps'"):
+        assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.mirrormaker import (
+from reconciler.replication.mirrormaker_records import (
     Checkpoint,
     Heartbeat,
     OffsetSync,
@@ -14,11 +14,9 @@ from replication.mirrormaker import (
     internal_separator,
     offset_syncs_topic,
     read_checkpoint,
-    read_heartbeat,
-    read_offset_sync,
-    translate,
 )
-from replication.offset_map import PartitionMap, Run, Stretch
+from reconciler.replication.offsets.map import CopiedRun, PartitionMap, Stretch
+from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync, translate
 
 GOLDEN = [
     (OffsetSync("topic1", 0, 100, 200), "0006746f7069633100000000", "000000000000006400000000000000c8"),
@@ -89,7 +87,7 @@ def test_who_applies_that_rule_to_our_syncs_is_never_ahead(
     runs, syncs = [], []
     for left_out, markers, records in steps:
         source, target = source + left_out, target + markers
-        runs.append(Run(source, target, records))
+        runs.append(CopiedRun(source, target, records))
         source, target = source + records, target + records
         syncs.append(OffsetSync("t", 0, source - 1, target - 1))
     kept = [sync for sync in syncs if data.draw(st.booleans())]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replication.mirrormaker import checkpoints_topic, offset_syncs_topic
-from replication.policy import (
+from reconciler.replication.mirrormaker_records import checkpoints_topic, offset_syncs_topic
+from reconciler.replication.policy import (
     TopicSelector,
+    canonical_policy,
     is_checkpoints_topic,
     is_cycle,
     is_heartbeats,
@@ -19,9 +19,11 @@ from replication.policy import (
     make_policy,
     make_selector,
     original_topic,
+    policy_word,
 )
+from tests.support.paths import ROOT
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "replication_policy.jsonl"
+GOLDEN = ROOT / "tests" / "golden" / "replication_policy.jsonl"
 OLDER = GOLDEN.with_name("replication_policy_3_9.jsonl")
 OLDER_CASES = [json.loads(line) for line in OLDER.read_text(encoding="utf-8").splitlines()]
 CASES = [json.loads(line) for line in GOLDEN.read_text(encoding="utf-8").splitlines()]
@@ -59,8 +61,7 @@ def test_names_are_those_of_mirrormaker_2(policy: str, separator: str) -> None:
 def test_the_older_rule_of_internal_topics_is_there_too(policy: str, separator: str) -> None:
     cases = [case for case in OLDER_CASES if (case["policy"], case["separator"]) == (policy, separator)]
     assert len(cases) > 40
-    name = {"default": "DefaultReplicationPolicyTo39", "identity": "IdentityReplicationPolicyTo39"}[policy]
-    ours = make_policy(f"replication.policy:{name}", separator, "east")
+    ours = make_policy(f"{policy}-before-4.0", separator, "east")
     for case in cases:
         topic = case["topic"]
         assert ours.format_remote_topic("east", topic) == case["remote"], topic
@@ -136,10 +137,10 @@ def test_remote_names_come_back_to_their_upstream() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("defualt", "neither default, identity nor package.module:Class"),
+        ("defualt", "neither one of default, identity, default-before-4.0, "),
         ("no.such.module:Policy", "ModuleNotFoundError"),
-        ("tests.policies:NoSuchClass", "AttributeError"),
-        ("tests.policies:Incomplete", "lacks methods"),
+        ("tests.support.policies:NoSuchClass", "AttributeError"),
+        ("tests.support.policies:Incomplete", "lacks methods"),
     ],
 )
 def test_a_policy_that_cannot_be_used_says_why(policy: str, words: str) -> None:
@@ -147,7 +148,20 @@ def test_a_policy_that_cannot_be_used_says_why(policy: str, words: str) -> None:
         make_policy(policy, ".", "east")
 
 
+@pytest.mark.parametrize("word", ["default", "identity"])
+def test_the_words_for_older_policies_stand_for_their_old_paths(word: str) -> None:
+    path = f"replication.policy:{word.capitalize()}ReplicationPolicyTo39"
+    assert canonical_policy(f"{word}-before-4.0") == canonical_policy(path) == path
+    assert policy_word(path) == f"{word}-before-4.0"
+    assert make_policy(path, "_", "east") == make_policy(f"{word}-before-4.0", "_", "east")
+
+
+@pytest.mark.parametrize("policy", ["default", "identity", "tests.support.policies:Suffixing"])
+def test_other_policies_are_spelled_as_they_are_written(policy: str) -> None:
+    assert canonical_policy(policy) == policy_word(policy) == policy
+
+
 def test_a_policy_of_ones_own() -> None:
-    policy = make_policy("tests.policies:Suffixing", ".", "east")
+    policy = make_policy("tests.support.policies:Suffixing", ".", "east")
     assert policy.format_remote_topic("east", "orders") == "orders_from_east"
     assert is_cycle(policy, "orders_from_west", "east", "west")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.handover import fingerprint, flow_handover
-from reconciler.loading import load
-from reconciler.topology import Topology
-from replication.additions import fault, filled
-from replication.selection import (
+from reconciler.model.environment.topology import Topology
+from reconciler.replication.added_headers import fault, filled
+from reconciler.replication.handover import fingerprint
+from reconciler.replication.record_filter import (
     AllOf,
     AnyOf,
     Equals,
@@ -35,8 +34,11 @@ from replication.selection import (
     read,
     told,
 )
+from reconciler.resources.mirrors.handover import flow_handover
+from tests.support.lanes.record_filters import _few, wheres
+from tests.support.paths import SCHEMAS
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "mirror.schema.json").read_text())
+SCHEMA = json.loads((SCHEMAS / "mirror.schema.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -46,24 +48,6 @@ class Record:
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
-_few = st.binary(max_size=2).map(lambda data: data.replace(b"\x00", b"\xff"))
-_value_tests = st.one_of(
-    st.builds(Equals, _few), st.builds(Prefix, _few), st.sampled_from([Matches(".*"), Matches("a.?")])
-)
-_leaves: st.SearchStrategy[Where] = st.one_of(
-    st.builds(Header, st.sampled_from(["a", "b"]), _value_tests | st.builds(Exists, st.booleans())),
-    st.builds(Key, _value_tests | st.builds(Exists, st.booleans())),
-    st.builds(Timestamp, st.none() | st.integers(0, 5), st.none() | st.integers(0, 5)),
-)
-wheres: st.SearchStrategy[Where] = st.recursive(
-    _leaves,
-    lambda inner: st.one_of(
-        st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Not, inner),
-    ),
-    max_leaves=6,
-)
 records = st.builds(
     Record,
     st.integers(0, 6),

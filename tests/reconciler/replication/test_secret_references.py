@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.references import MissingReference, resolve
+from reconciler.replication.secret_references import MissingReference, resolve
 
 
 def _no_file(path: str) -> str:

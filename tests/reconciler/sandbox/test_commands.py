@@ -6,15 +6,17 @@ import json
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from sandbox import brokers, commands, ports
-from sandbox.errors import SandboxError
-from sandbox.profiles import PROFILES, QUICK_START
+from reconciler.model.schemas import schema as schema_of
+from reconciler.sandbox import commands
+from reconciler.sandbox.brokers import ports
+from reconciler.sandbox.brokers import up_down as brokers
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import PROFILES, QUICK_START
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
 
 
 def test_programs_read_which_brokers_answer() -> None:
-    schema = json.loads(resources.files("schemas").joinpath("sandbox.schema.json").read_text("utf-8"))
+    schema = schema_of("sandbox")
     state = commands.ClusterState("plain", "east", "127.0.0.1:1", "sandbox-x", (1, 2), (3,), (2,))
     for states in ((), (state,)):
         told = json.loads(commands.json_status(states))

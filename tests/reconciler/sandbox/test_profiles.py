@@ -7,8 +7,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaAdminClient
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conftest import CreateTopic
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic
+from tests.support.jobs.frozen_broker import freeze, thaw
 
 
 def admin(settings: dict[str, str]) -> AdminClient:
@@ -45,6 +46,7 @@ def test_topics_are_never_made_by_chance(plain: Sandbox, unique: str) -> None:
     assert unique not in admin(plain["east"].client()).list_topics(timeout=10).topics
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("profile", ["plain", "ha"])
 def test_features_are_those_of_a_formatted_cluster(profile: str, request: pytest.FixtureRequest) -> None:
     sandbox: Sandbox = request.getfixturevalue(profile)
@@ -72,12 +74,12 @@ def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, creat
 def test_a_frozen_broker_answers_again_when_thawed(plain: Sandbox) -> None:
     cluster = plain["west"]
     client = admin(cluster.client())
-    cluster.freeze()
+    freeze(cluster)
     try:
         with pytest.raises(KafkaException):
             client.list_topics(timeout=1)
     finally:
-        cluster.thaw()
+        thaw(cluster)
     assert client.list_topics(timeout=10).cluster_id == cluster.cluster_id
 
 

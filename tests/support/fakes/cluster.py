@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.changes import (
+from reconciler.errors import ClusterError, Unknown
+from reconciler.model.changes import (
     AclChange,
     AddPartitions,
     AlterConfigs,
@@ -18,23 +19,15 @@ from reconciler.changes import (
     ConfigChange,
     CreateTopic,
     DeleteTopic,
+    Subject,
     TopicChange,
     UserChange,
-    touched,
 )
-from reconciler.errors import ClusterError, Unknown
-from reconciler.live import (
-    Broker,
-    ConfigValue,
-    LiveCluster,
-    LivePartition,
-    LiveTopic,
-    Source,
-)
-from reconciler.plans import Outcome, Planned, Result
-from reconciler.replicas import ReplicaFacts
-from tests.fake_principals import BrokerError, HeldPrincipals
-from tests.fake_replicas import FakeReplicas, MovingReplicas
+from reconciler.model.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source
+from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.model.replicas import ReplicaFacts
+from tests.support.fakes.principals import BrokerError, HeldPrincipals
+from tests.support.fakes.replicas import FakeReplicas, MovingReplicas
 
 RECORD_LIMIT = 10_000
 NAME_LIMIT = 249
@@ -151,9 +144,9 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         live = {name: self._live(name, topic) for name, topic in sorted(self.topics.items())}
         return LiveCluster(self.name, self.cluster_id, self.brokers, live)
 
-    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[str, str]:
+    def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[Subject, str]:
         self.call()
-        refused: dict[str, str] = {}
+        refused: dict[Subject, str] = {}
         for change in changes:
             try:
                 if isinstance(change, AlterQuota):
@@ -161,7 +154,7 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
                 else:
                     self._check(change)
             except BrokerError as refusal:
-                refused[touched(change)] = str(refusal)
+                refused[change.subject] = str(refusal)
         return refused
 
     def replica_facts(self, environment: str) -> ReplicaFacts:

@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.acls import AclBinding, Unsupported
-from reconciler.changes import (
-    AclChange,
-    AlterQuota,
-    AlterUser,
-    CreateAcl,
-    DeleteUser,
-    UserChange,
-)
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import (
-    Before,
-    Broker,
-    LiveAccess,
-    LiveUsers,
-    Made,
-)
-from reconciler.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
-from reconciler.users import Mechanism, UserRecord
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.changes import AclChange, AlterQuota, AlterUser, CreateAcl, DeleteUser, UserChange
+from reconciler.model.live import Before, Broker, LiveAccess, LiveUsers, Made
+from reconciler.model.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
+from reconciler.model.users import Mechanism, UserRecord
 
 
 class BrokerError(Exception):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.acls import CLUSTER_NAME, Operation, ResourceType
-from reconciler.authorizing.deciding import Request, Rulebook
-from reconciler.authorizing.effects import OPERATIONS
-from reconciler.authorizing.standing import needs_of
-from reconciler.checkups import Ask, Rights
 from reconciler.errors import Unknown
-from reconciler.live import LiveState
-from reconciler.probes import Needs
-from reconciler.routing import find_routes
-from reconciler.topology import Principal, Topology
-from tests.fakes import FakeCluster
+from reconciler.model.acls import CLUSTER_NAME, Operation, ResourceType
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.probe import Needs
+from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
+from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS
+from reconciler.resources.acls.authorizer.lockout import needs_of
+from reconciler.resources.flows.routes import find_routes
+from tests.support.fakes.cluster import FakeCluster
 
 
 @dataclass
@@ -45,7 +45,7 @@ class FakeProber:
         book = Rulebook.of(self.clusters[cluster].acls, self.super_users)
 
         def may(operation: Operation, resource: ResourceType, names: Iterable[str]) -> dict[str, bool]:
-            return {one: book.allows(Request(who, operation, resource, one)) for one in names}
+            return {one: book.allows(AccessRequest(who, operation, resource, one)) for one in names}
 
         there = [one for one in ask.topics if one in self.clusters[cluster].topics]
         seen = may(Operation.DESCRIBE, ResourceType.TOPIC, there)
@@ -53,7 +53,7 @@ class FakeProber:
             one: frozenset(
                 op.upper()
                 for op in OPERATIONS[ResourceType.TOPIC]
-                if book.allows(Request(who, op, ResourceType.TOPIC, one))
+                if book.allows(AccessRequest(who, op, ResourceType.TOPIC, one))
             )
             for one in there
         }
@@ -68,7 +68,9 @@ class FakeProber:
             described=may(Operation.DESCRIBE, ResourceType.GROUP, ask.described),
             transactional_ids=may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, ask.transactional_ids),
             cluster=frozenset(
-                op.upper() for op in of_cluster if book.allows(Request(who, op, ResourceType.CLUSTER, CLUSTER_NAME))
+                op.upper()
+                for op in of_cluster
+                if book.allows(AccessRequest(who, op, ResourceType.CLUSTER, CLUSTER_NAME))
             ),
         )
 

@@ -11,20 +11,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from reconciler.errors import ClusterError
-from reconciler.live import Broker, LiveCluster
-from reconciler.replicas import (
+from reconciler.model.live import Broker, LiveCluster
+from reconciler.model.replicas import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     RATES,
     Journal,
-    Move,
     Partition,
+    ReassignmentInFlight,
     ReplicaFacts,
     ThrottleEdit,
 )
 
 if TYPE_CHECKING:
-    from tests.fakes import FakeCluster
+    from tests.support.fakes.cluster import FakeCluster
 
 
 class MovingReplicas:
@@ -35,7 +35,7 @@ class MovingReplicas:
 
     def still(self) -> None:
         """Nothing moves, nothing is throttled."""
-        self.moves: dict[Partition, Move] = {}
+        self.moves: dict[Partition, ReassignmentInFlight] = {}
         self.copied: dict[tuple[str, int, int], int] = {}
         self.rates: dict[int, dict[str, str]] = {}
         self.journals: dict[str, Journal] = {}
@@ -77,7 +77,7 @@ class MovingReplicas:
             return "INVALID_REPLICATION_FACTOR"
         adding = tuple(broker for broker in target if broker not in before)
         removing = tuple(broker for broker in before if broker not in target)
-        self.moves[key] = Move(name, index, (*target, *removing), adding, removing)
+        self.moves[key] = ReassignmentInFlight(name, index, (*target, *removing), adding, removing)
         topic.assignment[index] = self.moves[key].replicas
         if not adding:
             self._settle(key, target)
@@ -140,7 +140,7 @@ class FakeReplicas:
         self.fake.call()
         return self.fake.facts(self.environment)
 
-    def moves(self) -> tuple[Move, ...]:
+    def moves(self) -> tuple[ReassignmentInFlight, ...]:
         self.fake.call()
         return tuple(self.fake.moves.values())
 

@@ -8,11 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reconciler.errors import RunnerError
-from reconciler.live import (
-    FlowStatus,
-    JobState,
-    LiveMirror,
-)
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
 
 
 class FakeRunner:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
-from reconciler.changes import (
+from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
     ConfigChange,
@@ -18,15 +18,16 @@ from reconciler.changes import (
     Reason,
     Role,
     TopicChange,
+    Why,
 )
-from reconciler.live import LiveTopic
-from reconciler.plans import Outcome, Planned
-from reconciler.ports import ClusterAdmin
-from reconciler.topology import TopicRef
-from sandbox.handles import ClusterHandle
-from tests.fakes import FakeCluster
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import LiveTopic
+from reconciler.model.plan import Outcome, Planned
+from reconciler.model.ports import ClusterAdmin
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.fakes.cluster import FakeCluster
 
-BECAUSE = Reason("test", "a test asks for it")
+BECAUSE = Reason(Why.DECLARED, "a test asks for it")
 
 
 class Stranger(Protocol):

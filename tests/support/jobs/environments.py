@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from ruamel.yaml import YAML
 
-from sandbox.handles import ClusterHandle
-from tests.spark.jobs import ROOT
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.paths import ROOT
 
 PATIENCE_S = 60.0
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sandbox.handles import ClusterHandle
+from reconciler.sandbox.handles import ClusterHandle
 
 
 class Load(threading.Thread):

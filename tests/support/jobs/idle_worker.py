@@ -34,7 +34,7 @@ def main(heard: str, file: str) -> None:
 
 
 def task(heard: str, file: str, rows: Iterable[int]) -> Iterator[tuple[int, int]]:
-    from mirror import worker_words
+    from reconciler_mirror.leases import worker_stderr as worker_words
 
     if worker_words._held is None:
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)

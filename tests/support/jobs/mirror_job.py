@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.edges.submission import QUICK_START, bundle
-from sandbox.handles import ClusterHandle
-from tests.reading import to_the_end
+from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START, bundle, job_script
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.reading import to_the_end
 
-ROOT = Path(__file__).parents[2]
 SUBMIT = Path(sys.executable).parent / "spark-submit"
 FINGERPRINT = "00000000000000aa"
 
@@ -74,7 +73,11 @@ class Job:
         command = [SUBMIT, "--master", "local[2]", "--driver-memory", "480m", "--conf", "spark.ui.enabled=false"]
         command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_START}"]
         command += ["--conf", f"spark.local.dir={self.folder / 'spark'}", "--py-files", code]
-        command += [ROOT / "spark" / "mirror_job.py", "--handover", self.folder / "handover.json"]
+        command += [
+            job_script("mirror_job.py"),
+            "--handover",
+            self.folder / "handover.json",
+        ]
         with (self.folder / "job.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [*map(str, command), "--run-dir", str(self.folder)],

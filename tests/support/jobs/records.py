@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from sandbox.handles import ClusterHandle
-from tests.reading import to_the_end
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.reading import to_the_end
 
 Digest = Mapping[int, tuple[int, str]]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

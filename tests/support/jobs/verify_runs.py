@@ -16,16 +16,16 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, Condition, Endpoint, LaneProgress, LaneSpec, PartitionSpec
-from mirror.positions import Position
-from mirror.settings import FlowSettings
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, Condition, LaneProgress, LaneSpec, PartitionSpec
 
-from sandbox.handles import ClusterHandle
-from tests.spark.records import producer
-from tests.wire.positions import committed
+from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.jobs.records import producer
+from tests.support.lanes.positions import committed
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 """Key, value, headers, timestamp in ms."""
 
@@ -80,7 +80,7 @@ class HandMadeFlow:
 
     def set_position(self, topic: str, offset: int, identity: str | None = None) -> None:
         known = topic_id(self.source, topic) if identity is None else identity
-        entry = committed(f"{self.source.name}.{topic}", 0, Position(offset, known))
+        entry = committed(f"{self.source.name}.{topic}", 0, LanePosition(offset, known))
         with closing(Consumer({**self.target.client(), "group.id": f"mirror.{self.name}"})) as group:
             group.commit(offsets=[entry], asynchronous=False)
 
@@ -92,12 +92,10 @@ class HandMadeFlow:
             "target": endpoint(self.target),
             "topics": (pattern,),
             "exclude_topics": (),
-            "naming_policy": "default",
-            "naming_separator": ".",
+            "naming": Naming(),
             "delivery": "exactly_once",
             "isolation": "read_committed",
-            "start_kind": "earliest",
-            "start_timestamp_ms": None,
+            "start": Start(),
             "lanes": 1,
         }
         return FlowSettings(**{**given, **changes})

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bench.proxy import HOST, NAMING_BROKERS
+from bench.processes.proxy import HOST, NAMING_BROKERS
 
 _INT = struct.Struct(">i")
 

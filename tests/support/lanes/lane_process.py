@@ -1,4 +1,6 @@
-"""A process that runs one lane until it is killed: ``python -m tests.wire.lane_process <pickled LaneSpec> [classic]``.
+"""A process that runs one lane until it is killed.
+
+``python -m tests.support.lanes.lane_process <pickled LaneSpec> [classic]``.
 
 Prints a line for each report, so that the test knows that the lane is at work.
 """
@@ -10,11 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mirror import logs
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, LaneProgress, LaneSpec, PartitionSpec
+from reconciler_mirror import log_lines as logs
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, LaneProgress, LaneSpec, PartitionSpec
 
-from wire import transactions
+from reconciler.kafka.client import transactions
 
 
 class Forever:

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from mirror.batch_path import batch_path
-from mirror.lanes import Claim, Condition, CopyPath, Endpoint, LaneProgress, LaneReport, LaneSpec, PartitionSpec
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import Claim, Condition, CopyPath, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 
-from sandbox.handles import ClusterHandle
-from tests.reading import to_the_end
-from tests.wire.raw import cluster_of
-from wire.cluster import Position
-from wire.errors import UNSTABLE, BrokerError
+from reconciler.kafka.client.cluster import CommittedPosition
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError
+from reconciler.kafka.client.transactions import Identity
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.offsets.position_metadata import END, moved
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.lanes.raw import cluster_of
+from tests.support.reading import to_the_end
 
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 
@@ -167,13 +170,26 @@ class Flow:
         return done
 
     def target_content(self) -> dict[int, list[Content]]:
+        """What counts there. Lane 0 may have ended a transaction just now: that is answered before its markers are
+        written, and until then a reader sees nothing of it."""
+        asyncio.run(self._until_decided(f"mirror.{self.topic}.0"))
         return content(self.target, self.remote, self.partitions)
 
-    def position(self, partition: int = 0) -> Position:
+    async def _until_decided(self, transactional_id: str) -> None:
+        cluster, until = cluster_of(self.target), time.monotonic() + 30
+        identity = Identity(cluster, transactional_id, "")
+        try:
+            while (state := await identity.state()) is not None and state.undecided:
+                assert time.monotonic() < until, f"the markers of {transactional_id} are missing: {state}"
+                await asyncio.sleep(0.005)
+        finally:
+            cluster.close()
+
+    def position(self, partition: int = 0) -> CommittedPosition:
         """The committed position at the target, with its metadata."""
         return asyncio.run(self._position(partition))
 
-    async def _position(self, partition: int) -> Position:
+    async def _position(self, partition: int) -> CommittedPosition:
         cluster, until = cluster_of(self.target), time.monotonic() + 30
         try:
             while True:
@@ -187,10 +203,11 @@ class Flow:
         finally:
             cluster.close()
 
-    def set_position(self, offset: int, partition: int = 0) -> None:
-        """As an operator does with kafka-consumer-groups --reset-offsets: no metadata."""
+    def set_position(self, offset: int, partition: int = 0, metadata: str | None = None) -> None:
+        """As ``mirror seek`` does; with empty ``metadata`` as kafka-consumer-groups --reset-offsets."""
+        metadata = moved(offset, "", "").rstrip(END) if metadata is None else metadata
         consumer = Consumer({**self.target.super_client(), "group.id": f"mirror.{self.topic}"})
-        consumer.commit(offsets=[TopicPartition(self.remote, partition, offset)], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(self.remote, partition, offset, metadata)], asynchronous=False)
         consumer.close()
 
 

@@ -1,4 +1,6 @@
-"""``python -m tests.wire.old_brokers``: whole batches from and to a real Kafka 2.8, the oldest supported release.
+"""Whole batches from and to a real Kafka 2.8, the oldest supported release.
+
+``python -m tests.support.lanes.old_brokers``
 
 Not part of the test run, because it fetches that release with Maven and starts ZooKeeper. Message formats 0 and 1 are
 written as an old broker stores them.
@@ -18,12 +20,12 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox import prerequisites
-from sandbox.brokers import running
-from sandbox.places import STATE
-from tests.wire.lane_runs import Flow
+from reconciler.sandbox.brokers.up_down import running
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import STATE
+from tests.support.lanes.lane_runs import Flow
 
 VERSION = "2.8.2"
 ZOOKEEPER, BROKER = 30_980, 30_990

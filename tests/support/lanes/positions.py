@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from mirror.positions import Position, encode
+from reconciler_mirror.lane.positions import LanePosition, encode
 
 
-def committed(topic: str, partition: int, position: Position) -> TopicPartition:
+def committed(topic: str, partition: int, position: LanePosition) -> TopicPartition:
     """``topic``: the target's."""
     more: dict[str, Any] = {} if position.leader_epoch < 0 else {"leader_epoch": position.leader_epoch}
     return TopicPartition(topic, partition, position.offset, metadata=encode(position), **more)

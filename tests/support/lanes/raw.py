@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sandbox.handles import ClusterHandle
-from wire import producing, protocol
-from wire.batches import seal
-from wire.cluster import Cluster
-from wire.errors import MOVED
-from wire.records import Record, encode, varint
-from wire.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import MOVED
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.records.batches import seal
+from reconciler.kafka.records.records import Record, encode, varint
+from reconciler.sandbox.handles import ClusterHandle
 
 
-def cluster_of(handle: ClusterHandle) -> Cluster:
+def cluster_of(handle: ClusterHandle) -> ClusterClient:
     client = handle.super_client()
     servers = client.pop("bootstrap.servers")
-    return Cluster(handle.name, servers.split(","), connection_settings(client))
+    return ClusterClient(handle.name, servers.split(","), connection_settings(client))
 
 
 def record(offset: int, key: bytes, value: bytes, timestamp: int) -> Record:

@@ -8,13 +8,13 @@ from bisect import bisect_left
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
-from replication.offset_map import PartitionMap
-from sandbox.handles import ClusterHandle
-from tests.reading import to_the_end
-from tests.wire.lane_runs import Flow
-from tests.wire.raw import cluster_of
-from translation.reading import MapReader
+from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
+from reconciler.replication.offsets.map import PartitionMap
+from reconciler.replication.offsets.reader import MapReader
+from reconciler.sandbox.handles import ClusterHandle
+from tests.support.lanes.lane_runs import Flow
+from tests.support.lanes.raw import cluster_of
+from tests.support.reading import to_the_end
 
 
 def map_topic(handle: ClusterHandle) -> None:

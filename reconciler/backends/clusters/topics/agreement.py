@@ -1,15 +1,15 @@
-"""Does what was read agree with what a change asked for? Pure; asked before a change (resume) and after it."""
+"""Whether the topic that was read is as a change wants it: asked before a change (resume) and after it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
-from reconciler.counts import counted
 from reconciler.errors import Unknown
-from reconciler.live import LiveTopic
-from reconciler.topic_configs import same
+from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic, TopicChange
+from reconciler.model.config_values import same
+from reconciler.model.live import LiveTopic
+from reconciler.text import counted
 
 
 def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
@@ -77,8 +77,8 @@ def _identity(topic_id: str, topic: LiveTopic) -> str | None:
 
 
 def _partitions(wanted: int, topic: LiveTopic) -> str | None:
-    found = len(topic.partitions)
-    return None if wanted in (-1, found) else f"has {counted(found, 'partition')}, not {wanted}"
+    number = len(topic.partitions)
+    return None if wanted in (-1, number) else f"has {counted(number, 'partition')}, not {wanted}"
 
 
 def _factor(wanted: int | None, topic: LiveTopic) -> str | None:
@@ -88,19 +88,19 @@ def _factor(wanted: int | None, topic: LiveTopic) -> str | None:
 
 
 def _configs(wanted: Iterable[ConfigChange], topic: LiveTopic) -> str | None:
-    wishes = tuple(wanted)
-    if not wishes:
+    changes = tuple(wanted)
+    if not changes:
         return None
     if isinstance(topic.configs, Unknown):
         return f"does not show its configs: {topic.configs.error}"
     overrides = topic.overrides
-    for wish in wishes:
-        entry = topic.configs.get(wish.key)
+    for desired in changes:
+        entry = topic.configs.get(desired.key)
         if entry is not None and entry.sensitive:
             continue  # its value is hidden: nothing can be compared
-        found = overrides.get(wish.key)
-        if not same(wish.key, found, wish.after):
-            return f"has {wish.key} = {_shown(found)}, not {_shown(wish.after)}"
+        all_configs = overrides.get(desired.key)
+        if not same(desired.key, all_configs, desired.after):
+            return f"has {desired.key} = {_shown(all_configs)}, not {_shown(desired.after)}"
     return None
 
 

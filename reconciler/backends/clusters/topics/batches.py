@@ -1,4 +1,4 @@
-"""How topic changes are cut into requests. Pure.
+"""Cuts topic changes into batches of a size that one request may have. Pure.
 
 KRaft refuses a request that makes more than 10,000 metadata records (POLICY_VIOLATION, "excessively large"); half of
 that leaves room for records the broker adds by itself. A request never mixes kinds of change.
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
-from reconciler.plans import Planned
+from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
+from reconciler.model.plan import Planned
 
 RECORDS_PER_REQUEST = 5_000
 BROKER_DEFAULT_PARTITIONS = 50
@@ -19,21 +19,21 @@ BROKER_DEFAULT_PARTITIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PlannedTopicChange:
     """A planned change of a topic: ``Planned`` with the kind of change narrowed."""
 
     id: str
     change: TopicChange
 
 
-def topic_items(changes: Sequence[Planned]) -> tuple[Item, ...]:
+def topic_items(changes: Sequence[Planned]) -> tuple[PlannedTopicChange, ...]:
     """Raises ValueError for a change that is not one of a topic."""
     items = []
     for planned in changes:
         change = planned.change
         if not isinstance(change, TopicChange):
             raise ValueError(f"{planned.id} is no change of a topic")
-        items.append(Item(planned.id, change))
+        items.append(PlannedTopicChange(planned.id, change))
     return tuple(items)
 
 
@@ -55,26 +55,18 @@ def records_of(change: TopicChange) -> int:
 
 def rank_of(change: TopicChange) -> int:
     """What exists comes before what grows, and that before what is set."""
-    match change:
-        case CreateTopic():
-            return 0
-        case AddPartitions():
-            return 1
-        case AlterConfigs():
-            return 2
-        case DeleteTopic():
-            return 3
-        case _:
-            assert_never(change)
+    return (CreateTopic, AddPartitions, AlterConfigs, DeleteTopic).index(type(change))
 
 
-def cut(items: Sequence[Item], limit: int = RECORDS_PER_REQUEST) -> Iterator[tuple[Item, ...]]:
+def cut(
+    items: Sequence[PlannedTopicChange], limit: int = RECORDS_PER_REQUEST
+) -> Iterator[tuple[PlannedTopicChange, ...]]:
     """Batches of one kind and at most ``limit`` records; one larger change goes alone. Order within a kind is kept.
 
     No batch names a topic twice: KRaft refuses the repeated ones.
     """
     ordered = sorted(items, key=lambda item: rank_of(item.change))
-    batch: list[Item] = []
+    batch: list[PlannedTopicChange] = []
     names: set[str] = set()
     records = 0
     for item in ordered:

@@ -1,4 +1,4 @@
-"""Equal config values are kept once: ten thousand topics mostly share the same thirty entries."""
+"""Keeps equal config values once: ten thousand topics mostly share the same thirty entries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from reconciler.edges.kafka.errors import Speaker
+from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import ConfigValue, Source
-from wire.topics import ConfigOf
+from reconciler.kafka.protocol.metadata_and_configs import ConfigOf
+from reconciler.model.live import ConfigValue, Source
 
 Configs = Mapping[str, ConfigValue] | Unknown
 
@@ -36,23 +36,25 @@ class ConfigShelf:
         known = self._known.get(id(entries))
         if known is not None:
             return known[1]
-        told = {sys.intern(entry.name): self._value(entry) for entry in sorted(entries, key=lambda one: one.name)}
+        configs = {
+            sys.intern(entry.name): self._value(entry) for entry in sorted(entries, key=lambda config: config.name)
+        }
         # the shelf keeps every value and list alive, so an id stands for one of them
-        made = self._mappings.setdefault(tuple((n, id(v)) for n, v in told.items()), MappingProxyType(told))
+        made = self._mappings.setdefault(tuple((n, id(v)) for n, v in configs.items()), MappingProxyType(configs))
         self._known[id(entries)] = entries, made
         return made
 
     def _value(self, entry: ConfigOf) -> ConfigValue:
-        found = self._values.get(entry)
-        if found is None:
+        config = self._values.get(entry)
+        if config is None:
             source = _SOURCES.get(entry.source, Source.BUILT_IN)
-            found = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
-        return found
+            config = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
+        return config
 
 
 def hidden_topic(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
-    what = f"{failed.what}, so nobody can tell whether it is there"
-    return Unknown(f"{speaker.cluster}/{topic}", what, failed.todo)
+    description = f"{failed.what}, so it is not known whether it exists"
+    return Unknown(f"{speaker.cluster}/{topic}", description, failed.todo)
 
 
 def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:

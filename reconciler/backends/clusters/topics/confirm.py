@@ -1,17 +1,17 @@
-"""After a write: reads again until the cluster shows what was asked, on every broker, or says what still differs."""
+"""Confirms topic changes: reads again until every broker shows what was asked, or says what still differs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 
-from reconciler.changes import DeleteTopic
-from reconciler.edges.kafka.agreement import disagreement, leaderless
-from reconciler.edges.kafka.batches import Item
-from reconciler.edges.kafka.connection import Connection
-from reconciler.edges.kafka.reading import read_cluster
+from reconciler.backends.clusters.topics.agreement import disagreement, leaderless
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.clusters.topics.read import read_cluster
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.live import LiveTopic
+from reconciler.model.changes import DeleteTopic
+from reconciler.model.live import LiveTopic
 
 AGREE_SECONDS = 120.0
 """A broker that is still making the files of thousands of partitions shows nothing newer until they are made."""
@@ -20,7 +20,9 @@ Failures = dict[str, str]
 """Id of a planned change -> why it is not done."""
 
 
-def await_agreement(connection: Connection, items: Sequence[Item], existed: frozenset[str]) -> Failures:
+def await_agreement(
+    connection: AdminConnection, items: Sequence[PlannedTopicChange], existed: frozenset[str]
+) -> Failures:
     """Brokers follow the controller's log in one order, so the last item is watched first, which is cheap.
 
     Configs are asked of each broker in turn, which also shows that it knows the topic; partitions come from one broker.
@@ -45,7 +47,11 @@ def await_agreement(connection: Connection, items: Sequence[Item], existed: froz
 
 
 def _await(
-    connection: Connection, items: Sequence[Item], existed: frozenset[str], until: float, broker: int | None
+    connection: AdminConnection,
+    items: Sequence[PlannedTopicChange],
+    existed: frozenset[str],
+    until: float,
+    broker: int | None,
 ) -> Failures:
     pause = 0.02
     while True:
@@ -58,20 +64,20 @@ def _await(
         pause = min(pause * 2, 1.0)
 
 
-def _final(item: Item, existed: frozenset[str], topic: LiveTopic | None) -> bool:
+def _final(item: PlannedTopicChange, existed: frozenset[str], topic: LiveTopic | None) -> bool:
     """Whether waiting changes nothing: the topic was there before, or was made again after it was deleted."""
     if topic is None:
         return False
     return item.id in existed or (isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id)
 
 
-def _differences(items: Sequence[Item], live: Mapping[str, LiveTopic]) -> Failures:
-    found: Failures = {}
+def _differences(items: Sequence[PlannedTopicChange], live: Mapping[str, LiveTopic]) -> Failures:
+    differences: Failures = {}
     for item in items:
         topic = live.get(item.change.ref.name)
         text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
         if text:
-            found[item.id] = (
+            differences[item.id] = (
                 f"{item.change.ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
             )
-    return found
+    return differences

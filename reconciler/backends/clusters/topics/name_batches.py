@@ -1,4 +1,4 @@
-"""Names as a cluster is asked for them: so many at a time, and one beside them that nobody uses."""
+"""Cuts topic names into batches for reads, each with a name that no topic has, to detect missing rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a whole cluster, or named topics, into a LiveCluster. Never creates a topic by asking for it.
+"""Reads all topics of a live cluster, or named ones, with partitions and configs. Never auto-creates a topic.
 
 Topics come from one Metadata request for all names, then ids, partitions and configs in batches. Equal values are
 kept once: ten thousand topics mostly share the same thirty config entries.
@@ -6,20 +6,27 @@ kept once: ten thousand topics mostly share the same thirty config entries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
-from reconciler.edges.kafka.config_shelf import BUILT_IN, TOPIC, Configs, ConfigShelf, hidden_topic, unknown_configs
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, REQUEST_SECONDS, Connection, kafka_error_of
-from reconciler.errors import Unknown
-from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
-from wire.topics import ConfigOf
+from reconciler.backends.clusters.topics.config_cache import (
+    BUILT_IN,
+    TOPIC,
+    Configs,
+    ConfigShelf,
+    hidden_topic,
+    unknown_configs,
+)
+from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, REQUEST_SECONDS, AdminConnection, kafka_error_of
+from reconciler.errors import ClusterError, Unknown
+from reconciler.kafka.protocol.metadata_and_configs import ConfigOf
+from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
 
 DESCRIBE_TOPICS_BATCH = 2_000
 DESCRIBE_CONFIGS_BATCH = 250
@@ -27,7 +34,7 @@ CONFIG_REQUESTS_IN_FLIGHT = 3
 
 
 def read_cluster(
-    connection: Connection,
+    connection: AdminConnection,
     topics: Collection[str] | None = None,
     config_broker: int | None = None,
     within: float = CONNECT_SECONDS,
@@ -38,12 +45,11 @@ def read_cluster(
     ClusterError.
     """
     connection.wait_out_throttle()
-    request = connection.admin.describe_cluster(request_timeout=within)
-    described = connection.first(request, errors.DESCRIBE_CLUSTER, within)
+    described = connection.cluster(within)
     name = connection.speaker.cluster
     names = _all_names(connection) if topics is None else sorted(set(topics))
-    found, hidden, sees_all = _topics(connection, names)
-    configs = _configs(connection, list(found), config_broker)
+    by_name, hidden, sees_all = _topics(connection, names)
+    configs = _configs(connection, list(by_name), config_broker)
     return LiveCluster(
         name=name,
         cluster_id=described.cluster_id,
@@ -51,7 +57,7 @@ def read_cluster(
         topics=MappingProxyType(
             {
                 topic: LiveTopic(topic, topic_id, partitions, configs[topic], internal)
-                for topic, (topic_id, partitions, internal) in found.items()
+                for topic, (topic_id, partitions, internal) in by_name.items()
                 if topic in configs
             }
         ),
@@ -66,7 +72,7 @@ def brokers_of(described: Any) -> tuple[Broker, ...]:
     return tuple(Broker(node.id, node.host, node.port, node.rack or None) for node in nodes)
 
 
-def _all_names(connection: Connection) -> list[str]:
+def _all_names(connection: AdminConnection) -> list[str]:
     try:
         return sorted(connection.admin.list_topics(timeout=REQUEST_SECONDS).topics)
     except KafkaException as error:
@@ -76,27 +82,37 @@ def _all_names(connection: Connection) -> list[str]:
 Described = tuple[str, tuple[LivePartition, ...], bool]
 
 
-def _topics(connection: Connection, names: Sequence[str]) -> tuple[dict[str, Described], dict[str, Unknown], bool]:
+def _topics(connection: AdminConnection, names: Sequence[str]) -> tuple[dict[str, Described], dict[str, Unknown], bool]:
     """Topic id, partitions and internal flag by name; those it may not see; and whether it may see every topic."""
     ids: dict[tuple[int, ...], tuple[int, ...]] = {}
-    found: dict[str, Described] = {}
+    topics: dict[str, Described] = {}
     hidden: dict[str, Unknown] = {}
     sees_all = True
+    for topic, described in describe_topics(connection, names):
+        sees_all = sees_all and not isinstance(described, ClusterError)
+        if topic == VISIBILITY_PROBE:
+            continue
+        if isinstance(described, ClusterError):
+            hidden[topic] = hidden_topic(connection.speaker, topic, described)
+        else:
+            topics[topic] = _described(described, ids)
+    return topics, hidden, sees_all
+
+
+def describe_topics(
+    connection: AdminConnection, names: Iterable[str], **options: bool
+) -> Iterator[tuple[str, Any | ClusterError]]:
+    """``TopicDescription`` of each name and of ``VISIBILITY_PROBE``, or that it may not be seen; what does not exist is
+    left out. Raises ClusterError."""
     for batch in batched([*names, VISIBILITY_PROBE], DESCRIBE_TOPICS_BATCH):
-        futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS)
+        futures = connection.admin.describe_topics(TopicCollection(batch), request_timeout=REQUEST_SECONDS, **options)
         connection.settle(futures.values())
         for topic, future in futures.items():
             failed = connection.failure(future, errors.describe_topic(topic))
-            if failed is None:
-                if topic != VISIBILITY_PROBE:
-                    found[topic] = _described(future.result(), ids)
-            elif failed.kind == "denied":
-                sees_all = False
-                if topic != VISIBILITY_PROBE:
-                    hidden[topic] = hidden_topic(connection.speaker, topic, failed)
+            if failed is None or failed.kind == "denied":
+                yield topic, failed or future.result()
             elif failed.kind not in ("missing", "invalid"):
                 raise failed
-    return found, hidden, sees_all
 
 
 def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Described:
@@ -114,7 +130,7 @@ def _described(topic: Any, ids: dict[tuple[int, ...], tuple[int, ...]]) -> Descr
     return topic_id, partitions, bool(topic.is_internal)
 
 
-def _configs(connection: Connection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
+def _configs(connection: AdminConnection, names: Sequence[str], broker: int | None) -> dict[str, Configs]:
     """By topic; a topic deleted meanwhile is left out, one whose configs are refused is Unknown."""
     shelf = ConfigShelf()
     steer = {} if broker is None else {"broker": broker}
@@ -139,7 +155,7 @@ def _configs(connection: Connection, names: Sequence[str], broker: int | None) -
     return answers
 
 
-def _entries(told: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
+def _entries(fields: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
     """librdkafka's number 0 of a source is "unknown": an old broker that tells none."""
     return tuple(
         ConfigOf(
@@ -149,5 +165,5 @@ def _entries(told: Mapping[str, Any]) -> tuple[ConfigOf, ...]:
             bool(entry.is_sensitive),
             bool(entry.is_read_only),
         )
-        for name, entry in told.items()
+        for name, entry in fields.items()
     )

@@ -1,7 +1,6 @@
-"""Reads whole clusters on a thread of its own while the program does something else, such as reading ten thousand
-topics from YAML.
+"""Reads whole clusters ahead, on a thread of its own, while the program still loads its YAML.
 
-Border: an optimisation and nothing else. What does not come this way is None; who asks then finds the words for it.
+An optimisation only: what cannot be read this way is None, and the caller reads it again and reports the error.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from reconciler.edges.kafka.bulk_reading import reading_in_bulk
+from reconciler.backends.clusters.topics.read_fast import reading_in_bulk
 from reconciler.errors import ReconcilerError
-from reconciler.live import LiveCluster
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import LiveCluster
 
 LEAVES_WITHIN = 1.0
 """Seconds. To close connections takes none; the name of a server may still be looked up."""
@@ -68,8 +67,8 @@ class ReadAhead:
         enough = asyncio.create_task(self._enough.wait())
         reads = asyncio.gather(*(self._one(cluster) for cluster in self._clusters.values()))
         await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
-        for one in (enough, reads):
-            one.cancel()
+        for item in (enough, reads):
+            item.cancel()
         await asyncio.gather(enough, reads, return_exceptions=True)
 
     async def _one(self, cluster: Cluster) -> None:

@@ -1,7 +1,7 @@
-"""Reads a whole cluster over our own connection: librdkafka's objects cost ten times the CPU for the same answer.
+"""Reads all topics of a cluster over our own connection, at a tenth of the CPU that librdkafka's objects cost.
 
-Border: an optimisation and nothing else. What cannot be asked or answered this way (settings only librdkafka knows, an
-old broker, a lost connection) is None, and ``reading`` asks again and finds the words for what is wrong.
+An optimisation only: what cannot be asked this way (settings only librdkafka knows, an old broker, a lost connection)
+is None, and ``read`` asks again and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from itertools import cycle, islice
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.asked_names import VISIBILITY_PROBE, batched
-from reconciler.edges.kafka.config_shelf import Configs, ConfigShelf, hidden_topic, unknown_configs
-from reconciler.edges.kafka.errors import Speaker
-from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
+from reconciler.backends.clusters.topics.config_cache import Configs, ConfigShelf, hidden_topic, unknown_configs
+from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
+from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import Unknown
-from reconciler.live import Broker, LiveCluster, LivePartition, LiveTopic
-from reconciler.topology import Cluster, Principal
-from wire import topics as wire_topics
-from wire.buffers import BufferPool
-from wire.connection import Connection as WireConnection
-from wire.dialing import connect
-from wire.errors import BrokerError, ConnectionLostError, WireError
-from wire.frames import Frame
-from wire.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.connection import Connection as WireConnection
+from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, WireError
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.protocol import metadata_and_configs as wire_topics
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
 
 FROM_TOPICS = 250
 """Fewer named topics than this are not worth a connection of their own."""
@@ -53,15 +53,15 @@ Told = tuple[wire_topics.PartitionOf, ...]
 
 
 def read_in_bulk(cluster: Cluster, principal: Principal, topics: Collection[str] | None = None) -> LiveCluster | None:
-    """As ``reading.read_cluster``; None when this way is closed. Raises SecretError, and ClusterError where the cluster
+    """As ``read.read_cluster``; None when this way is closed. Raises SecretError, and ClusterError where the cluster
     refuses what every plan needs."""
-    found: list[LiveCluster | None] = []
+    clusters: list[LiveCluster | None] = []
 
     async def read() -> None:  # asyncio.run has what a task ends with spelled out: a second for ten thousand topics
-        found.append(await reading_in_bulk(cluster, principal, topics))
+        clusters.append(await reading_in_bulk(cluster, principal, topics))
 
     asyncio.run(read())
-    return found[0]
+    return clusters[0]
 
 
 async def reading_in_bulk(
@@ -73,10 +73,7 @@ async def reading_in_bulk(
     try:
         return await _Reading(cluster, speaker_of(cluster, principal), settings).read(names, connections)
     except WireError as error:
-        words = str(error)
-        for secret in secrets_in(cluster.client_for(principal), settings):
-            words = words.replace(secret, "***")
-        _log.debug("cluster %s cannot be read in bulk: %s", cluster.name, words)
+        _log.debug("cluster %s cannot be read in bulk: %s", cluster.name, cleaned(str(error), cluster, principal))
         return None
 
 
@@ -102,26 +99,26 @@ class _Reading:
         """All of one broker, so that all answers are of one mind."""
         address = await self._first(opened)
         probe = await _metadata(self._lines[0], [VISIBILITY_PROBE])
-        nodes = [(one.host, one.port) for one in probe.brokers]
+        nodes = [(broker.host, broker.port) for broker in probe.brokers]
         if nodes and address not in nodes:  # it may lead to another broker each time
             address = random.choice(nodes)  # noqa: S311 - any of them
             self._lines.append(await opened(address))
             self._lines.pop(0).close()
         self._lines += [await opened(address) for _ in range(connections - 1)]
         asked = [None] if names is None else batched(names, NAMES)
-        told = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
-        described, denied = _described(one for each in told for one in each.topics)
-        shelf, parts, found = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
+        entries = [probe, *[await _metadata(self._lines[0], some) for some in asked]]
+        described, denied = _described(topic for each in entries for topic in each.topics)
+        shelf, parts, topics = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
         async for some in _configs(self._lines, sorted(described)):
-            for one in some:
-                configs = self._judged(one, shelf)
+            for pair in some:
+                configs = self._judged(pair, shelf)
                 if configs is not None:
-                    found[one.name] = _live(described[one.name], configs, parts)
+                    topics[pair.name] = _live(described[pair.name], configs, parts)
         return LiveCluster(
             name=self._cluster.name,
             cluster_id=probe.cluster_id,
-            brokers=tuple(Broker(*one[:3], one.rack or None) for one in sorted(probe.brokers)),
-            topics=MappingProxyType({name: found[name] for name in sorted(found)}),
+            brokers=tuple(Broker(*broker[:3], broker.rack or None) for broker in sorted(probe.brokers)),
+            topics=MappingProxyType({name: topics[name] for name in sorted(topics)}),
             sees_all=not denied,
             hidden=MappingProxyType({name: self._hidden(name) for name in sorted(denied - {VISIBILITY_PROBE})}),
         )
@@ -142,32 +139,32 @@ class _Reading:
                 failed = error
         raise failed
 
-    def _judged(self, one: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
+    def _judged(self, pair: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
         """None for a topic that was deleted meanwhile."""
-        if one.error == 0:
-            return shelf.mapping(one.entries)
+        if pair.error == 0:
+            return shelf.mapping(pair.entries)
         from confluent_kafka import KafkaError  # reads begin before this is imported
 
-        error = KafkaError(one.error, one.message) if one.message else KafkaError(one.error)
-        failed = errors.translate(self._speaker, error, errors.describe_configs(one.name))
+        error = KafkaError(pair.error, pair.message) if pair.message else KafkaError(pair.error)
+        failed = errors.translate(self._speaker, error, errors.describe_configs(pair.name))
         if failed.kind == "unreachable":
             raise failed
-        return None if failed.kind == "missing" else unknown_configs(self._speaker, one.name, failed)
+        return None if failed.kind == "missing" else unknown_configs(self._speaker, pair.name, failed)
 
 
-def _described(told: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], frozenset[str]]:
+def _described(entries: Iterable[wire_topics.TopicOf]) -> tuple[dict[str, wire_topics.TopicOf], frozenset[str]]:
     """By name, those that are there; and those that were asked for and may not be seen. Raises BrokerError."""
-    found: dict[str, wire_topics.TopicOf] = {}
+    by_name: dict[str, wire_topics.TopicOf] = {}
     denied: set[str] = set()
-    for topic in told:
+    for topic in entries:
         if topic.error == 0:
-            found[topic.name] = topic
+            by_name[topic.name] = topic
         elif (kind := errors.KINDS_BY_CODE.get(topic.error)) == "denied":
             denied.add(topic.name)
         elif kind not in ("missing", "invalid"):
             raise BrokerError(topic.error, f"metadata of {topic.name}")
-    found.pop(VISIBILITY_PROBE, None)
-    return found, frozenset(denied)
+    by_name.pop(VISIBILITY_PROBE, None)
+    return by_name, frozenset(denied)
 
 
 async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topics.ClusterOf:
@@ -175,9 +172,9 @@ async def _metadata(line: WireConnection, names: list[str] | None) -> wire_topic
         wire_topics.METADATA, wire_topics.METADATA_LOWEST, wire_topics.METADATA_NEWEST, "Metadata"
     )
     sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], PATIENCE)
-    told = _unpacked(await sent, wire_topics.unpack_metadata)
-    await asyncio.sleep(told.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
-    return told
+    parts = _unpacked(await sent, wire_topics.unpack_metadata)
+    await asyncio.sleep(parts.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
+    return parts
 
 
 async def _configs(lines: Sequence[WireConnection], names: Sequence[str]) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
@@ -214,17 +211,17 @@ class _Partitions:
         self._single: dict[wire_topics.PartitionOf, LivePartition] = {}
         self._lists: dict[int, tuple[Told, tuple[LivePartition, ...]]] = {}  # keeps ``Told``, so that its id is its own
 
-    def of(self, told: Told) -> tuple[LivePartition, ...]:
-        known = self._lists.get(id(told))
+    def of(self, parts: Told) -> tuple[LivePartition, ...]:
+        known = self._lists.get(id(parts))
         if known is None:
-            known = self._lists[id(told)] = told, tuple(map(self._one, told))
+            known = self._lists[id(parts)] = parts, tuple(map(self._one, parts))
         return known[1]
 
-    def _one(self, told: wire_topics.PartitionOf) -> LivePartition:
-        found = self._single.get(told)
-        if found is None:
-            found = self._single[told] = LivePartition(*told)
-        return found
+    def _one(self, partition: wire_topics.PartitionOf) -> LivePartition:
+        live_partition = self._single.get(partition)
+        if live_partition is None:
+            live_partition = self._single[partition] = LivePartition(*partition)
+        return live_partition
 
 
 def _live(topic: wire_topics.TopicOf, configs: Configs, parts: _Partitions) -> LiveTopic:

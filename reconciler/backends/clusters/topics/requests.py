@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, assert_never
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -16,30 +16,26 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from reconciler.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.batches import Item
-from reconciler.edges.kafka.connection import REQUEST_SECONDS, Connection
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import REQUEST_SECONDS, AdminConnection
 from reconciler.errors import ClusterError
+from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, DeleteTopic, TopicChange
 
 OPERATION_SECONDS = 15.0
 
 
-def asked(change: TopicChange) -> errors.Asked:
-    match change:
-        case CreateTopic():
-            return errors.create_topic(change.ref.name)
-        case AddPartitions():
-            return errors.add_partitions(change.ref.name)
-        case AlterConfigs():
-            return errors.alter_configs(change.ref.name)
-        case DeleteTopic():
-            return errors.delete_topic(change.ref.name)
-        case _:
-            assert_never(change)
+_ASKED = {
+    CreateTopic: errors.create_topic,
+    AddPartitions: errors.add_partitions,
+    AlterConfigs: errors.alter_configs,
+    DeleteTopic: errors.delete_topic,
+}
 
 
-def send(connection: Connection, batch: Sequence[Item], validate_only: bool) -> Mapping[str, ClusterError | None]:
+def send(
+    connection: AdminConnection, batch: Sequence[PlannedTopicChange], validate_only: bool
+) -> Mapping[str, ClusterError | None]:
     """The controller's answer by item id; None: accepted. ``batch`` is of one kind and names no topic twice."""
     if not batch:
         return {}
@@ -56,13 +52,13 @@ def send(connection: Connection, batch: Sequence[Item], validate_only: bool) -> 
         )
         return {item.id: refused for item in batch}
     connection.settle(futures.values())
-    answers: dict[str, ClusterError | None] = {}
-    for item in batch:
-        answers[item.id] = connection.failure(futures[item.change.ref.name], asked(item.change))
-    return answers
+    named = [(item, item.change.ref.name) for item in batch]
+    return {item.id: connection.failure(futures[name], _ASKED[type(item.change)](name)) for item, name in named}
 
 
-def _futures(connection: Connection, changes: Sequence[TopicChange], validate_only: bool) -> Mapping[str, Future[Any]]:
+def _futures(
+    connection: AdminConnection, changes: Sequence[TopicChange], validate_only: bool
+) -> Mapping[str, Future[Any]]:
     deletes = [change.ref.name for change in changes if isinstance(change, DeleteTopic)]
     if deletes:
         bounds = {"request_timeout": REQUEST_SECONDS, "operation_timeout": OPERATION_SECONDS}
@@ -84,17 +80,17 @@ def _futures(connection: Connection, changes: Sequence[TopicChange], validate_on
 
 def _new_topic(change: CreateTopic) -> NewTopic:
     factor = -1 if change.replication_factor is None else change.replication_factor
-    configs = {wish.key: wish.after for wish in change.configs if wish.after is not None}
+    configs = {desired.key: desired.after for desired in change.configs if desired.after is not None}
     return NewTopic(change.ref.name, change.partitions, factor, config=configs)
 
 
 def _altered(change: AlterConfigs) -> ConfigResource:
     entries = [
         ConfigEntry(
-            wish.key,
-            wish.after,
-            incremental_operation=AlterConfigOpType.DELETE if wish.after is None else AlterConfigOpType.SET,
+            desired.key,
+            desired.after,
+            incremental_operation=AlterConfigOpType.DELETE if desired.after is None else AlterConfigOpType.SET,
         )
-        for wish in change.configs
+        for desired in change.configs
     ]
     return ConfigResource(ResourceType.TOPIC, change.ref.name, incremental_configs=entries)

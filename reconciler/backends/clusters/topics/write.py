@@ -1,4 +1,4 @@
-"""Performs topic changes batch by batch: check, send, wait out quotas, and see that reads agree, then report.
+"""Creates, alters and deletes topics in batches: send, wait out quotas, confirm, report.
 
 An outcome is "done" only when the cluster shows it. A batch that was cut off half way can be performed again: what
 is already as wanted counts as done.
@@ -12,16 +12,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.changes import AlterConfigs, CreateTopic, DeleteTopic
-from reconciler.edges.kafka.agreement import disagreement, obstacle
-from reconciler.edges.kafka.batches import Item, cut, topic_items
-from reconciler.edges.kafka.connection import Connection
-from reconciler.edges.kafka.reading import read_cluster
-from reconciler.edges.kafka.requests import send
-from reconciler.edges.kafka.settling import Failures, await_agreement
+from reconciler.backends.clusters.in_batches import perform_in_batches
+from reconciler.backends.clusters.topics.agreement import disagreement, obstacle
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange, cut, topic_items
+from reconciler.backends.clusters.topics.confirm import Failures, await_agreement
+from reconciler.backends.clusters.topics.read import read_cluster
+from reconciler.backends.clusters.topics.requests import send
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.live import LiveTopic
-from reconciler.plans import Outcome, Planned, Result
+from reconciler.model.changes import AlterConfigs, CreateTopic, DeleteTopic, Subject
+from reconciler.model.live import LiveTopic
+from reconciler.model.plan import Outcome, Planned
 
 QUOTA_PATIENCE_SECONDS = 300.0
 """How long a request may be throttled without a single item getting through."""
@@ -34,29 +35,25 @@ _log = logging.getLogger("reconciler.kafka")
 
 
 def perform(
-    connection: Connection, changes: Sequence[Planned], progress: Callable[[Outcome], None]
+    connection: AdminConnection, changes: Sequence[Planned], progress: Callable[[Outcome], None]
 ) -> tuple[Outcome, ...]:
     """Creates, then grows, then configures; one outcome an item, in the order of ``changes``. Never raises for one."""
-    outcomes: dict[str, Outcome] = {}
-    for batch in cut(topic_items(changes)):
-        began = time.monotonic()
-        failures = _perform_batch(connection, batch)
-        seconds = (time.monotonic() - began) / len(batch)
-        for item in batch:
-            error = failures.get(item.id)
-            outcome = Outcome(item.id, Result.FAILED if error else Result.DONE, error or "", seconds)
-            outcomes[item.id] = outcome
-            progress(outcome)
+
+    def failures(batch: Sequence[PlannedTopicChange]) -> list[str]:
+        failed = _perform_batch(connection, batch)
+        return [failed.get(item.id, "") for item in batch]
+
+    outcomes = {done.id: done for done in perform_in_batches(cut(topic_items(changes)), failures, progress)}
     return tuple(outcomes[planned.id] for planned in changes)
 
 
-def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]:
-    """str(ref) -> the broker's refusal, by validate-only requests.
+def validate(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> Mapping[Subject, str]:
+    """Subject -> the broker's refusal, by validate-only requests.
 
     Raises ClusterError when no refusal was found but something could not be asked (no permission, no answer).
     """
-    refusals: dict[str, str] = {}
-    refused_items: list[Item] = []
+    refusals: dict[Subject, str] = {}
+    refused_items: list[PlannedTopicChange] = []
     not_asked: list[ClusterError] = []
     for batch in cut(items):
         answers = _send_patiently(connection, batch, validate_only=True)
@@ -65,9 +62,9 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
                 case None:
                     pass
                 case ClusterError(kind="exists"):
-                    refusals[str(item.change.ref)] = NOT_LISTED
+                    refusals[item.change.subject] = NOT_LISTED
                 case ClusterError(kind="invalid" | "missing" | "other") as refused:
-                    refusals[str(item.change.ref)] = f"{refused.what}. {refused.todo}"
+                    refusals[item.change.subject] = f"{refused.what}. {refused.todo}"
                     refused_items.append(item)
                 case ClusterError() as error:
                     not_asked.append(error)
@@ -76,29 +73,29 @@ def validate(connection: Connection, items: Sequence[Item]) -> Mapping[str, str]
     return refusals | _all_that_is_wrong(connection, refused_items[:ASKED_AGAIN])
 
 
-def _all_that_is_wrong(connection: Connection, refused: Sequence[Item]) -> dict[str, str]:
-    """A broker names the first bad config of a topic only; each one alone tells them all. str(ref) -> what is wrong."""
+def _all_that_is_wrong(connection: AdminConnection, refused: Sequence[PlannedTopicChange]) -> dict[Subject, str]:
+    """A broker names the first bad config of a topic only; each one alone tells them all. Subject -> what is wrong."""
     alone = [
-        Item(f"{item.id} {number}", replace(item.change, configs=(config,)))
+        PlannedTopicChange(f"{item.id} {number}", replace(item.change, configs=(config,)))
         for item in refused
         if isinstance(item.change, CreateTopic | AlterConfigs) and len(item.change.configs) > 1
         for number, config in enumerate(item.change.configs)
     ]
     turns = sorted(alone, key=lambda item: int(item.id.rpartition(" ")[2]))  # a request names each topic once
     answers = {
-        id_: told
+        id_: error
         for batch in cut(turns)
-        for id_, told in _send_patiently(connection, batch, validate_only=True).items()
+        for id_, error in _send_patiently(connection, batch, validate_only=True).items()
     }
-    found: dict[str, dict[str, str]] = {}
+    wrong: dict[Subject, dict[str, str]] = {}
     for item in alone:
         error = answers.get(item.id)
         if error is not None and error.kind == "invalid":
-            found.setdefault(str(item.change.ref), {})[error.what] = error.todo
-    return {ref: f"{'; '.join(whats)}. {next(iter(whats.values()))}" for ref, whats in found.items()}
+            wrong.setdefault(item.change.subject, {})[error.what] = error.todo
+    return {subject: f"{'; '.join(whats)}. {next(iter(whats.values()))}" for subject, whats in wrong.items()}
 
 
-def _perform_batch(connection: Connection, batch: Sequence[Item]) -> Failures:
+def _perform_batch(connection: AdminConnection, batch: Sequence[PlannedTopicChange]) -> Failures:
     """What failed; all others are done."""
     try:
         return _send_and_agree(connection, batch)
@@ -106,7 +103,7 @@ def _perform_batch(connection: Connection, batch: Sequence[Item]) -> Failures:
         return {item.id: f"{item.change.ref}: {error}" for item in batch}
 
 
-def _send_and_agree(connection: Connection, items: Sequence[Item]) -> Failures:
+def _send_and_agree(connection: AdminConnection, items: Sequence[PlannedTopicChange]) -> Failures:
     failures, waiting = _before(connection, items)
     answers = _send_patiently(connection, waiting, validate_only=False)
     deleted = {item.id for item in waiting if isinstance(item.change, DeleteTopic)}
@@ -132,10 +129,12 @@ NOT_LISTED = (
 _DOUBTFUL = ("exists", "unreachable")
 
 
-def _before(connection: Connection, items: Sequence[Item]) -> tuple[Failures, list[Item]]:
+def _before(
+    connection: AdminConnection, items: Sequence[PlannedTopicChange]
+) -> tuple[Failures, list[PlannedTopicChange]]:
     """What must not be sent, with the reason, and what is to be sent. What is already as wanted is in neither."""
     failures: Failures = {}
-    waiting: list[Item] = []
+    waiting: list[PlannedTopicChange] = []
     existing = [item for item in items if not isinstance(item.change, CreateTopic)]
     live = _read(connection, existing) if existing else {}
     for item in items:
@@ -151,16 +150,16 @@ def _before(connection: Connection, items: Sequence[Item]) -> tuple[Failures, li
 
 
 def _send_patiently(
-    connection: Connection, items: Sequence[Item], validate_only: bool
+    connection: AdminConnection, items: Sequence[PlannedTopicChange], validate_only: bool
 ) -> dict[str, ClusterError | None]:
     """Sends again what the controller's mutation quota held back (KIP-599), for as long as something moves."""
     answers: dict[str, ClusterError | None] = {}
     patience = QUOTA_PATIENCE_VALIDATING_SECONDS if validate_only else QUOTA_PATIENCE_SECONDS
     rest, pause, moved = list(items), 0.5, time.monotonic()
     while rest:
-        told = send(connection, rest, validate_only)
-        throttled = [item for item in rest if (error := told[item.id]) is not None and error.kind == "quota"]
-        answers |= told
+        errors = send(connection, rest, validate_only)
+        throttled = [item for item in rest if (error := errors[item.id]) is not None and error.kind == "quota"]
+        answers |= errors
         if len(throttled) < len(rest):
             pause, moved = 0.5, time.monotonic()
         if not throttled or time.monotonic() - moved > patience:
@@ -171,5 +170,5 @@ def _send_patiently(
     return answers
 
 
-def _read(connection: Connection, items: Iterable[Item]) -> Mapping[str, LiveTopic]:
+def _read(connection: AdminConnection, items: Iterable[PlannedTopicChange]) -> Mapping[str, LiveTopic]:
     return read_cluster(connection, [item.change.ref.name for item in items]).topics

@@ -1,4 +1,4 @@
-"""What spark-submit needs: itself, Java, a master, the job's code as a zip, its command line. Never imports pyspark."""
+"""The spark-submit command line of a job: executable, Java, master, the zip of our code, arguments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from reconciler.errors import RunnerError
-from reconciler.topology import Mirror
+from reconciler.model.environment.topology import Mirror
 
 JOB_MARK = "mirror_job.py"
 
@@ -20,14 +21,14 @@ def spark_submit() -> str:
     home = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
     root = Path(home) if home else Path(spec.origin).parent if spec and spec.origin else None
-    found = root / "bin" / "spark-submit" if root else None
-    if found is None or not found.exists():
+    path = root / "bin" / "spark-submit" if root else None
+    if path is None or not path.exists():
         raise RunnerError(
             f"spark-submit was not found{f' under SPARK_HOME={home}' if home else ''}",
             "The mirror job is a Spark application and cannot start without it.",
             "Run make install, or set SPARK_HOME to a Spark 4 installation.",
         )
-    return str(found)
+    return str(path)
 
 
 def require_java() -> None:
@@ -60,13 +61,25 @@ def package_folder(package: str) -> Path:
     return Path(spec.origin).parent
 
 
+def job_script(name: str) -> Path:
+    """What spark-submit is given: ``mirror_job.py`` or ``verify_job.py``."""
+    return package_folder("reconciler_mirror") / "jobs" / name
+
+
+BUNDLED = {
+    "reconciler": ("__init__.py", "kafka/**/*.py", "replication/**/*.py"),
+    "reconciler_mirror": ("**/*.py",),
+}
+"""What the job needs of ours: itself, the protocol, and what both programs agree on."""
+
+
 def bundle(target: Path) -> None:
-    """A zip of ``mirror`` and what it imports of ours, for --py-files, so that any executor finds them."""
+    """A zip of ``reconciler_mirror`` and what it imports of ours, for --py-files, so that any executor finds them."""
     draft = target.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in ("mirror", "replication", "translation", "wire"):
+        for package, parts in BUNDLED.items():
             root = package_folder(package)
-            for source in sorted(root.rglob("*.py")):
+            for source in sorted(path for part in parts for path in root.glob(part)):
                 archive.write(source, f"{package}/{source.relative_to(root)}")
     draft.replace(target)
 
@@ -83,8 +96,13 @@ def submit_command(mirror: Mirror, folder: Path) -> list[str]:
         "spark.local.dir": str(folder / "spark"),
         **mirror.spark_conf,
     }
-    words = [spark_submit(), "--master", mirror.master, "--name", f"mirror-{mirror.name}"]
+    return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]
+
+
+def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
+    """``folder``: with the job's hand-over and the zip of our code."""
+    words = [spark_submit(), "--master", master, "--name", name]
     for key, value in sorted(conf.items()):
         words += ["--conf", f"{key}={value}"]
-    words += ["--py-files", str(folder / "bundle.zip"), str(package_folder("mirror").parent / JOB_MARK)]
-    return [*words, "--handover", str(folder / "handover.json"), "--run-dir", str(folder)]
+    words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
+    return [*words, "--handover", str(folder / "handover.json")]

@@ -1,4 +1,4 @@
-"""What this machine has for the mirror job: Java, Spark, room on disk."""
+"""Facts about this machine for the mirror job: Java, Spark, free disk space."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from reconciler.checkups import Machine
-from reconciler.edges.submission import require_java, spark_submit
-from reconciler.errors import RunnerError, Unknown
+from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
+from reconciler.errors import RunnerError, Unknown, or_unknown
+from reconciler.model.reports.doctor import Machine
 
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 
@@ -22,26 +22,23 @@ def machine(folder: Path) -> Machine:
 
 
 def _java() -> int | Unknown:
-    try:
-        require_java()
-    except RunnerError as error:
-        return Unknown("java", error.what, error.todo)
+    if missing := or_unknown("java", require_java, RunnerError):
+        return missing
     home = os.environ.get("JAVA_HOME", "")
     inside = Path(home) / "bin" / "java"
     command = str(inside) if home and inside.exists() else "java"
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+        stderr = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return Unknown("java", f"{command} cannot be run: {error}", "Set JAVA_HOME to Java 17 or newer")
-    found = _VERSION.search(told)
-    return int(found[1]) if found else Unknown("java", f"{command} does not tell its version", "Set JAVA_HOME")
+    match = _VERSION.search(stderr)
+    return int(match[1]) if match else Unknown("java", f"{command} does not report its version", "Set JAVA_HOME")
 
 
 def _spark() -> str | Unknown:
-    try:
-        place = spark_submit()
-    except RunnerError as error:
-        return Unknown("spark", error.what, error.todo)
+    place = or_unknown("spark", spark_submit, RunnerError)
+    if isinstance(place, Unknown):
+        return place
     if os.environ.get("SPARK_HOME"):
         return f"spark-submit of SPARK_HOME: {place}"
     return f"pyspark {importlib.metadata.version('pyspark')}"

@@ -1,4 +1,4 @@
-"""Processes of this machine, told apart from strangers that got the same number."""
+"""Processes of this machine, identified by pid and start time, since pids are used again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ def command_line(pid: int) -> str:
     return listed.stdout.strip()
 
 
-def is_running(pid: int | None, mark: str) -> bool:
-    """Does ``pid`` run, and does its command line carry ``mark``?"""
-    return pid is not None and mark in command_line(pid)
+def is_running(pid: int | None, *marks: str) -> bool:
+    """Does ``pid`` run, and does its command line carry one of ``marks``?"""
+    if pid is None:
+        return False
+    words = command_line(pid)
+    return any(mark in words for mark in marks)
 
 
 def works_in(pid: int | None, folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A running mirror job replaced without a stop: the new application warms up beside it and takes over by itself.
+"""Restarts a mirror job by takeover: the new application warms up beside the old one and replaces it.
 
 The CLI only starts it and watches. Killed at any moment, it leaves the old application, or the new one, copying; never
 both, never none (docs/decisions/0043).
@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from reconciler.edges.run_folders import RunFolder
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.errors import RunnerError
-from reconciler.live import LiveMirror
+from reconciler.model.live import LiveMirror
 
 SPARK_PATIENCE_S = 120.0
 READY_PATIENCE_S = 240.0
@@ -50,17 +50,17 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
         return None  # it took over a moment ago, with the definition of that run
     old, reported = runner.folder(mirror), runner.status(mirror)
     leaving = old.pids(reported.pid if reported else None)
-    told = json.loads(handover)
-    asked_at_ms = runner.launch(mirror, handover, new, _needs(reported, {flow["name"] for flow in told["flows"]}))
+    document = json.loads(handover)
+    asked_at_ms = runner.launch(mirror, handover, new, _needs(reported, {flow["name"] for flow in document["flows"]}))
     name = reported.application_id if reported else "the running job"
     progress(f"mirror {mirror}: a new application starts beside {name}, which goes on copying")
     if not _await_switch(runner, mirror, new, progress):
         return None
-    found = _await_running(runner, mirror, new, (told["fingerprint"], asked_at_ms))
-    progress(f"mirror {mirror} runs as {found.application_id}")
+    live_mirror = _await_running(runner, mirror, new, (document["fingerprint"], asked_at_ms))
+    progress(f"mirror {mirror} runs as {live_mirror.application_id}")
     if not runner.await_gone(old, leaving, LEAVE_PATIENCE_S):
         progress(f"mirror {mirror}: {name} did not leave in {LEAVE_PATIENCE_S:.0f} s and was killed; no record is lost")
-    return found
+    return live_mirror
 
 
 def _needs(reported: LiveMirror | None, wanted: set[str]) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def _needs(reported: LiveMirror | None, wanted: set[str]) -> tuple[str, ...]:
             for flow in reported.flows.values()
             if flow.name in wanted
             and flow.state in _COPIES
-            and not any(str(one.get("code", "")).endswith("_unreachable") for one in flow.conditions)
+            and not any(str(condition.get("code", "")).endswith("_unreachable") for condition in flow.conditions)
         )
     )
 
@@ -107,20 +107,20 @@ def _give_up(runner: Runner, mirror: str, new: RunFolder) -> bool:
     return runner.folder(mirror) != new
 
 
-def _not_replaced(runner: Runner, mirror: str, new: RunFolder, what: str) -> RunnerError:
+def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> RunnerError:
     reported = runner.status(mirror)
     name = (reported.application_id if reported else None) or "the old application"
     return RunnerError(
-        f"mirror {mirror} was not restarted: the new application {what}",
+        f"mirror {mirror} was not restarted: the new application {subject}",
         f"{name} goes on copying with the definition it had. The log of the new one ends with:\n{new.log_tail()}",
-        f"Mend the cause, then run apply again. The whole log: {new.path / 'job.log'}",
+        f"Fix the cause, then run apply again. The whole log: {new.path / 'job.log'}",
     )
 
 
 def _await_running(runner: Runner, mirror: str, new: RunFolder, expected: tuple[str, int]) -> LiveMirror:
     """``expected``: fingerprint and when it was asked to start."""
     began = time.monotonic()
-    while (found := runner.running_since(mirror, *expected)) is None:
+    while (live_mirror := runner.running_since(mirror, *expected)) is None:
         state = new.word("supervisor.json", "state")
         crashed = state in _ENDED or bool(new.number("supervisor.json", "restarts"))
         if crashed or time.monotonic() - began > RUNNING_PATIENCE_S:
@@ -131,4 +131,4 @@ def _await_running(runner: Runner, mirror: str, new: RunFolder, expected: tuple[
                 f"Look at reconciler status; run plan to see what is left. The whole log: {new.path / 'job.log'}",
             )
         time.sleep(0.2)
-    return found
+    return live_mirror

@@ -1,4 +1,4 @@
-"""Run folders of mirror jobs on this machine: where they lie, what is in them, which processes belong to them."""
+"""Run folders of mirror jobs on this machine: their paths, files and processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.edges.processes import is_running, works_in
+from reconciler.backends.mirror_jobs.runner.processes import is_running, works_in
 from reconciler.errors import ReconcilerError
 
-SUPERVISOR_MARK = "reconciler.edges.supervisor"
+SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
+SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
+"""By which a supervisor's command line is known: ours, and that of the release before, whose jobs may still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,10 @@ class RunFolder:
 
     def read(self, name: str) -> Mapping[str, object]:
         try:
-            found = json.loads((self.path / name).read_text(encoding="utf-8"))
+            document = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def number(self, name: str, key: str) -> int | None:
         value = self.read(name).get(key)
@@ -44,7 +46,7 @@ class RunFolder:
 
     def supervisor_pid(self) -> int | None:
         pid = self.number("supervisor.json", "pid")
-        return pid if is_running(pid, SUPERVISOR_MARK) and works_in(pid, self.path) else None
+        return pid if is_running(pid, *SUPERVISOR_MARKS) and works_in(pid, self.path) else None
 
     def driver_pid(self, reported: int | None = None) -> int | None:
         """The Spark driver's process here, by the folder or by what the job itself ``reported``."""
@@ -86,7 +88,7 @@ def required(state: Path) -> Path:
     except OSError as error:
         raise ReconcilerError(
             f"the folder {state} cannot be made: {error.strerror or error}",
-            "The lock, the audit record and the runs of mirrors live there. Nothing was begun.",
+            "The lock, the audit record and the runs of mirrors are kept there. Nothing was started.",
             "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
         ) from None
     return state

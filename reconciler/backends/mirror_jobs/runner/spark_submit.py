@@ -1,4 +1,4 @@
-"""MirrorRunner over spark-submit: starts, replaces, finds and stops the Spark application of a mirror.
+"""MirrorRunner over spark-submit: starts, replaces, finds and stops the Spark application of a mirror job.
 
 The job runs under a supervisor that outlives the CLI. What the job *is* (fingerprint, application id, lag) is read
 from its status record in Kafka; the run folders only tell which processes on this machine belong to it.
@@ -19,15 +19,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.edges import replacing
-from reconciler.edges.processes import terminate, works_in
-from reconciler.edges.run_folders import SUPERVISOR_MARK, RunFolder
-from reconciler.edges.submission import bundle, require_java, require_master, spark_submit, submit_command
-from reconciler.edges.supervisor import write_json
+from reconciler.backends.mirror_jobs.runner import replace as replacing
+from reconciler.backends.mirror_jobs.runner.command_line import (
+    bundle,
+    require_java,
+    require_master,
+    spark_submit,
+    submit_command,
+)
+from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
+from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.errors import ClusterError, RunnerError
-from reconciler.live import JobState, LiveMirror
-from reconciler.topology import Mirror
-from replication import succession
+from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication import run_folders as succession
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
@@ -62,11 +68,11 @@ class SparkRunner:
         supervised = folder.supervisor_pid() is not None
         state = folder.word("supervisor.json", "state")
         # What is being started, whatever an earlier application reported last.
-        told = folder.word("handover.json", "fingerprint") if supervised else ""
+        text = folder.word("handover.json", "fingerprint") if supervised else ""
         if reported is None:
-            found = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
-            detail = folder.log_tail(1) if found is JobState.FAILED else ""
-            return LiveMirror(mirror, found, fingerprint=told or None, detail=detail)
+            job_state = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
+            detail = folder.log_tail(1) if job_state is JobState.FAILED else ""
+            return LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
@@ -77,7 +83,7 @@ class SparkRunner:
             return self._with_successor(mirror, reported)
         if supervised and reported.state is not JobState.STARTING:
             word = _after_crash(folder) if crashed or state == "pausing" else "the supervised process is starting"
-            return replace(reported, state=JobState.STARTING, fingerprint=told or reported.fingerprint, detail=word)
+            return replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=word)
         return reported
 
     def has_lost(self, reported: LiveMirror) -> bool:
@@ -115,9 +121,9 @@ class SparkRunner:
         self.require_startable([mirror])
         reported = self.status(mirror)
         if self.copies_here(mirror, reported):
-            found = replacing.replace(self, mirror, handover, progress)
-            if found is not None:
-                return found
+            live_mirror = replacing.replace(self, mirror, handover, progress)
+            if live_mirror is not None:
+                return live_mirror
         self.stop(mirror, progress)
         try:
             return self.start(mirror, handover, progress)
@@ -136,7 +142,7 @@ class SparkRunner:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
         by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
         try:
-            return self._launch(mirror, handover, folder, (needs, goal))
+            return self._launch(mirror, folder, {"handover.json": handover, "goal.json": goal}, needs)
         except OSError as error:
             raise RunnerError(
                 f"mirror {mirror} cannot be started: {folder.path} cannot be written: {error.strerror or error}",
@@ -144,21 +150,20 @@ class SparkRunner:
                 "Check the folder's permissions and the space left, then run apply again.",
             ) from None
 
-    def _launch(self, mirror: str, handover: str, folder: RunFolder, how: tuple[tuple[str, ...], str]) -> int:
-        needs, goal = how
+    def _launch(self, mirror: str, folder: RunFolder, texts: Mapping[str, str], needs: tuple[str, ...]) -> int:
         folder.path.mkdir(parents=True, exist_ok=True)
         for leftover in _LEFTOVERS:
             (folder.path / leftover).unlink(missing_ok=True)
-        (folder.path / "handover.json").write_text(handover, encoding="utf-8")
-        if goal:
-            (folder.path / "goal.json").write_text(goal, encoding="utf-8")
+        for name, text in texts.items():
+            if text:
+                (folder.path / name).write_text(text, encoding="utf-8")
         succession.settle(folder.path, self.state / mirror, needs)
         bundle(folder.path / "bundle.zip")
         write_json(folder.path / "command.json", submit_command(self.mirrors[mirror], folder.path))
         asked_at_ms = int(time.time() * 1000)
         with (folder.path / "supervisor.log").open("ab") as out:
             subprocess.Popen(
-                [sys.executable, "-m", SUPERVISOR_MARK, str(folder.path)],
+                [sys.executable, "-m", SUPERVISOR, str(folder.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -175,9 +180,9 @@ class SparkRunner:
             state = folder.word("supervisor.json", "state")
             if state in ("failed", "superseded", "stopped") or folder.number("supervisor.json", "restarts"):
                 raise self._not_startable(mirror, state)
-            if (found := self.running_since(mirror, fingerprint, asked_at_ms)) is not None:
-                progress(f"mirror {mirror} runs as {found.application_id}")
-                return found
+            if (live_mirror := self.running_since(mirror, fingerprint, asked_at_ms)) is not None:
+                progress(f"mirror {mirror} runs as {live_mirror.application_id}")
+                return live_mirror
             word = "Spark is up, lanes are being taken" if folder.read("driver.json") else "Spark is starting"
             if word != said:
                 progress(f"mirror {mirror}: {word}")
@@ -192,12 +197,12 @@ class SparkRunner:
     def running_since(self, mirror: str, fingerprint: str, asked_at_ms: int) -> LiveMirror | None:
         """What the job reports when it runs with this hand-over; an earlier application's record may still be there."""
         try:
-            found = self.status(mirror)
+            live_mirror = self.status(mirror)
         except ClusterError:
             return None  # asked again in a moment; the deadline of the start decides
-        if found is None or found.state is not JobState.RUNNING or found.fingerprint != fingerprint:
+        if live_mirror is None or live_mirror.state is not JobState.RUNNING or live_mirror.fingerprint != fingerprint:
             return None
-        return found if (found.started_at_ms or 0) >= asked_at_ms else None
+        return live_mirror if (live_mirror.started_at_ms or 0) >= asked_at_ms else None
 
     def _not_startable(self, mirror: str, state: str) -> RunnerError:
         folder = self.folder(mirror)
@@ -205,7 +210,7 @@ class SparkRunner:
         return RunnerError(
             f"mirror {mirror} could not start on Spark master {master!r} (spark-submit {state})",
             f"Nothing is mirrored by it. Its log ends with:\n{folder.log_tail()}",
-            f"Mend the cause, then run apply again. The whole log: {folder.path / 'job.log'}",
+            f"Fix the cause, then run apply again. The whole log: {folder.path / 'job.log'}",
         )
 
     def stop(self, mirror: str, progress: Progress) -> None:

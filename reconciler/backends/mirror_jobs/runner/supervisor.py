@@ -1,4 +1,4 @@
-"""Keeps one spark-submit process alive, apart from the CLI that started it. Standard library only.
+"""Supervises one spark-submit process and restarts it after a crash; outlives the CLI. Standard library only.
 
 ``python -m reconciler.edges.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of words), starts it in its
 own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes. It ends when the job
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from replication import succession
+from reconciler.replication import run_folders as succession
 
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0

@@ -1,4 +1,4 @@
-"""Runs the verify job once, in the foreground, as a Spark application of its own. Never imports pyspark.
+"""Runs the verify job once, in the foreground, as a Spark application of its own.
 
 Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
 """
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.edges.run_folders import RunFolder, required
-from reconciler.edges.submission import bundle, package_folder, require_java, spark_submit
+from reconciler.backends.mirror_jobs.runner.command_line import bundle, require_java, spark_words
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, required
 from reconciler.errors import RunnerError
-from reconciler.topology import Mirror
+from reconciler.model.environment.topology import Mirror
 
 _SAID = "verify: "
 _FAILED = "The comparison cannot run: "
@@ -69,7 +69,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
         raise RunnerError(
             f"the verify job of mirror {run.mirror.name} failed on Spark master {_master(run)!r}",
             f"Nothing is known about its flows. {_cause(folder)}",
-            f"Mend the cause and verify again. The whole log: {folder.path / 'job.log'}",
+            f"Fix the cause and verify again. The whole log: {folder.path / 'job.log'}",
         )
     shutil.rmtree(folder.path, ignore_errors=True)
     return answer
@@ -114,12 +114,8 @@ def _command(run: VerifyRun, folder: Path) -> list[str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **run.mirror.spark_conf,
     }
-    words = [spark_submit(), "--master", _master(run), "--name", f"verify-{run.mirror.name}"]
-    for key, value in sorted(conf.items()):
-        words += ["--conf", f"{key}={value}"]
-    words += ["--py-files", str(folder / "bundle.zip"), str(package_folder("mirror").parent / "verify_job.py")]
-    words += ["--handover", str(folder / "handover.json"), "--request", str(folder / "request.json")]
-    return [*words, "--run-dir", str(folder)]
+    words = spark_words(_master(run), f"verify-{run.mirror.name}", conf, folder, "verify_job.py")
+    return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder)]
 
 
 def _follow(output: IO[str] | None, log: IO[str], progress: Say) -> None:

@@ -1,4 +1,4 @@
-"""Reads what mirror jobs report about themselves: the newest record of each key in the status topic.
+"""Reads the status records of mirror jobs: the newest record of each key in the status topic.
 
 The topic is compacted: few keys, but perhaps many records. Its end is read first, and the rest only for a mirror that
 the end does not show. A reader that is kept open reads only what is new.
@@ -10,20 +10,21 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from importlib import resources
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
-
-from reconciler.edges.listening import Listening
-from reconciler.edges.status_tail import Newest, Tail, open_tail
+from reconciler.backends.mirror_jobs.status.tail import Newest, Tail, open_tail
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.topology import Cluster, Principal
-from replication.names import STATUS_TOPIC, status_key
-from replication.pauses import Pause, Scope, loads, scope_of
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.schemas import schema
+from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.replication.pauses import Pause, Scope, loads, scope_of
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 STALE_AT_LEAST_MS = 30_000
 STALE_INTERVALS = 10
@@ -41,10 +42,15 @@ _STATES = {
     "failed": JobState.FAILED,
 }
 _ALIVE = (JobState.STARTING, JobState.RUNNING)
-_VALIDATOR = Draft202012Validator(json.loads(resources.files("schemas").joinpath("status.schema.json").read_text()))
-
 
 Lost = Callable[[LiveMirror], bool]
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    from jsonschema import Draft202012Validator  # 0.1 s, and many a plan reads no record
+
+    return Draft202012Validator(schema("status"))
 
 
 class MalformedStatusError(ValueError):
@@ -68,7 +74,7 @@ def _record(value: bytes) -> Mapping[str, Any]:
         record = json.loads(value)
     except ValueError as error:
         raise MalformedStatusError(f"no JSON: {error}") from None
-    for problem in _VALIDATOR.iter_errors(record):
+    for problem in _validator().iter_errors(record):
         raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
     return dict(record)
 
@@ -106,43 +112,60 @@ def _clock_in_doubt(record: Mapping[str, Any], now_ms: int) -> bool:
 
 def _by_what_it_writes(record: Mapping[str, Any], now_ms: int, speaks: bool) -> LiveMirror:
     ahead_ms = record["updated_at_ms"] - now_ms
-    found = _mirror(record, record["updated_at_ms"] if speaks else now_ms)
+    mirror = _mirror(record, record["updated_at_ms"] if speaks else now_ms)
     if not speaks and ahead_ms < 0:
-        return found
+        return mirror
     side = "ahead of" if ahead_ms > 0 else "behind"
     clock = f"its clock is {abs(ahead_ms) // 1000:,} s {side} this machine's"
     if speaks:
-        return replace(found, detail=f"{found.detail}; {clock}")
-    return replace(found, state=JobState.STALE, late_ms=0, detail=f"{found.detail}; {clock}, and it writes no more")
+        return replace(mirror, detail=f"{mirror.detail}; {clock}")
+    return replace(mirror, state=JobState.STALE, late_ms=0, detail=f"{mirror.detail}; {clock}, and it writes no more")
 
 
 def _flow(name: str, flow: Mapping[str, Any]) -> FlowStatus:
-    return FlowStatus(
-        name=name,
-        fingerprint=flow["fingerprint"],
-        state=flow["state"],
-        topics=flow["topics"],
-        partitions=flow["partitions"],
-        records_total=flow["records_total"],
-        records_per_second=flow["records_per_second"],
-        bytes_per_second=flow["bytes_per_second"],
-        records_lag=flow["records_lag"],
-        seconds_lag=flow["seconds_lag"],
-        conditions=tuple(MappingProxyType(condition) for condition in flow["conditions"]),
-        transactions=flow.get("transactions"),
-        retries=flow.get("retries"),
-        filtered=flow.get("records_filtered"),
-        returning=flow.get("records_returning"),
-        paths=tuple(MappingProxyType(path) for path in flow.get("paths", ())),
-        worst_partitions=tuple(MappingProxyType(one) for one in flow.get("worst_partitions", ())),
-        pauses=tuple(MappingProxyType(one) for one in flow.get("pauses", ())),
-        resuming_partitions=flow.get("resuming_partitions", 0),
-        lost=tuple(MappingProxyType(one) for one in flow.get("lost", ())),
-        rate_limit=flow.get("rate_limit"),
-        throttled_seconds=flow.get("throttled_seconds"),
-        catch_up=MappingProxyType(flow["catch_up"]) if "catch_up" in flow else None,
-        groups=MappingProxyType(flow["groups"]) if "groups" in flow else None,
-    )
+    """What a job of an older release does not write has its default."""
+    titles = {field.name: field.metadata.get("name", field.name) for field in fields(FlowStatus)}
+    known = {key: _frozen(flow[title]) for key, title in titles.items() if title in flow}
+    return FlowStatus(**{**known, "name": name})
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return MappingProxyType(value) if isinstance(value, dict) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """Seconds of our monotonic clock. ``came_within``: at most so long before ``since`` it was another record."""
+
+    place: tuple[int, int]
+    since: float
+    came_within: float
+
+
+class Listening:
+    """Whether the writers of records are still alive, judged by our own clock: theirs may be wrong. What was seen of
+    each key, over all reads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard: dict[str, _Heard] = {}
+        self._looked: dict[str, float] = {}
+
+    def note(self, key: str, newest: Newest) -> None:
+        """``newest``: the key's newest record as of now."""
+        now, place, known = self._clock(), (newest.partition, newest.offset), self._heard.get(key)
+        if known is None or known.place != place:
+            self._heard[key] = _Heard(place, now, now - self._looked.get(key, float("-inf")))
+        self._looked[key] = now
+
+    def speaks(self, key: str, patience_s: float) -> bool | None:
+        """Of a key that was noted: whether its record is younger than ``patience_s``. None: too early to tell."""
+        heard = self._heard[key]
+        if self._clock() - heard.since > patience_s:
+            return False
+        return True if heard.came_within <= patience_s else None
 
 
 class StatusRecords:
@@ -179,9 +202,9 @@ class StatusRecords:
                 if newest is None or newest.value is None:
                     return None
                 self._listening.note(key, newest)
-            found = self._judged(key, newest.value, now_ms, lost)
-            if found is not None:
-                return found
+            live_mirror = self._judged(key, newest.value, now_ms, lost)
+            if live_mirror is not None:
+                return live_mirror
             time.sleep(LISTEN_SECONDS / 5)
 
     def _judged(self, key: str, value: bytes, now_ms: int, lost: Lost) -> LiveMirror | None:
@@ -197,9 +220,9 @@ class StatusRecords:
                 "Use the version of this program that started the job, or stop the job and apply again.",
             ) from None
         patience = LISTEN_SECONDS + LISTEN_INTERVALS * record["status_interval_ms"] / 1000
-        told = _mirror(record, now_ms)
-        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS or lost(told):
-            return told
+        mirror = _mirror(record, now_ms)
+        if not _clock_in_doubt(record, now_ms) or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
+            return mirror
         speaks = self._listening.speaks(key, patience)
         return None if speaks is None else _by_what_it_writes(record, now_ms, speaks)
 
@@ -208,24 +231,24 @@ class StatusRecords:
         prefix = status_key(self.environment, "")
         with self._lock:
             newest = self._fresh(None)
-        found: dict[str, LiveMirror | Unknown] = {}
+        mirrors: dict[str, LiveMirror | Unknown] = {}
         for key in sorted(newest):
             value = newest[key].value
             if key.startswith(prefix) and value is not None:
                 mirror = key.removeprefix(prefix)
                 try:
-                    found[mirror] = mirror_from_record(value, now_ms)
+                    mirrors[mirror] = mirror_from_record(value, now_ms)
                 except MalformedStatusError as error:
-                    what = f"its status record in {self.cluster.name}/{self.topic} cannot be read: {error}"
-                    found[mirror] = Unknown(f"mirror {mirror}", what, "Use the version that started the job.")
-        return MappingProxyType(found)
+                    description = f"its status record in {self.cluster.name}/{self.topic} cannot be read: {error}"
+                    mirrors[mirror] = Unknown(f"mirror {mirror}", description, "Use the version that started the job.")
+        return MappingProxyType(mirrors)
 
     def pauses(self) -> Mapping[Scope, Pause]:
         """Every pause of the environment's flows that is written on this cluster."""
         with self._lock:
             newest = self._fresh(None)
-        found = ((scope_of(self.environment, key), one.value) for key, one in newest.items())
-        return {scope: loads(scope, value) for scope, value in found if scope is not None and value is not None}
+        pauses = ((scope_of(self.environment, key), newest.value) for key, newest in newest.items())
+        return {scope: loads(scope, value) for scope, value in pauses if scope is not None and value is not None}
 
     def close(self) -> None:
         with self._lock:

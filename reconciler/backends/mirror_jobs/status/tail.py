@@ -1,4 +1,4 @@
-"""The newest record of each key of a topic with few keys. A reader that is kept open reads only what is new."""
+"""Reads the newest record of each key of a small compacted topic; kept open, it reads only what is new."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import CONNECT_SECONDS, Connection, DebugLog
-from reconciler.edges.kafka.identity import client_settings
-from reconciler.edges.kafka.patience import patiently, reads_on
-from reconciler.topology import Cluster, Principal
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection, topic_reader, unheard
+from reconciler.backends.connections.retries import patiently, reads_on
+from reconciler.model.environment.topology import Cluster, Principal
 
 TAIL_RECORDS = 500
 """Offsets before the end of each partition that are read first."""
@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", bound="Tail")
 
 def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kind]) -> Kind | None:
     """None when the topic does not exist."""
-    connection = Connection(cluster, principal)
+    connection = AdminConnection(cluster, principal)
     try:
         return _opened(connection, client_settings(cluster, principal), topic, kind)
     except BaseException:
@@ -49,27 +49,13 @@ def open_tail(cluster: Cluster, principal: Principal, topic: str, kind: type[Kin
         raise
 
 
-def _opened(connection: Connection, client: Mapping[str, Any], topic: str, kind: type[Kind]) -> Kind | None:
-    request = connection.admin.describe_cluster(request_timeout=CONNECT_SECONDS)
-    connection.first(request, errors.DESCRIBE_CLUSTER)
-    topics = connection.admin.describe_topics(TopicCollection([topic]), request_timeout=CONNECT_SECONDS)
-    connection.settle(topics.values())
-    failed = connection.failure(topics[topic], errors.describe_topic(topic))
-    if failed is not None:
-        if failed.kind != "missing":
-            raise failed
+def _opened(connection: AdminConnection, client: Mapping[str, Any], topic: str, kind: type[Kind]) -> Kind | None:
+    connection.cluster()
+    if (described := connection.topic(topic)) is None:
         connection.close()
         return None
-    settings = {
-        **client,
-        "group.id": "reconciler-status",  # asked for by the client; no group is ever joined
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 50,
-    }
-    consumer = Consumer({**settings, "error_cb": lambda _error: None}, logger=DebugLog())
-    partitions = [part.id for part in topics[topic].result().partitions]
+    consumer = topic_reader(client, "reconciler-status", unheard)
+    partitions = [part.id for part in described.partitions]
     try:
         return kind(connection, consumer, topic, partitions)
     except BaseException:
@@ -82,7 +68,7 @@ class Tail:
 
     records = TAIL_RECORDS
 
-    def __init__(self, connection: Connection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
+    def __init__(self, connection: AdminConnection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
         self.connection = connection
         self.topic = topic
         self._asked = errors.read_topic(topic)
@@ -115,13 +101,13 @@ class Tail:
         """First offset and end. A partition that was just made or moved has no leader for a moment."""
         place = TopicPartition(self.topic, partition)
         try:
-            found = patiently(lambda: self.consumer.get_watermark_offsets(place, CONNECT_SECONDS), CONNECT_SECONDS)
+            bounds = patiently(lambda: self.consumer.get_watermark_offsets(place, CONNECT_SECONDS), CONNECT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # it was there: the client has lost its brokers
                 lost = f"partition {partition} of {self.topic} has not been found again"
                 raise errors.unreachable(self.connection.speaker, (lost,)) from None
             raise self.connection.error(error.args[0], self._asked) from None
-        return int(found[0]), int(found[1])
+        return int(bounds[0]), int(bounds[1])
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Every record from start to end (not included) of each partition."""

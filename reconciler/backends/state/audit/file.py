@@ -1,4 +1,4 @@
-"""Appends lines to ``audit.jsonl`` in the run folder. Each line is on disk before the next thing happens."""
+"""Appends the lines of the audit log to ``audit.jsonl`` in the run folder, each synced to disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from reconciler.errors import ReconcilerError
@@ -65,15 +64,13 @@ class AuditFile:
     def __enter__(self) -> AuditFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _unwritable(self, error: OSError) -> ReconcilerError:
         return ReconcilerError(
             f"the audit record {self.path} cannot be written: {error.strerror or error}",
-            "What leaves no record of who did it is not begun.",
+            "Nothing is changed without a record of who did it.",
             "Check the folder's permissions and the space left.",
         )
 
@@ -84,10 +81,10 @@ def read_lines(state: Path) -> list[Mapping[str, Any]]:
         texts = (state / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    found: list[Mapping[str, Any]] = []
+    lines: list[Mapping[str, Any]] = []
     for text in texts:
         with contextlib.suppress(ValueError):
             line = json.loads(text)
             if isinstance(line, dict):
-                found.append(line)
-    return found
+                lines.append(line)
+    return lines

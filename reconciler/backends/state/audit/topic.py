@@ -1,20 +1,26 @@
-"""A copy of the audit record in a Kafka topic, keyed by environment. The file is the one that must be complete."""
+"""The copy of the audit log in a Kafka topic, keyed by environment, with the runs on other machines: written and read.
+
+The file is the complete record of the runs of one machine.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.connection import Connection, DebugLog
-from reconciler.edges.kafka.identity import client_settings
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings
+from reconciler.backends.connections.librdkafka import AdminConnection, DebugLog, deliver
+from reconciler.backends.mirror_jobs.status.tail import Tail, open_tail
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 
+Line = Mapping[str, Any]
 SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 """Lines of changes travel together; those that begin or end a run go at once."""
@@ -34,10 +40,10 @@ class AuditTopicLog:
         self.waiting: list[bytes] = []
         self.trouble = ""
         self._not_before = 0.0
-        self._connection: Connection | None = None
+        self._connection: AdminConnection | None = None
         self._producer: Producer | None = None
 
-    def begin(self, line: Mapping[str, Any]) -> None:
+    def begin(self, line: Line) -> None:
         """The first line of a run. Raises ReconcilerError when it cannot be kept: then nothing may be begun."""
         self.write(line)
         if self.waiting and self.trouble:
@@ -48,7 +54,7 @@ class AuditTopicLog:
                 f" at {', '.join(self.cluster.bootstrap_servers)}.",
             )
 
-    def write(self, line: Mapping[str, Any]) -> None:
+    def write(self, line: Line) -> None:
         """Never raises: a run under way is not left half done for a copy of its record. ``left`` tells."""
         self.waiting.append(json.dumps(line, ensure_ascii=False).encode())
         if line["kind"] == "change" and time.monotonic() < self._not_before:
@@ -77,19 +83,11 @@ class AuditTopicLog:
     def _flush(self) -> None:
         if not self._exists():
             return
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
         producer = self._opened()
         sent = len(self.waiting)
-        for line in self.waiting:
-            producer.produce(self.topic, line, self.key, on_delivery=delivered)
-        pending = producer.flush(SECONDS)
+        failed, pending = deliver(producer, self.topic, [(self.key, line) for line in self.waiting], SECONDS)
         if failed:
-            raise KafkaException(failed[0])
+            raise KafkaException(failed)
         if pending:
             self._producer = None
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {SECONDS:.0f} s"))
@@ -100,12 +98,12 @@ class AuditTopicLog:
         if self._producer is not None:
             return True
         if self._connection is None or self._connection.closed:
-            self._connection = Connection(self.cluster, Principal.APPLY)
-        found = self._connection.admin.list_topics(self.topic, timeout=SECONDS).topics.get(self.topic)
-        if found is None or (found.error is not None and found.error.code() in _MISSING):
+            self._connection = AdminConnection(self.cluster, Principal.APPLY)
+        document = self._connection.admin.list_topics(self.topic, timeout=SECONDS).topics.get(self.topic)
+        if document is None or (document.error is not None and document.error.code() in _MISSING):
             return False
-        if found.error is not None:
-            raise self._connection.error(found.error, errors.Asked(f"write to topic {self.topic}", "Write", ""))
+        if document.error is not None:
+            raise self._connection.error(document.error, errors.Asked(f"write to topic {self.topic}", "Write", ""))
         return True
 
     def _opened(self) -> Producer:
@@ -119,3 +117,38 @@ class AuditTopicLog:
             }
             self._producer = Producer(settings, logger=DebugLog())
         return self._producer
+
+
+class _Lines(Tail):
+    """Every record instead of the newest of each key: ``lines`` by key, as they were written."""
+
+    records = 20_000  # of all environments that share the topic; what is older tells nothing of today's differences
+
+    def __init__(self, connection: AdminConnection, consumer: Consumer, topic: str, partitions: list[int]) -> None:
+        super().__init__(connection, consumer, topic, partitions)
+        self.lines: dict[bytes, list[Line]] = {}
+
+    def take(self, message: Message) -> None:
+        with contextlib.suppress(ValueError):
+            line = json.loads(message.value() or b"")
+            if isinstance(line, dict):
+                self.lines.setdefault(message.key() or b"", []).append(line)
+
+
+def read_copy(cluster: Cluster, principal: Principal, topic: str, environment: str) -> list[Line]:
+    """The newest lines of ``environment``; empty where the topic is not there yet. Raises ClusterError."""
+    tail = open_tail(cluster, principal, topic, _Lines)
+    if tail is None:
+        return []
+    try:
+        tail.advance()
+    finally:
+        tail.consumer.close()
+        tail.connection.close()
+    return tail.lines.get(environment.encode(), [])
+
+
+def together(*records: Iterable[Line]) -> list[Line]:
+    """Each line once, oldest first."""
+    by_name = {json.dumps(line, sort_keys=True): line for record in records for line in record}
+    return sorted(by_name.values(), key=lambda line: str(line.get("at", "")))

@@ -1,4 +1,4 @@
-"""One apply at a time for an environment on this host: a file lock that a killed holder gives back by itself."""
+"""The lock of an environment as a file on this host; a killed holder releases it by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from reconciler.edges.run_folders import required
+from reconciler.backends.mirror_jobs.runner.run_folder import required
 from reconciler.errors import LockHeld, ReconcilerError
 
 
@@ -39,7 +39,7 @@ def _file(path: Path) -> TextIO:
     except OSError as error:
         raise ReconcilerError(
             f"the lock {path} cannot be opened: {error.strerror or error}",
-            "Without it two runs could act at once. Nothing was begun.",
+            "Without it two runs could act at once. Nothing was started.",
             "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
         ) from None
 
@@ -56,7 +56,7 @@ def _held(state: Path, text: str) -> LockHeld:
         who = "another process of this machine"
     return LockHeld(
         f"environment {state.name} is locked by {who}",
-        "Two applies at once would act on plans that each other makes stale. --steal-lock takes the lock from other"
+        "Two applies at once would make each other's plans stale. --steal-lock takes the lock from other"
         " machines only: here the holder can be ended, and gives it back by that.",
         f"Wait until it has ended, {end}; then run the command again.",
     )

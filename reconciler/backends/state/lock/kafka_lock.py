@@ -1,4 +1,4 @@
-"""The environment's lock in Kafka: a record with a lease, written by compare and set. See decision 21."""
+"""The lock of an environment in Kafka: a record with a lease, renewed by compare-and-set (decision 21)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ import time
 import uuid
 from pathlib import Path
 
-from reconciler.edges.kafka.lock_log import FencedError, LockLog
-from reconciler.edges.processes import command_line
+from reconciler.backends.mirror_jobs.runner.processes import command_line
+from reconciler.backends.state.compare_and_set import LockLog, RecordFencedError
 from reconciler.errors import ClusterError, LockHeld
-from reconciler.locks import LEASE_MS, LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads, lock_key, transactional_id
-from reconciler.topology import Cluster
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.state.lock import (
+    LEASE_MS,
+    LOCK_TOPIC,
+    Holder,
+    LockRecord,
+    Steal,
+    dumps,
+    loads,
+    lock_key,
+    transactional_id,
+)
 
 ATTEMPTS = 5
 """Contenders that look at the same moment fence each other; one of them comes through."""
@@ -87,7 +97,7 @@ class KafkaLock:
                 try:
                     self._log.write(value, key)
                     return ""
-                except FencedError:
+                except RecordFencedError:
                     self.gone, self.cut_off = self._renew()
                 except ClusterError as error:
                     return error.what
@@ -106,7 +116,7 @@ class KafkaLock:
         self._ended.set()
         if self._renewer.is_alive():
             self._renewer.join()
-        with self._mutex, contextlib.suppress(ClusterError, FencedError):
+        with self._mutex, contextlib.suppress(ClusterError, RecordFencedError):
             if not self.gone:
                 self._log.write(dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
         self._log.close()
@@ -114,15 +124,15 @@ class KafkaLock:
     def _taken(self, reason: str) -> bool:
         """One compare and set; False when somebody came between."""
         self._log.fence()
-        found = self._read()
+        lock_record = self._read()
         if not reason:
-            self._refuse_live(found)
-        before = found.holder if found is not None else None
+            self._refuse_live(lock_record)
+        before = lock_record.holder if lock_record is not None else None
         if reason and before is not None and before.id != self.holder.id:
             self.steal = Steal(before.who, before.host, before.pid, before.purpose, reason)
         try:
             self._write()
-        except FencedError:
+        except RecordFencedError:
             return False
         return True
 
@@ -145,16 +155,21 @@ class KafkaLock:
                 "Use that version, or take the lock with --steal-lock REASON.",
             ) from None
 
-    def _refuse_live(self, found: LockRecord | None) -> None:
+    def _refuse_live(self, lock_record: LockRecord | None) -> None:
         now = _now_ms()
-        if found is None or found.holder.id == self.holder.id or found.left_ms(now) <= 0 or self._is_dead(found.holder):
+        if (
+            lock_record is None
+            or lock_record.holder.id == self.holder.id
+            or lock_record.left_ms(now) <= 0
+            or self._is_dead(lock_record.holder)
+        ):
             return
-        stolen = f", taken from {found.steal.who} ({found.steal.reason})" if found.steal else ""
+        stolen = f", taken from {lock_record.steal.who} ({lock_record.steal.reason})" if lock_record.steal else ""
         raise LockHeld(
-            f"environment {self.environment} is locked by {found.holder.words(now)}{stolen}",
-            "Two applies at once would act on plans that each other makes stale.",
-            f"Wait until it has ended; a killed one ends in {found.left_ms(now) // 1000 + 1} s at most."
-            " To take the lock from a living one: --steal-lock REASON.",
+            f"environment {self.environment} is locked by {lock_record.holder.words(now)}{stolen}",
+            "Two applies at once would make each other's plans stale.",
+            f"Wait until it has ended; the lock of a killed one ends in {lock_record.left_ms(now) // 1000 + 1} s at"
+            " most. To take the lock from a running one: --steal-lock REASON.",
         )
 
     def _is_dead(self, other: Holder) -> bool:
@@ -164,7 +179,7 @@ class KafkaLock:
         """Why it is gone, and why it is cut off; both empty when it was renewed or still counts."""
         try:
             for _ in range(ATTEMPTS):
-                with contextlib.suppress(FencedError):
+                with contextlib.suppress(RecordFencedError):
                     self._write()
                     return "", ""
                 self._log.fence()
@@ -181,13 +196,13 @@ class KafkaLock:
         if value is None:
             return "the lock was released by someone else"
         try:
-            found = loads(value)
+            lock_record = loads(value)
         except ValueError as error:
             return f"the lock was overwritten: {error}"
-        if found.holder.id == self.holder.id:
+        if lock_record.holder.id == self.holder.id:
             return ""
-        reason = f": {found.steal.reason}" if found.steal else ""
-        return f"the lock was taken over by {found.holder.words(_now_ms())}{reason}"
+        reason = f": {lock_record.steal.reason}" if lock_record.steal else ""
+        return f"the lock was taken over by {lock_record.holder.words(_now_ms())}{reason}"
 
     def _renew_on_time(self) -> None:
         while not self._ended.wait(self.lease_ms / 3000):

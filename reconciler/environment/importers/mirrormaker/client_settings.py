@@ -1,6 +1,6 @@
-"""How MirrorMaker 2 connects to a cluster, in librdkafka's settings. No secret is ever carried over.
+"""MirrorMaker 2's client properties of a cluster as librdkafka settings. No secret is ever carried over.
 
-Border: one cluster's properties in, lines of ``client`` out. Names on the left: Kafka's SslConfigs and SaslConfigs.
+Names on the left are those of Kafka's SslConfigs and SaslConfigs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.mirrormaker.properties import Property
-from reconciler.mirrormaker.scopes import Configuration, Notes
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
 _SAME = (
@@ -51,15 +51,16 @@ class Client:
     settings: list[Setting] = field(default_factory=list)
 
     def read(self) -> tuple[Setting, ...]:
-        protocol = self._get("security.protocol")
-        if protocol:
-            self._add("security.protocol", protocol.value.strip().upper(), protocol)
+        if prop := self._get("security.protocol"):
+            self._add("security.protocol", prop.value.strip().upper(), prop)
         for name in _SAME:
-            if one := self._get(name):
-                self._add(name, self._plain(one, one.value.strip()), one)
-        self._names()
-        if one := self._get("sasl.jaas.config"):
-            self._login(one)
+            if prop := self._get(name):
+                self._add(name, self._plain(prop, prop.value.strip()), prop)
+        name = "ssl.endpoint.identification.algorithm"
+        if prop := self._get(name):  # Java takes an empty text for no check of names
+            self._add(name, prop.value.strip().lower() or "none", prop)
+        if prop := self._get("sasl.jaas.config"):
+            self._login(prop)
         self._trust()
         self._key()
         self._others()
@@ -71,21 +72,15 @@ class Client:
     def _add(self, name: str, value: str, origin: Property | None) -> None:
         self.settings.append(Setting(name, value, origin))
 
-    def _names(self) -> None:
-        """Java takes an empty text for no check of names."""
-        name = "ssl.endpoint.identification.algorithm"
-        if one := self._get(name):
-            self._add(name, one.value.strip().lower() or "none", one)
-
-    def _plain(self, one: Property, text: str) -> str:
+    def _plain(self, prop: Property, text: str) -> str:
         """A value that is no secret; a reference becomes one of ours."""
-        return self._reference(_bare(one, self.cluster), one, text) or text
+        return self._reference(prop.name.removeprefix(f"{self.cluster}."), prop, text) or text
 
-    def _secret(self, setting: str, text: str, one: Property) -> str:
+    def _secret(self, setting: str, text: str, prop: Property) -> str:
         """A reference that stands for the secret; what it must hold is told, and never shown."""
-        return self._reference(setting, one, text) or self._variable(setting, f"as in {one.name} at {one.where}")
+        return self._reference(setting, prop, text) or self._variable(setting, f"as in {prop.name} at {prop.where}")
 
-    def _reference(self, setting: str, one: Property, text: str) -> str | None:
+    def _reference(self, setting: str, prop: Property, text: str) -> str | None:
         """``${env:X}`` and a file of ``${directory:}`` are known here too; others are a variable to be set."""
         if "${" not in text:
             return None
@@ -95,15 +90,15 @@ class Client:
             kind = self.providers.get(provider, provider).rsplit(".", 1)[-1]
             if kind in ("EnvVarConfigProvider", "env") and re.fullmatch(r":?[A-Za-z_]\w*", inside, re.ASCII):
                 name = inside.lstrip(":")
-                self.notes.secrets.setdefault(name, f"as for MirrorMaker 2, {one.where}")
+                self.notes.secrets.setdefault(name, f"as for MirrorMaker 2, {prop.where}")
                 return f"${{env:{name}}}"
             path, _, key = inside.rpartition(":")
             if kind in ("DirectoryConfigProvider", "directory") and path and key:
                 return f"${{file:{path.rstrip('/')}/{key}}}"
         if secrets := _SECRET.findall(text):
             named = " and ".join(f"{key} of the Secret {name}" for name, key in secrets)
-            return self._variable(setting, f"{named}, {one.where}")
-        return self._variable(setting, f"what the config provider gives for {one.name} at {one.where}")
+            return self._variable(setting, f"{named}, {prop.where}")
+        return self._variable(setting, f"what the config provider gives for {prop.name} at {prop.where}")
 
     def _variable(self, setting: str, words: str) -> str:
         stem = name = re.sub(r"\W", "_", f"{self.cluster}_{setting}", flags=re.ASCII).upper()
@@ -116,13 +111,12 @@ class Client:
         self.notes.secrets.setdefault(name, words)
         return f"${{env:{name}}}"
 
-    def _login(self, one: Property) -> None:
+    def _login(self, prop: Property) -> None:
         """JAAS: ``module flag option=value ...;``."""
-        text = one.value.strip()
+        text = prop.value.strip()
         if "${" in text and _REFERENCE.fullmatch(text):
-            self._add("sasl.username", self._variable("sasl.username", f"the user in {one.name} at {one.where}"), one)
-            password = self._variable("sasl.password", f"the password in {one.name} at {one.where}")
-            self._add("sasl.password", password, one)
+            for setting, kind in (("sasl.username", "user"), ("sasl.password", "password")):
+                self._add(setting, self._variable(setting, f"the {kind} in {prop.name} at {prop.where}"), prop)
             return
         module = text.split()[0].rsplit(".", 1)[-1] if text.split() else ""
         options = {
@@ -131,33 +125,33 @@ class Client:
         }
         match module:
             case "PlainLoginModule" | "ScramLoginModule":
-                self._pairs(one, options, (("username", "sasl.username"), ("password", "sasl.password")))
+                self._pairs(prop, options, (("username", "sasl.username"), ("password", "sasl.password")))
             case "OAuthBearerLoginModule":
-                self._add("sasl.oauthbearer.method", "oidc", one)
+                self._add("sasl.oauthbearer.method", "oidc", prop)
                 of = "sasl.oauthbearer.client."
-                self._pairs(one, options, (("clientId", f"{of}id"), ("clientSecret", f"{of}secret")))
+                self._pairs(prop, options, (("clientId", f"{of}id"), ("clientSecret", f"{of}secret")))
                 if "scope" in options and not self._get("sasl.oauthbearer.scope"):
-                    self._add("sasl.oauthbearer.scope", self._plain(one, options["scope"]), one)
+                    self._add("sasl.oauthbearer.scope", self._plain(prop, options["scope"]), prop)
             case _:
                 self.notes.mistake(
-                    one,
+                    prop,
                     "the login module is none of PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule. "
                     "librdkafka has nothing like it here, Kerberos and cloud identities included. "
                     "Give the mirror a SCRAM or TLS identity and import again.",
                 )
 
-    def _pairs(self, one: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
+    def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
         known = {option for option, _ in pairs} | {"scope"}
         if others := [option for option in options if option not in known]:
-            words = f"{one.where}: {', '.join(others)} of the login module has no counterpart and is left out"
-            self.notes.differs(words, of=one)
+            words = f"{prop.where}: {', '.join(others)} of the login module has no counterpart and is left out"
+            self.notes.differs(words, of=prop)
         for option, setting in pairs:
             if option not in options:
-                self.notes.mistake(one, f"the login module has no {option}. Nobody could log in. Correct the line.")
+                self.notes.mistake(prop, f"the login module has no {option}. Nobody could log in. Correct the line.")
             elif setting.endswith(("password", "secret")):
-                self._add(setting, self._secret(setting, options[option], one), one)
+                self._add(setting, self._secret(setting, options[option], prop), prop)
             else:
-                self._add(setting, self._plain(one, options[option]), one)
+                self._add(setting, self._plain(prop, options[option]), prop)
 
     def _trust(self) -> None:
         place, certificates = self._get("ssl.truststore.location"), self._get("ssl.truststore.certificates")
@@ -214,38 +208,28 @@ class Client:
         """Of the cluster and of everybody: what has no place in ``client`` is told."""
         known = {*_SAME, "security.protocol", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
         for part in (self.config.of_cluster.get(self.cluster, {}), self.config.whole):
-            for name, one in part.items():
+            for name, prop in part.items():
                 if name in known:
                     continue
                 if name.startswith(_STORES):
-                    self._store(name, one)
+                    self._store(name, prop)
                 elif name.startswith(_JAVA_ONLY):
-                    self.notes.differs(f"{one.where}: {one.name} is of Java's clients only and is left out", of=one)
+                    self.notes.leaves_out(prop, "is of Java's clients only and is left out")
                 elif name.startswith(SECURITY):
-                    self.notes.differs(
-                        f"{one.where}: {one.name} is not taken over: librdkafka's name or values are others. "
-                        "Where it is needed, write it under client",
-                        of=one,
-                    )
+                    words = "is not taken over: librdkafka's name or values are others. Where it is needed, write it"
+                    self.notes.leaves_out(prop, f"{words} under client")
                 elif (inner := _CLIENT_PREFIX.fullmatch(name)) and inner.group(2).startswith(SECURITY):
-                    self.notes.differs(
-                        f"{one.where}: {one.name} is of one kind of client and is not taken over. Where it is another "
-                        f"login, write it under principals of cluster {self.cluster}: plan, apply or mirror",
-                        of=one,
-                    )
+                    words = "is of one kind of client and is not taken over. Where it is another login, write it under"
+                    self.notes.leaves_out(prop, f"{words} principals of cluster {self.cluster}: plan, apply or mirror")
 
-    def _store(self, name: str, one: Property) -> None:
+    def _store(self, name: str, prop: Property) -> None:
         """Where it became a line of ``client``, there is nothing more to tell."""
-        if any(setting.origin is one for setting in self.settings):
+        if any(setting.origin is prop for setting in self.settings):
             return
         if name.endswith(".type"):
-            self.notes.drops(one, _OF_PEM)
+            self.notes.drops(prop, _OF_PEM)
         elif name == "ssl.truststore.password":
-            self.notes.drops(one, _CERTIFICATES_ALONE)
-
-
-def _bare(one: Property, cluster: str) -> str:
-    return one.name.removeprefix(f"{cluster}.")
+            self.notes.drops(prop, _CERTIFICATES_ALONE)
 
 
 def _pem(path: str) -> str:
@@ -254,15 +238,15 @@ def _pem(path: str) -> str:
 
 def providers(config: Configuration) -> Mapping[str, str]:
     """Classes of config providers by name."""
-    found = {}
-    for name, one in config.whole.items():
-        if (match := re.fullmatch(r"config\.providers\.([^.]+)\.class", name)) is not None:
-            found[match.group(1)] = one.value.strip()
-    return found
+    return {
+        match.group(1): prop.value.strip()
+        for name, prop in config.whole.items()
+        if (match := re.fullmatch(r"config\.providers\.([^.]+)\.class", name))
+    }
 
 
-def servers(one: Property) -> Iterator[str]:
+def servers(prop: Property) -> Iterator[str]:
     """``host:port`` each; Kafka's own addresses may have a protocol in front."""
-    for word in one.value.split(","):
+    for word in prop.value.split(","):
         if word.strip():
             yield word.strip().rpartition("://")[2]

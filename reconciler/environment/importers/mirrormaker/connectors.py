@@ -1,18 +1,18 @@
-"""MirrorMaker 2 on a Connect cluster: its connectors as the properties that a dedicated one would have.
+"""MirrorMaker 2's connectors on a Connect cluster: their JSON, as the properties of a dedicated MirrorMaker 2.
 
-Border: connectors in, properties out. ``source.cluster.x`` becomes ``A.x``, ``target.cluster.x`` ``B.x``, all else
-``A->B.x``. Which connector's setting counts is decided here, what it becomes is not.
+``source.cluster.x`` becomes ``A.x``, ``target.cluster.x`` becomes ``B.x``, all else ``A->B.x``.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
 from reconciler.errors import Where
-from reconciler.mirrormaker.properties import Mistake, Property
-from reconciler.mirrormaker.scopes import Flow
 
 KAFKA = "org.apache.kafka.connect.mirror."
 SOURCE, CHECKPOINT, HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
@@ -25,14 +25,11 @@ _OF_CONNECT = ("name", "connector.class", "source.cluster.alias", "target.cluste
 
 @dataclass(slots=True)
 class Connectors:
-    """``found``: properties as in a file of connect-mirror-maker; ``implied``: those of them that nobody wrote;
-    ``names``: of the connector that copies a flow, ``topics``: where its positions are."""
+    """``found``: properties as in a file of connect-mirror-maker; ``names``: of the connector that copies a flow,
+    ``topics``: where its positions are."""
 
+    notes: Notes
     found: list[Property] = field(default_factory=list)
-    mistakes: list[Mistake] = field(default_factory=list)
-    different: list[str] = field(default_factory=list)
-    implied: set[Property] = field(default_factory=set)
-    unneeded: dict[str, list[str]] = field(default_factory=dict)
     names: dict[Flow, str] = field(default_factory=dict)
     topics: dict[Flow, str] = field(default_factory=dict)
 
@@ -47,15 +44,90 @@ class Connector:
     offsets_topic: str = "connect-offsets"
 
 
+def is_json(text: str) -> bool:
+    """No property of MirrorMaker 2 begins like this."""
+    return text.lstrip()[:1] in ("{", "[")
+
+
+def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
+    try:
+        whole = json.loads(text, object_pairs_hook=_Pairs)
+    except json.JSONDecodeError as error:
+        words = f"it begins like JSON and is none: {error.msg}. A connector's configuration is JSON. Correct it."
+        notes.wrong(Where(file, error.lineno, error.colno), words)
+        return
+    at, before = 0, len(notes.mistakes)
+    connectors = []
+    for name, config in _configs(whole, ""):
+        connector, at = _connector(name, config, (file, text, at), notes)
+        connectors += [connector] if connector is not None else []
+    if not connectors and len(notes.mistakes) == before:
+        words = f"no connector of MirrorMaker 2 is in it. A {SOURCE} copies. Name the file with its configuration."
+        notes.wrong(Where(file), words)
+    yield from connectors
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object of JSON: names in their order, doubles too."""
+
+    def get(self, name: str) -> object:
+        return next((value for key, value in reversed(self) if key == name), None)
+
+
+def _configs(part: object, name: str) -> Iterator[tuple[str, _Pairs]]:
+    """As Connect takes and gives them: alone, ``{name, config}``, in lists, or by name (``?expand=info``)."""
+    if isinstance(part, _Pairs):
+        config, own = part.get("config"), part.get("name")
+        if isinstance(config, _Pairs):
+            yield (own if isinstance(own, str) else name), config
+        elif part.get("connector.class") is not None:
+            yield (own if isinstance(own, str) else name), part
+        else:
+            for key, inner in part:
+                yield from _configs(inner, name if key == "info" else key)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from _configs(inner, name)
+
+
+def _connector(name: str, config: _Pairs, place: tuple[str, str, int], notes: Notes) -> tuple[Connector | None, int]:
+    """The connector, and where its text ends at least."""
+    file, text, at = place
+    kind, settings = str(config.get("connector.class") or "").strip().removeprefix(KAFKA), dict[str, Property]()
+    begin = Where(file, text.count("\n", 0, text.find('"connector.class"', at)) + 1, 1)
+    if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
+        shown = f"connector {name}" if name else "this connector"
+        notes.differs(f"{begin}: {shown} is none of MirrorMaker 2's three and is left out")
+        return None, text.find('"connector.class"', at) + 1
+    for key, value in config:
+        at = max(at, text.find(json.dumps(key, ensure_ascii=False), at))
+        where = Where(file, text.count("\n", 0, at) + 1, 1)
+        if isinstance(value, list):
+            notes.wrong(where, f"{key}: it is no text. Connect refuses it, too. Correct it.")
+        elif value is None:
+            notes.differs(f"{where}: {key} is null, which says nothing")
+        else:
+            if key in settings:
+                line = settings[key].where.line
+                notes.differs(f"{where}: {key} is written again; line {line} does not count")
+            settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
+    flow = tuple(
+        settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else side
+        for side in ("source", "target")
+    )
+    return Connector(name or kind, kind, (flow[0], flow[1]), begin, tuple(settings.values())), at
+
+
 def join(connectors: Sequence[Connector], made: Connectors) -> None:
     """All files together: the connectors of one flow are often apart."""
     flows: dict[Flow, dict[str, Connector]] = {}
-    for one in connectors:
-        known = flows.setdefault(one.flow, {}).setdefault(one.kind, one)
-        if known is not one:
-            words = f"{one.name} is a second {one.kind} of {_named(one.flow)}, beside {known.name} at {known.where}. "
-            made.mistakes.append(Mistake(one.where, words + "One flow is made of each pair. Import them apart."))
-    if flows and not made.mistakes:
+    for connector in connectors:
+        known = flows.setdefault(connector.flow, {}).setdefault(connector.kind, connector)
+        if known is not connector:
+            second = f"{connector.name} is a second {connector.kind} of {_named(connector.flow)}"
+            words = f"{second}, beside {known.name} at {known.where}. One flow is made of each pair. Import them apart."
+            made.notes.wrong(connector.where, words)
+    if flows and not made.notes.mistakes:
         _clusters(connectors, made)
         for flow, kinds in flows.items():
             _flow(flow, kinds, made)
@@ -67,22 +139,22 @@ def _named(flow: Flow) -> str:
 
 def _clusters(connectors: Sequence[Connector], made: Connectors) -> None:
     """Each connector names its clusters; they must agree."""
-    names = dict.fromkeys(alias for one in connectors for alias in one.flow)
+    names = dict.fromkeys(alias for connector in connectors for alias in connector.flow)
     made.found.append(Property("clusters", ",".join(names), connectors[0].where))
     known: dict[str, Property] = {}
     for connector in connectors:
-        for one in connector.settings:
-            match = re.fullmatch(r"(source|target)\.cluster\.(.+)", one.name)
-            if match is None or one.name in _OF_CONNECT:
+        for prop in connector.settings:
+            match = re.fullmatch(r"(source|target)\.cluster\.(.+)", prop.name)
+            if match is None or prop.name in _OF_CONNECT:
                 continue
             alias = connector.flow[0] if match.group(1) == "source" else connector.flow[1]
             name = f"{alias}.{match.group(2)}"
-            before = known.setdefault(name, one)
-            if before is one:
-                made.found.append(Property(name, one.value, one.where))
-            elif before.value.strip() != one.value.strip():
-                words = f"{one.name} of {alias} is another one than at {before.where}. One name is one cluster here. "
-                made.mistakes.append(Mistake(one.where, words + "Correct one, or import apart."))
+            before = known.setdefault(name, prop)
+            if before is prop:
+                made.found.append(Property(name, prop.value, prop.where))
+            elif before.value.strip() != prop.value.strip():
+                words = f"{prop.name} of {alias} is another one than at {before.where}. One name is one cluster here. "
+                made.notes.wrong(prop.where, words + "Correct one, or import apart.")
 
 
 def _flow(flow: Flow, kinds: Mapping[str, Connector], made: Connectors) -> None:
@@ -90,7 +162,7 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], made: Connectors) -> None:
     if source is None:
         other = next(iter(kinds.values()))
         words = f"there is no {SOURCE} of {_named(flow)}, so nothing is copied. Name the file of that connector, too."
-        made.mistakes.append(Mistake(other.where, words))
+        made.notes.wrong(other.where, words)
         return
     made.names[flow], made.topics[flow] = source.name, source.offsets_topic
     prefix = f"{_named(flow)}."
@@ -102,24 +174,24 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], made: Connectors) -> None:
     for kind, name in ((HEARTBEAT, "emit.heartbeats.enabled"), (CHECKPOINT, "sync.group.offsets.enabled")):
         if kind not in kinds:
             written[name] = Property("", "false", source.where)
-            made.implied.add(Property(f"{prefix}{name}", "false", source.where))
-    for name, one in written.items():
-        if name == "exactly.once.support" and one.value.strip().lower() == "required":
-            made.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", one.where))
+            made.notes.settled.add(Property(f"{prefix}{name}", "false", source.where))
+    for name, prop in written.items():
+        if name == "exactly.once.support" and prop.value.strip().lower() == "required":
+            made.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", prop.where))
         else:
-            made.found.append(Property(f"{prefix}{name}", one.value, one.where))
+            made.found.append(Property(f"{prefix}{name}", prop.value, prop.where))
 
 
 def _take(connector: Connector, asked: re.Pattern[str] | None, written: dict[str, Property], made: Connectors) -> None:
     """Each connector reads only what is its own: the same name may stand in another one without effect."""
-    for one in connector.settings:
-        if one.name in _OF_CONNECT or re.match(r"(source|target)\.cluster\.", one.name):
+    for prop in connector.settings:
+        if prop.name in _OF_CONNECT or re.match(r"(source|target)\.cluster\.", prop.name):
             continue
-        own = asked is None or asked.fullmatch(one.name)
-        if asked is None and (_CHECKPOINTS.fullmatch(one.name) or _HEARTBEATS.fullmatch(one.name)):
-            made.different.append(f"{one.where}: {one.name} has no effect in a {connector.kind}, and is left out")
-        elif own or one.name not in written:
-            written[one.name] = one
-        elif one.value.strip() != written[one.name].value.strip():
-            counts = written[one.name].where
-            made.different.append(f"{one.where}: {one.name} of {connector.name} differs from {counts}, which counts")
+        own = asked is None or asked.fullmatch(prop.name)
+        if asked is None and (_CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name)):
+            made.notes.differs(f"{prop.where}: {prop.name} has no effect in a {connector.kind}, and is left out")
+        elif own or prop.name not in written:
+            written[prop.name] = prop
+        elif prop.value.strip() != written[prop.name].value.strip():
+            counts = written[prop.name].where
+            made.notes.differs(f"{prop.where}: {prop.name} of {connector.name} differs from {counts}, which counts")

@@ -1,8 +1,4 @@
-"""One flow of MirrorMaker 2 as the fields of a flow here, with MirrorMaker 2's defaults where nothing is written.
-
-Border: what a setting becomes. Settings that become nothing are ``unneeded``; where a default is another one here and
-is left so, that is told.
-"""
+"""A flow of MirrorMaker 2 as YAML of a flow here, with MirrorMaker 2's defaults."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.mirrormaker.properties import Property
-from reconciler.mirrormaker.scopes import Configuration, Flow, Notes, words
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
 
 FILTERS = {
     "topic.filter.class": "DefaultTopicFilter",
@@ -66,46 +62,50 @@ class FlowReading:
     def _get(self, *names: str) -> Property | None:
         return self._looked_at(self.config.of_connector(self.flow, *names))
 
-    def _looked_at(self, one: Property | None) -> Property | None:
-        if one is not None:
-            self.notes.looked_at.add(one)
-        return one
+    def _looked_at(self, prop: Property | None) -> Property | None:
+        if prop is not None:
+            self.notes.looked_at.add(prop)
+        return prop
 
     def _flag(self, name: str, *, default: bool) -> bool:
-        one = self._get(name)
-        text = one.value.strip().lower() if one else ""
-        if one is None or text in ("true", "false"):
-            return text == "true" if one else default
-        self.notes.mistake(one, f'it is "{one.value}". MirrorMaker 2 would not start. Write true or false.')
+        prop = self._get(name)
+        text = prop.value.strip().lower() if prop else ""
+        if prop is None or text in ("true", "false"):
+            return text == "true" if prop else default
+        self.notes.mistake(prop, f'it is "{prop.value}". MirrorMaker 2 would not start. Write true or false.')
         return default
 
     def _number(self, name: str, least: int) -> int | None:
-        one = self._get(name)
-        if one is None:
+        prop = self._get(name)
+        if prop is None:
             return None
-        text = one.value.strip()
+        text = prop.value.strip()
         if re.fullmatch(r"-?[0-9]{1,9}", text) and int(text) >= least:
             return int(text)
-        self.notes.mistake(one, f'it is "{one.value}", not a whole number of at least {least}. Correct it.')
+        self.notes.mistake(prop, f'it is "{prop.value}", not a whole number of at least {least}. Correct it.')
         return None
 
+    def _seconds(self, path: tuple[str, ...], name: str) -> Iterator[Field]:
+        if (prop := self._get(name)) and (number := self._number(name, 1)):
+            yield Field(path, f"{number}s", prop)
+
     def _list(self, path: tuple[str, ...], *names: str) -> Iterator[Field]:
-        if one := self._get(*names):
-            yield Field(path, tuple(words(one)), one)
+        if prop := self._get(*names):
+            yield Field(path, tuple(words(prop)), prop)
 
     def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
         """A flag of the same meaning here, written only where it differs from the default of both."""
-        one = self._get(name)
-        if one is not None and (asked := self._flag(name, default=default)) != default:
-            yield Field(path, asked, one)
+        prop = self._get(name)
+        if prop is not None and (asked := self._flag(name, default=default)) != default:
+            yield Field(path, asked, prop)
 
     def _refuse_classes(self) -> None:
         for name, usual in FILTERS.items():
-            one = self._get(name)
-            if one and one.value.strip() not in (usual, _KAFKA + usual):
+            prop = self._get(name)
+            if prop and prop.value.strip() not in (usual, _KAFKA + usual):
                 self.notes.mistake(
-                    one,
-                    f'it is "{one.value.strip()}". What a class of your own lets pass cannot be known here. '
+                    prop,
+                    f'it is "{prop.value.strip()}". What a class of your own lets pass cannot be known here. '
                     "Write what it does as expressions, remove the line, and import again.",
                 )
 
@@ -124,7 +124,8 @@ class FlowReading:
         elif excluded is None:
             self._differs(
                 r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
-                "exclude_topics if such topics shall stay"
+                "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
+                "if such topics shall stay"
             )
         yield from self._naming()
         yield from self._factor()
@@ -150,19 +151,19 @@ class FlowReading:
             yield Field(("naming", "separator"), separator.value.strip(), separator)
 
     def _factor(self) -> Iterator[Field]:
-        one = self._get("replication.factor")
-        if one is None:
+        prop = self._get("replication.factor")
+        if prop is None:
             yield Field(("replication_factor",), 2, _DEFAULT)
         elif (number := self._number("replication.factor", -1)) is not None and number != -1:
-            yield Field(("replication_factor",), number, one)
+            yield Field(("replication_factor",), number, prop)
 
     def _lanes(self) -> Iterator[Field]:
-        one, number = self._get("tasks.max"), self._number("tasks.max", 1)
-        if one is None or number is None:
+        prop, number = self._get("tasks.max"), self._number("tasks.max", 1)
+        if prop is None or number is None:
             return
-        yield Field(("lanes",), min(number, _MOST_LANES), one)
+        yield Field(("lanes",), min(number, _MOST_LANES), prop)
         if number > _MOST_LANES:
-            self._differs(f"{one.where}: tasks.max is {number}, lanes are at most {_MOST_LANES}")
+            self._differs(f"{prop.where}: tasks.max is {number}, lanes are at most {_MOST_LANES}")
 
     def _reading(self) -> Iterator[Field]:
         once = self.config.of_client(self.flow[1], "exactly.once.source.support")
@@ -194,8 +195,8 @@ class FlowReading:
         yield from self._said(("sync_topic_configs", "enabled"), "sync.topic.configs.enabled", True)
         names = ("config.properties.exclude", "config.properties.blacklist")
         yield from self._list(("sync_topic_configs", "exclude"), *names)
-        if one := self._get("use.defaults.from"):
-            yield Field(("sync_topic_configs", "use_defaults_from"), one.value.strip().lower(), one)
+        if prop := self._get("use.defaults.from"):
+            yield Field(("sync_topic_configs", "use_defaults_from"), prop.value.strip().lower(), prop)
         acls = self._get("sync.topic.acls.enabled")
         if acls is None:
             self._differs(
@@ -209,10 +210,7 @@ class FlowReading:
         yield from self._list(("groups", "include"), "groups")
         yield from self._list(("groups", "exclude"), "groups.exclude", "groups.blacklist")
         yield from self._said(("groups", "sync_offsets"), "sync.group.offsets.enabled", False)
-        name = "sync.group.offsets.interval.seconds"
-        one, number = self._get(name), self._number(name, 1)
-        if one is not None and number is not None:
-            yield Field(("groups", "interval"), f"{number}s", one)
+        yield from self._seconds(("groups", "interval"), "sync.group.offsets.interval.seconds")
         if not self._flag("sync.group.offsets.enabled", default=False):
             self._differs(
                 "emit.checkpoints.enabled: checkpoints are written only with groups: {sync_offsets: true}; without it "
@@ -225,10 +223,7 @@ class FlowReading:
         emitted = self._flag("emit.heartbeats.enabled", default=True)
         if emitted and self._flag("heartbeats.replication.enabled", default=True):
             yield Field((of, "heartbeats"), True, beats or _DEFAULT)
-            every = self._number("emit.heartbeats.interval.seconds", 1)
-            one = self._get("emit.heartbeats.interval.seconds")
-            if one is not None and every is not None:
-                yield Field((of, "heartbeats_interval"), f"{every}s", one)
+            yield from self._seconds((of, "heartbeats_interval"), "emit.heartbeats.interval.seconds")
         elif emitted:
             self._differs(
                 "heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored",

@@ -1,4 +1,4 @@
-"""Settings of MirrorMaker 2 that become no line here, and why: the words of docs/mirrormaker-settings.md.
+"""Settings of MirrorMaker 2 that are not imported, and why: the words of docs/begin/mirrormaker-settings.md.
 
 ``DIFFERENT`` changes what is copied or how, so somebody has to look; of ``EQUAL`` nothing is missed.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from reconciler.mirrormaker.clients import SECURITY
-from reconciler.mirrormaker.flows import OF_CONSUMER, OF_FLOW
-from reconciler.mirrormaker.properties import Property
-from reconciler.mirrormaker.scopes import Configuration, Notes
+from reconciler.environment.importers.mirrormaker.client_settings import SECURITY
+from reconciler.environment.importers.mirrormaker.flows import OF_CONSUMER, OF_FLOW
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes
 
 DIFFERENT = (
     (r"(transforms|predicates)(\..*)?", "`where`, `headers` and record work; no code of yours runs in the copy"),
@@ -79,62 +79,56 @@ _TUNING = re.compile(
 
 def tell(config: Configuration, notes: Notes) -> None:
     """Each property that has no part in what is written, once, in the order of the file."""
-    for name, one in config.whole.items():
+    for name, prop in config.whole.items():
         if name == "clusters":
             continue
         if re.match(r"(consumer|producer|admin)\.", name) and name != "consumer.poll.timeout.ms":
-            notes.differs(f"{one.where}: {one.name} {DROPPED}", of=one)
+            notes.leaves_out(prop, DROPPED)
         elif name not in OF_FLOW and name != "client.rack" and not name.startswith(SECURITY):
-            _one(name, one, notes)
+            _one(name, prop, notes)
     for part in config.of_cluster.values():
-        for name, one in part.items():
+        for name, prop in part.items():
             inner = re.sub(r"^(consumer|producer|admin)\.", "", name)
             if name in OF_FLOW:
-                notes.differs(
-                    f"{one.where}: {one.name} is a setting of flows, which MirrorMaker 2 ignores on a cluster",
-                    of=one,
-                )
+                notes.leaves_out(prop, "is a setting of flows, which MirrorMaker 2 ignores on a cluster")
             elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
-                _one(name, one, notes)
+                _one(name, prop, notes)
     consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
     for part in config.of_flow.values():
-        for name, one in part.items():
+        for name, prop in part.items():
             if _OF_CONNECTION.fullmatch(name):
-                notes.differs(
-                    f"{one.where}: {one.name} is a connection of one flow and is not taken over. Here connections are "
-                    "of clusters: write it under client or principals of the cluster",
-                    of=one,
-                )
+                words = "is a connection of one flow and is not taken over. Here connections are of clusters: "
+                notes.leaves_out(prop, f"{words}write it under client or principals of the cluster")
             elif name not in OF_FLOW and name not in consumed:
-                _one(name, one, notes)
+                _one(name, prop, notes)
 
 
 def settle(config: Configuration, sources: Collection[str], notes: Notes) -> None:
-    """The last of all: nothing that is written goes without a word. ``sources``: clusters that a flow reads from."""
-    for name, one in config.all():
-        if one in notes.settled:
+    """The last of all: nothing that is written goes silently. ``sources``: clusters that a flow reads from."""
+    for name, prop in config.all():
+        if prop in notes.settled:
             continue
-        if one in notes.looked_at:
-            notes.drops(one, SAME)
-        elif name.removeprefix("consumer.") in OF_CONSUMER and one.name.removesuffix(f".{name}") not in sources:
-            notes.differs(f"{one.where}: {one.name} is of reading from a cluster that no flow reads from", of=one)
+        if prop in notes.looked_at:
+            notes.drops(prop, SAME)
+        elif name.removeprefix("consumer.") in OF_CONSUMER and prop.name.removesuffix(f".{name}") not in sources:
+            notes.leaves_out(prop, "is of reading from a cluster that no flow reads from")
         else:
             words = "is not taken over: what it is for is off or not there, or has a setting of its own that counts"
-            notes.differs(f"{one.where}: {one.name} {words}", of=one)
+            notes.leaves_out(prop, words)
 
 
-def _one(name: str, one: Property, notes: Notes) -> None:
+def _one(name: str, prop: Property, notes: Notes) -> None:
     for pattern, words in DIFFERENT:
         if re.fullmatch(pattern, name):
-            notes.differs(f"{one.where}: {one.name}: {words}", of=one)
+            notes.differs(f"{prop.where}: {prop.name}: {words}", of=prop)
             return
     for pattern, words in EQUAL:
         if re.fullmatch(pattern, name):
-            notes.drops(one, words)
+            notes.drops(prop, words)
             return
     # a name is shown only when it looks like one: it may be the lost end of a line that holds a password
     if _TUNING.match(name):
-        notes.drops(one, "those that tune batches, fetches and buffers have no counterpart")
+        notes.drops(prop, "those that tune batches, fetches and buffers have no counterpart")
     else:
         shown = name if "." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name) else "this line"
-        notes.differs(f"{one.where}: {shown} {UNKNOWN}", of=one)
+        notes.differs(f"{prop.where}: {shown} {UNKNOWN}", of=prop)

@@ -1,6 +1,6 @@
-"""Java's properties format: text in, properties with their lines out (java.util.Properties, ``load``).
+"""Parses MirrorMaker 2's properties files for import: Java's format, each property with its line.
 
-Border: knows no setting. A value keeps what was written, as Java does, spaces at its end too.
+A value keeps what was written, spaces at its end too, as Java does.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ def decoded(content: bytes) -> str:
 
 def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ...]]:
     """In order of lines, doubles too; what cannot be read is a mistake, and the rest is still read."""
-    found: list[Property] = []
+    props: list[Property] = []
     mistakes: list[Mistake] = []
     for number, line in _logical_lines(text):
         where = Where(file, number, 1)
         name, value = _split(line)
         try:
-            one = Property(_unescaped(name), _unescaped(value), where)
+            prop = Property(_unescaped(name), _unescaped(value), where)
         except ValueError as error:
             mistakes.append(Mistake(where, f"{error}. Java refuses the whole file. Write \\u and four hex digits."))
             continue
-        if _UNFIT.search(one.name + one.value) or _SPACES.search(one.name):
+        if _UNFIT.search(prop.name + prop.value) or _SPACES.search(prop.name):
             mistakes.append(Mistake(where, "a control character. No setting of MirrorMaker 2 has one. Remove it."))
             continue
-        found.append(one)
-    return tuple(found), tuple(mistakes)
+        props.append(prop)
+    return tuple(props), tuple(mistakes)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

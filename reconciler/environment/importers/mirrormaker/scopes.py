@@ -1,4 +1,4 @@
-"""Which cluster or flow a property is of, and which of several that set one thing counts, as MirrorMaker 2 has it.
+"""Which cluster or flow a MirrorMaker 2 setting applies to, and which of several wins.
 
 ``A->B.x`` is a flow's, ``A.x`` a cluster's, ``x`` everybody's. Of a connector's settings only those of the flow and of
 everybody count; of connections those of the cluster and of everybody (MirrorMakerConfig, Kafka 2.4 to 4.3).
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.mirrormaker.properties import Mistake, Property
+from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property
+from reconciler.errors import Where
 
 Flow = tuple[str, str]
 """Aliases of source and target."""
@@ -47,8 +48,8 @@ class Configuration:
     def of_consumer(self, flow: Flow, name: str) -> Property | None:
         """A setting of the consumer that reads records. Without a prefix MirrorMaker 2 drops it."""
         own, source = self.of_flow.get(flow, {}), self.of_cluster.get(flow[0], {})
-        found = own.get(f"source.consumer.{name}"), source.get(f"consumer.{name}"), own.get(f"consumer.{name}")
-        return next((one for one in found if one is not None), None)
+        props = own.get(f"source.consumer.{name}"), source.get(f"consumer.{name}"), own.get(f"consumer.{name}")
+        return next((prop for prop in props if prop is not None), None)
 
 
 @dataclass(slots=True)
@@ -65,9 +66,13 @@ class Notes:
     settled: set[Property] = field(default_factory=set)
     looked_at: set[Property] = field(default_factory=set)
 
-    def mistake(self, one: Property, words: str) -> None:
-        self.settled.add(one)
-        self.mistakes.append(Mistake(one.where, f"{one.name}: {words}"))
+    def mistake(self, prop: Property, words: str) -> None:
+        self.settled.add(prop)
+        self.wrong(prop.where, f"{prop.name}: {words}")
+
+    def wrong(self, where: Where, words: str) -> None:
+        """A mistake that is not one property's."""
+        self.mistakes.append(Mistake(where, words))
 
     def differs(self, words: str, flow: str = "", of: Property | None = None) -> None:
         flows = self.different.setdefault(words, [])
@@ -76,45 +81,52 @@ class Notes:
         if of is not None:
             self.settled.add(of)
 
-    def drops(self, one: Property, words: str) -> None:
-        self.settled.add(one)
-        self.unneeded.setdefault(words, []).append(one.name)
+    def leaves_out(self, prop: Property, words: str) -> None:
+        """``words`` go on behind the property's name."""
+        self.differs(f"{prop.where}: {prop.name} {words}", of=prop)
+
+    def drops(self, prop: Property, words: str) -> None:
+        self.settled.add(prop)
+        self.skips(prop.name, words)
+
+    def skips(self, name: str, words: str) -> None:
+        self.unneeded.setdefault(words, []).append(name)
 
 
 def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
     last: dict[str, Property] = {}
     doubled = []
-    for one in properties:
-        if one.name in last:
-            doubled.append((last[one.name], one))
-        last[one.name] = one
+    for prop in properties:
+        if prop.name in last:
+            doubled.append((last[prop.name], prop))
+        last[prop.name] = prop
     named = last.get("clusters")
     clusters = tuple(dict.fromkeys(words(named))) if named is not None else ()
     whole: dict[str, Property] = {}
     of_cluster: dict[str, dict[str, Property]] = {name: {} for name in clusters}
     of_flow: dict[Flow, dict[str, Property]] = {}
-    for one in last.values():
-        if match := _FLOW.fullmatch(one.name):
+    for prop in last.values():
+        if match := _FLOW.fullmatch(prop.name):
             source, rest = match.groups()
             target, setting = _of(rest, clusters)
             if source not in clusters or not target:
-                strange = source if source not in clusters else rest.split(".")[0]
-                notes.mistake(one, f'cluster "{strange}" is not in clusters. The flow has no such end. Correct it.')
+                end = source if source not in clusters else rest.split(".")[0]
+                notes.mistake(prop, f'cluster "{end}" is not in clusters. The flow has no such end. Correct it.')
             else:
-                of_flow.setdefault((source, target), {})[setting] = one
+                of_flow.setdefault((source, target), {})[setting] = prop
             continue
-        cluster, setting = _of(one.name, clusters)
-        (of_cluster[cluster] if cluster else whole)[setting] = one
+        cluster, setting = _of(prop.name, clusters)
+        (of_cluster[cluster] if cluster else whole)[setting] = prop
     return Configuration(clusters, whole, of_cluster, of_flow, tuple(doubled))
 
 
 def _of(name: str, clusters: Iterable[str]) -> tuple[str, str]:
     """The cluster whose alias and a dot begin the name, the longest of them, and the rest."""
-    fits = [one for one in clusters if name.startswith(f"{one}.") and len(name) > len(one) + 1]
+    fits = [cluster for cluster in clusters if name.startswith(f"{cluster}.") and len(name) > len(cluster) + 1]
     alias = max(fits, key=len, default="")
     return alias, name[len(alias) + 1 :] if alias else name
 
 
-def words(one: Property) -> Iterator[str]:
+def words(prop: Property) -> Iterator[str]:
     """Kafka's lists: commas between, spaces do not count."""
-    yield from (word.strip() for word in one.value.split(",") if word.strip())
+    yield from (word.strip() for word in prop.value.split(",") if word.strip())

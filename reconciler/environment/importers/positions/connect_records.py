@@ -1,4 +1,4 @@
-"""Records of Kafka Connect's offsets topic, as MirrorMaker 2's source connector writes them, to positions.
+"""Parses records of Kafka Connect's offsets topic, as MirrorMaker 2's source connector writes them.
 
 Key: JSON ``[connector, {"cluster": alias, "partition": 0, "topic": name}]``; value: ``{"offset": n}``, the source
 offset of the last record that was copied. The last record of a key counts, and null takes a position back (KIP-875).
@@ -47,17 +47,17 @@ def positions(records: Iterable[tuple[bytes | None, bytes | None]]) -> Records:
                 last[stored] = value
             case str(connector):
                 unread[connector] += 1
-    found: dict[Stored, int] = {}
+    all_positions: dict[Stored, int] = {}
     broken: dict[Stored, str] = {}
     for stored, value in last.items():
         if value is None or (data := _json(value)) is None:
             continue
         offset = data.get("offset") if isinstance(data, dict) else None
         if type(offset) is int and 0 <= offset <= _MOST:
-            found[stored] = offset + 1
+            all_positions[stored] = offset + 1
         else:
             broken[stored] = value[:60].decode(errors="replace")
-    return Records(found, broken, dict(unread))
+    return Records(all_positions, broken, dict(unread))
 
 
 def _key(key: bytes | None) -> Stored | str:

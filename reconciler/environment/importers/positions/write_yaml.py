@@ -1,21 +1,22 @@
-"""``start: {offsets: ...}`` of flows written at the place where the flow is declared; nothing else of its file changes.
+"""Writes imported positions into the YAML of flows as ``start: {offsets: ...}``; nothing else changes.
 
-Border: texts in, changed texts out. The result is loaded again and must differ from before in exactly these starts.
+The result is loaded again and must differ from before in exactly these starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
+from reconciler.environment.adopt.write import WIDTH, scalar
+from reconciler.environment.load import load
+from reconciler.environment.yaml.nodes import Entry, node_at
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.read import read
 from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.loading import load
-from reconciler.topology import Flow, Start, Topology
-from reconciler.topology_text import WIDTH, scalar
-from reconciler.yaml_nodes import Entry, Node
-from reconciler.yaml_nodes import Mapping as YamlMapping
-from reconciler.yaml_text import read
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.replication.handover import Start
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -60,11 +61,9 @@ def write_starts(texts: Mapping[str, str], topology: Topology, wished: Mapping[s
                 changed[file] = candidate
                 break
         else:
-            raise ReconcilerError(
-                f"flow {name} at {flow.where} cannot be edited here: no file was changed",
-                "It is written with an alias, or with comments inside of its start.",
-                f"Write it by hand:\n{written(flows[name].start)}",
-            )
+            why = "It is written with an alias, or with comments inside of its start."
+            todo = f"Write it by hand:\n{written(flows[name].start)}"
+            raise ReconcilerError(f"flow {name} at {flow.where} cannot be edited here: no file was changed", why, todo)
     return changed
 
 
@@ -79,11 +78,10 @@ def _loads_as(texts: Mapping[str, str], before: Topology, flows: Mapping[str, Fl
 
 def _candidates(file: str, text: str, flow: Flow) -> Iterator[str]:
     root = read(file, text).root
-    entry = _at(root, "flows", flow.name)
-    node = entry.value if entry else None
+    node = node_at(root, "flows", flow.name)
     if not isinstance(node, YamlMapping):
         return
-    starts = _offsets_of_lines(text)
+    starts = list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
     if "start" in node.entries:
         yield from _replaced(text, starts, node.entries["start"], flow.start)
         return
@@ -94,7 +92,7 @@ def _candidates(file: str, text: str, flow: Flow) -> Iterator[str]:
         return
     lines = text.splitlines()
     # Before a key that has no comment above it, which would then seem to speak of the start.
-    keys = sorted(node.entries.values(), key=lambda one: one.line)
+    keys = sorted(node.entries.values(), key=lambda entry: entry.line)
     for key in (*reversed(keys[1:]), *keys[:1]):
         if key is keys[0] or not lines[key.line - 2].lstrip().startswith("#"):
             place = starts[key.line - 1] + key.column - 1
@@ -134,20 +132,3 @@ def _end_of_block(text: str, starts: list[int], entry: Entry) -> int:
         deeper.pop()
     last = entry.line + len(deeper)
     return starts[last - 1] + len(text.splitlines()[last - 1])
-
-
-def _offsets_of_lines(text: str) -> list[int]:
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    return starts
-
-
-def _at(root: Node | None, *path: str) -> Entry | None:
-    found: Entry | None = None
-    for step in path:
-        if not isinstance(root, YamlMapping) or step not in root.entries:
-            return None
-        found = root.entries[step]
-        root = found.value
-    return found

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: by client credentials (RFC 6749, 4.4), or for tests made here and signed by nobody."""
+"""OAUTHBEARER tokens: by client credentials (RFC 6749, 4.4), or unsigned ones for tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 
-from wire.errors import AuthenticationFailedError, SettingError
-from wire.tls import trusting
+from reconciler.kafka.client.auth.tls import trusting
+from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 
 _UNSECURED = ("principalClaimName", "principal", "scopeClaimName", "scope", "lifeSeconds")
 
@@ -75,10 +75,10 @@ def _by_client_credentials(oauth: Mapping[str, str]) -> str:
         raise SettingError(f"https.ca.location or https.ca.pem cannot be used: {error}") from None
     try:
         with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
-            found = json.load(answer).get("access_token", "")
+            document = json.load(answer).get("access_token", "")
     except (OSError, ValueError, AttributeError) as error:
         reason = error.code if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         raise AuthenticationFailedError(f"no token from {where}: {reason}") from None
-    if not isinstance(found, str) or not found:
+    if not isinstance(document, str) or not document:
         raise AuthenticationFailedError(f"the answer of {where} has no access_token")
-    return found
+    return document

@@ -1,4 +1,4 @@
-"""SASL exchanges: PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, server signature checked), OAUTHBEARER (RFC 7628).
+"""SASL mechanisms: PLAIN (RFC 4616), SCRAM-SHA-256 and -512 (RFC 5802), OAUTHBEARER (RFC 7628).
 
 A mechanism is a generator: it yields what to send and is sent what the broker answered.
 """
@@ -12,9 +12,9 @@ import hmac
 import secrets
 from collections.abc import Generator, Mapping
 
-from wire.errors import AuthenticationFailedError
-from wire.oauth import token
-from wire.settings import SaslSettings
+from reconciler.kafka.client.auth.oauth import token
+from reconciler.kafka.client.auth.settings import SaslSettings
+from reconciler.kafka.client.errors import AuthenticationFailedError
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -24,10 +24,8 @@ def exchange(settings: SaslSettings) -> Exchange:
     match settings.mechanism:
         case "PLAIN":
             return _plain(settings)
-        case "SCRAM-SHA-256":
-            return _scram(settings, "sha256")
-        case "SCRAM-SHA-512":
-            return _scram(settings, "sha512")
+        case "SCRAM-SHA-256" | "SCRAM-SHA-512" as mechanism:
+            return _scram(settings, mechanism.removeprefix("SCRAM-").replace("-", "").lower())
         case _:
             return _oauth(settings)
 
@@ -69,9 +67,9 @@ def _fields(message: str) -> Mapping[str, str]:
 
 
 def _oauth(settings: SaslSettings) -> Exchange:
-    found, extensions = token(settings.oauth)
+    text, extensions = token(settings.oauth)
     extra = "".join(f"\x01{name}={value}" for name, value in extensions.items())
-    answer = yield f"n,,\x01auth=Bearer {found}{extra}\x01\x01".encode()
+    answer = yield f"n,,\x01auth=Bearer {text}{extra}\x01\x01".encode()
     if answer:
         yield b"\x01"
         raise AuthenticationFailedError(

@@ -1,6 +1,6 @@
-"""Client settings under librdkafka's names, as far as a raw connection honours them.
+"""Client settings under librdkafka's names as options of our own connections.
 
-What ``security`` refuses is an error here too; settings that only tune librdkafka are left aside.
+What ``supported_settings`` refuses is an error here too; settings that only tune librdkafka are left aside.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wire.errors import SettingError
-from wire.security import refusals
-from wire.tls import Renewed
+from reconciler.kafka.client.auth.supported_settings import refusals
+from reconciler.kafka.client.auth.tls import Renewed
+from reconciler.kafka.client.errors import SettingError
 
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _ALIASES = {
@@ -45,8 +45,8 @@ class ConnectionSettings:
 
 def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
     """``client``: librdkafka settings, secrets resolved. Raises SettingError; its text holds no secret."""
-    if found := refusals(client):
-        raise SettingError("; ".join(map(str, found)))
+    if this_refusals := refusals(client):
+        raise SettingError("; ".join(map(str, this_refusals)))
     protocol = client.get("security.protocol", "plaintext").lower()
     return ConnectionSettings(
         client_id=client.get("client.id", "mirror"),

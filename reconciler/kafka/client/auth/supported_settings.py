@@ -1,4 +1,4 @@
-"""Which of librdkafka's settings a raw connection honours, and what to use instead of each one that it does not.
+"""Which of librdkafka's settings our own connections honour or refuse, and what to use instead.
 
 Pure, and nothing is opened: an environment can be judged before anybody connects. Names and meaning: librdkafka 2.16,
 CONFIGURATION.md. A setting that decides about security is honoured, harmless or refused, never ignored.
@@ -29,7 +29,7 @@ HONOURED = frozenset(
 HARMLESS = ("sasl.kerberos.", "sasl.oauthbearer.sub.claim.name")
 """They mean something with the mechanism GSSAPI only, which is refused by its name; or in librdkafka's own log."""
 
-_OWN = "The mirror copies over connections of its own"
+_OWN = "The mirror, and requests that librdkafka has no call for, go over connections of our own"
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
 _PKCS12 = (
     "convert the keystore once, openssl pkcs12 -in client.p12 -clcerts -out client.pem, and name client.pem as "
@@ -100,8 +100,8 @@ def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
             yield Refusal(setting, f'{setting} is "{value}"', why or f"It must be {_any_of(shown)}", todo)
     curves = client.get("ssl.curves.list")
     if curves and len([name for name in curves.replace(",", ":").split(":") if name]) > 1:
-        what, why = f'ssl.curves.list is "{curves}"', f"{_OWN}, which can be held to one curve and not to a list"
-        yield Refusal("ssl.curves.list", what, why, "Name one curve, or remove it")
+        problem, why = f'ssl.curves.list is "{curves}"', f"{_OWN}, which can be held to one curve and not to a list"
+        yield Refusal("ssl.curves.list", problem, why, "Name one curve, or remove it")
 
 
 def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
@@ -112,8 +112,8 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     named = [client[name] for name in ("sasl.mechanisms", "sasl.mechanism") if name in client]
     if not named:
         why = "Without one librdkafka takes GSSAPI (Kerberos), which the mirror does not speak"
-        what = f"security.protocol is {protocol} and sasl.mechanism is missing"
-        yield Refusal("security.protocol", what, why, f"Set sasl.mechanism to {_any_of(MECHANISMS)}")
+        problem = f"security.protocol is {protocol} and sasl.mechanism is missing"
+        yield Refusal("security.protocol", problem, why, f"Set sasl.mechanism to {_any_of(MECHANISMS)}")
         return
     if named[0] is None or named[0].upper() != "OAUTHBEARER":
         return
@@ -121,8 +121,8 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     unsecured = client.get("enable.sasl.oauthbearer.unsecure.jwt", "false")
     if method is not None and method.lower() == "default" and unsecured is not None and unsecured.lower() == "false":
         setting = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
-        what = f"{setting} is OAUTHBEARER and sasl.oauthbearer.method is not oidc"
-        yield Refusal(setting, what, "Nothing says where a token comes from", "Set sasl.oauthbearer.method to oidc")
+        problem = f"{setting} is OAUTHBEARER and sasl.oauthbearer.method is not oidc"
+        yield Refusal(setting, problem, "Nothing says where a token comes from", "Set sasl.oauthbearer.method to oidc")
 
 
 def _any_of(words: tuple[str, ...] | list[str]) -> str:

@@ -1,4 +1,4 @@
-"""librdkafka's ``ssl.*`` settings as a TLS context: certificates, names, revocation, ciphers and the curve."""
+"""TLS context from librdkafka's ``ssl.*`` settings: certificates, host names, revocation, ciphers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from wire.errors import SettingError
+from reconciler.kafka.client.errors import SettingError
 
 FILES = (
     "ssl.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location",
@@ -43,10 +43,10 @@ def _stamps(client: Mapping[str, str]) -> tuple[tuple[int, int, int] | None, ...
 
 def _stamp(place: str) -> tuple[int, int, int] | None:
     try:
-        found = Path(place).stat()
+        stat_result = Path(place).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino
 
 
 def context_of(client: Mapping[str, str]) -> ssl.SSLContext:

@@ -1,52 +1,52 @@
-"""A rollout that is under way, as ``status`` tells it: which wave soaks, how long yet, which gates do not hold."""
+"""The rollout in ``status``: which wave soaks, for how long yet, which gates fail."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.engine.rollout.status import RolloutStatus
 from reconciler.errors import Unknown
-from reconciler.promotions import Promotion
-from reconciler.rollout.standing import Standing
-from reconciler.rollouts import CourseWave
-from reconciler.sizes import time_words
+from reconciler.model.environment.rollout import CourseWave
+from reconciler.model.state.rollout_progress import Promotion
+from reconciler.text import time_words
 
 
-def standing_value(one: Standing, now_ms: int) -> Mapping[str, Any]:
+def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
     """For JSON."""
-    kept = one.promotion if isinstance(one.promotion, Promotion) else None
+    kept = status.promotion if isinstance(status.promotion, Promotion) else None
     return {
-        "under_way": None if isinstance(one.promotion, Unknown) else one.under_way,
+        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
         "halted": kept.halted if kept else "",
-        "holder": _holder(one, now_ms) or None,
+        "holder": _holder(status, now_ms) or None,
         "waves": [
-            {"name": wave.name, "clusters": list(wave.clusters), "state": _state(wave, one.promotion)}
+            {"name": wave.name, "clusters": list(wave.clusters), "state": _state(wave, status.promotion)}
             | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
-            for wave in one.course.waves
+            for wave in status.course.waves
         ],
-        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in one.found],
+        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
     }
 
 
-def standing_lines(one: Standing, now_ms: int) -> list[str]:
-    if isinstance(one.promotion, Unknown):
-        lines = [f"rollout: unknown: {one.promotion.error}. {one.promotion.todo}"]
-    elif one.under_way:
-        holder = _holder(one, now_ms)
+def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
+    if isinstance(status.promotion, Unknown):
+        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
+    elif status.under_way:
+        holder = _holder(status, now_ms)
         lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run goes on with it'}"]
-        lines += [f"  wave {wave.name}: {_words(wave, one.promotion)}" for wave in one.course.waves]
-        if one.promotion is not None and one.promotion.halted:
-            lines.append(f"  halted: {one.promotion.halted}")
+        lines += [f"  wave {wave.name}: {_words(wave, status.promotion)}" for wave in status.course.waves]
+        if status.promotion is not None and status.promotion.halted:
+            lines.append(f"  halted: {status.promotion.halted}")
     else:
-        lines = [f"rollout: none under way; waves: {', '.join(one.course.names)}"]
-    lines += [f"  gate: {fault}" for fault in one.found] or ["  all gates hold"]
+        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
+    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
     return lines
 
 
-def _holder(one: Standing, now_ms: int) -> str:
-    if one.lock is None or one.lock.left_ms(now_ms) <= 0:
+def _holder(status: RolloutStatus, now_ms: int) -> str:
+    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
         return ""
-    return one.lock.words(now_ms)
+    return status.lock.words(now_ms)
 
 
 def _state(wave: CourseWave, kept: Promotion | Unknown | None) -> str:

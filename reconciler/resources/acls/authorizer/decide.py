@@ -1,4 +1,4 @@
-"""One request against a set of rules, as Kafka's StandardAuthorizer decides it (KIP-801)."""
+"""Decides one request against a set of ACLs, as Kafka's StandardAuthorizer does (KIP-801)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
 
 _Key = tuple[ResourceType, str]
 
@@ -22,7 +22,7 @@ IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Request:
+class AccessRequest:
     """``principal`` as ``User:name``, ``host`` an address; ``name`` is a resource's name, never a pattern."""
 
     principal: str
@@ -66,14 +66,14 @@ class Rulebook:
         for resource, name in prefixed:
             lengths.setdefault(resource, set()).add(len(name))
         return cls(
-            {key: tuple(found) for key, found in literal.items()},
-            {key: tuple(found) for key, found in prefixed.items()},
-            {resource: tuple(sorted(found)) for resource, found in lengths.items()},
+            {key: tuple(acls) for key, acls in literal.items()},
+            {key: tuple(acls) for key, acls in prefixed.items()},
+            {resource: tuple(sorted(numbers)) for resource, numbers in lengths.items()},
             frozenset(super_users),
             allow_everyone,
         )
 
-    def decide(self, request: Request) -> Decision:
+    def decide(self, request: AccessRequest) -> Decision:
         """A denial wins over any permission; without a rule for the resource ``allow_everyone`` decides."""
         if request.principal in self.super_users:
             return Decision(True)
@@ -89,7 +89,7 @@ class Rulebook:
             return Decision(True, allowed)
         return Decision(self.allow_everyone and not any_rule)
 
-    def allows(self, request: Request) -> bool:
+    def allows(self, request: AccessRequest) -> bool:
         return self.decide(request).allowed
 
     def on(self, resource: ResourceType, name: str) -> Iterator[AclBinding]:
@@ -103,7 +103,7 @@ class Rulebook:
             yield from self.prefixed.get((resource, name[:length]), ())
 
 
-def _applies(rule: AclBinding, request: Request) -> bool:
+def _applies(rule: AclBinding, request: AccessRequest) -> bool:
     if rule.principal not in (request.principal, ANYONE) or rule.host not in (WILDCARD, request.host):
         return False
     if rule.operation in (Operation.ALL, request.operation):

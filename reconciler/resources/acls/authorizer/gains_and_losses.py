@@ -1,4 +1,4 @@
-"""Who may do more, and who less, once rules have come and gone; and whether somebody locks himself out.
+"""Who gains and who loses access by changed ACLs, and whether somebody locks himself out.
 
 Names are taken together by the rules that match them, so that ten thousand topics cost no more than their classes.
 """
@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.authorizing.deciding import IMPLIES, Request, Rulebook
+from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]
 """The names that exist: topics and groups of the cluster. Others count only as names that may come."""
@@ -23,35 +23,15 @@ _Whose = tuple[str, bool, ResourceType, str]
 """Principal, whether it gains, the kind of resource, its host."""
 
 OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    resource: tuple(Operation[name] for name in names.split())
+    for resource, names in {
+        ResourceType.TOPIC: "READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS",
+        ResourceType.GROUP: "READ DELETE DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS",
+        ResourceType.CLUSTER: "CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE",
+        ResourceType.TRANSACTIONAL_ID: "WRITE DESCRIBE TWO_PHASE_COMMIT",
+        ResourceType.DELEGATION_TOKEN: "DESCRIBE",
+        ResourceType.USER: "CREATE_TOKENS DESCRIBE_TOKENS",
+    }.items()
 }
 """Operations that Kafka asks for on each kind of resource (kafka-acls documentation, "Operations and resources")."""
 
@@ -76,7 +56,7 @@ class Shift:
 class LockedOut:
     """A request that is needed, allowed today, and would be denied. ``by``: the denying rule; None: no rule is left."""
 
-    request: Request
+    request: AccessRequest
     today: AclBinding | None
     by: AclBinding | None
 
@@ -89,7 +69,7 @@ class LockedOut:
 def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names) -> tuple[Shift, ...]:
     """What changes for whom when ``touched`` rules come or go. Sorted by principal, losses first."""
     classes = _Classes(before, after, {resource: sorted(some) for resource, some in names.items()})
-    found: dict[_Whose, dict[str, set[Operation]]] = defaultdict(lambda: defaultdict(set))
+    all_operations: dict[_Whose, dict[str, set[Operation]]] = defaultdict(lambda: defaultdict(set))
     for rule in touched:
         host = {} if rule.host == WILDCARD else {"host": rule.host}
         principals = tuple(_principals(rule, before, after))
@@ -97,13 +77,13 @@ def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], nam
         for members in classes.under(rule):
             for principal in principals:
                 for operation in operations:
-                    request = Request(principal, operation, rule.resource, members[0], **host)
+                    request = AccessRequest(principal, operation, rule.resource, members[0], **host)
                     was, now = before.allows(request), after.allows(request)
                     if was != now:
-                        reach = found[principal, now, rule.resource, rule.host]
+                        reach = all_operations[principal, now, rule.resource, rule.host]
                         for name in members:
                             reach[name].add(operation)
-    return tuple(_merged(found))
+    return tuple(_merged(all_operations))
 
 
 def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]) -> tuple[LockedOut, ...]:
@@ -111,25 +91,25 @@ def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]
 
     A prefix stands for one name that may come: whoever needs the prefix needs that name too.
     """
-    found: dict[Request, LockedOut] = {}
+    locked_outs: dict[AccessRequest, LockedOut] = {}
     for request in _wanted(required):
         today, then = before.decide(request), after.decide(request)
         if today.allowed and not then.allowed:
-            found.setdefault(request, LockedOut(request, today.by, then.by))
-    return tuple(found[request] for request in sorted(found))
+            locked_outs.setdefault(request, LockedOut(request, today.by, then.by))
+    return tuple(locked_outs[request] for request in sorted(locked_outs))
 
 
 def upheld_by(after: Rulebook, required: Iterable[AclBinding]) -> frozenset[AclBinding]:
     """Rules without which something of what ``required`` rules would allow might be denied."""
     decisions = map(after.decide, _wanted(required))
-    return frozenset(one.by for one in decisions if one.allowed and one.by is not None)
+    return frozenset(decision.by for decision in decisions if decision.allowed and decision.by is not None)
 
 
-def _wanted(required: Iterable[AclBinding]) -> Iterator[Request]:
+def _wanted(required: Iterable[AclBinding]) -> Iterator[AccessRequest]:
     for rule in required:
         name = rule.name if rule.pattern is PatternType.LITERAL and not rule.wildcard else _to_come(rule)
         operations = OPERATIONS[rule.resource] if rule.operation is Operation.ALL else (rule.operation,)
-        yield from (Request(rule.principal, operation, rule.resource, name) for operation in operations)
+        yield from (AccessRequest(rule.principal, operation, rule.resource, name) for operation in operations)
 
 
 def _decided(rule: AclBinding, book: Rulebook) -> Iterator[Operation]:
@@ -145,7 +125,7 @@ def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
         yield rule.principal
         return
     kept = (kind.values() for book in books for kind in (book.literal, book.prefixed))
-    named = {one.principal for tuples in kept for some in tuples for one in some}
+    named = {acl.principal for tuples in kept for some in tuples for acl in some}
     yield from sorted(named - {ANYONE})
     yield SOMEBODY_ELSE
 
@@ -161,10 +141,10 @@ class _Classes:
 
     def under(self, rule: AclBinding) -> Iterable[list[str]]:
         """Of the names that ``rule`` covers; ``_to_come`` stands for those that nobody has yet."""
-        found: dict[int, list[str]] = defaultdict(list)
+        by_name: dict[int, list[str]] = defaultdict(list)
         for name in self._covered(rule):
-            found[self._number(rule.resource, name)].append(name)
-        return found.values()
+            by_name[self._number(rule.resource, name)].append(name)
+        return by_name.values()
 
     def _number(self, resource: ResourceType, name: str) -> int:
         key = resource, name
@@ -190,9 +170,9 @@ def _to_come(rule: AclBinding) -> str:
     return f"{'' if rule.wildcard else rule.name}{_NOBODYS}"
 
 
-def _merged(found: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[Shift]:
+def _merged(given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[Shift]:
     """Names with the same operations are told together."""
-    for (principal, gained, resource, host), reach in sorted(found.items()):
+    for (principal, gained, resource, host), reach in sorted(given_operations.items()):
         together: dict[tuple[Operation, ...], list[str]] = defaultdict(list)
         for name, operations in reach.items():
             together[tuple(sorted(operations))].append(name)

@@ -1,6 +1,6 @@
-"""Whether a plan takes from the reconciler itself, or from the jobs of its flows, a right they work with.
+"""Lockout: whether a plan takes a right from the reconciler itself or from its mirror jobs.
 
-Border: only what the topology needs today; a narrower right than a role would give is nobody's mistake.
+Checks only what the topology needs today; a principal with fewer rights than its role is not an error.
 """
 
 from __future__ import annotations
@@ -8,21 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.access.mirrors import clusters_of, flows_of, mirror_rights
-from reconciler.access.roles import bindings, expand_stable
-from reconciler.access_rules import AccessRole, AccessRule
-from reconciler.acls import ANYONE, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.authorizing.deciding import Rulebook
-from reconciler.authorizing.effects import LockedOut, locked_out, upheld_by
-from reconciler.changes import AclChange, DeleteAcl, Reason, Refused
-from reconciler.internal_topics import internal_topics
-from reconciler.locks import LOCK_TOPIC, lock_cluster, transactional_id
-from reconciler.probes import Needs
-from reconciler.routing import Route
-from reconciler.topology import Flow, Principal, Topology
-from replication.names import transactional_id as lane_id
+from reconciler.model.acls import (
+    ANYONE,
+    AccessRole,
+    AccessRule,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
+from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.reports.probe import Needs
+from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster, transactional_id
+from reconciler.replication.names import transactional_id as lane_id
+from reconciler.resources.acls.authorizer.decide import Rulebook
+from reconciler.resources.acls.authorizer.gains_and_losses import LockedOut, locked_out, upheld_by
+from reconciler.resources.acls.mirror_rights import clusters_of, flows_of, mirror_rights
+from reconciler.resources.acls.roles import bindings, expand_stable
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.internal import internal_topics
 
-LOCKED_OUT = "locks-itself-out"
 SHOWN = 5
 _SELDOM = (
     (ResourceType.TOPIC, Operation.DELETE),
@@ -41,7 +48,7 @@ Books = tuple[Rulebook, Rulebook]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LockoutFindings:
     """``refused`` with their proof; ``notes`` on principals whose names the topology does not tell; ``rests_on``: the
     rules that leave us what we need, so that a plan is stale once one of them is gone."""
 
@@ -56,7 +63,7 @@ def takes_away(change: AclChange) -> bool:
 
 def own_standing(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
-) -> Standing:
+) -> LockoutFindings:
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
@@ -74,7 +81,7 @@ def own_standing(
         rests_on |= upheld_by(books[1], asked)
         if lost := locked_out(*books, asked):
             refused.append(_refusal(kind, needs.name, cluster, lost))
-    return Standing(tuple(refused), tuple(notes), frozenset(rests_on))
+    return LockoutFindings(tuple(refused), tuple(notes), frozenset(rests_on))
 
 
 def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needs]:
@@ -85,45 +92,45 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
             continue
         topics, ids = _known(kind, topology, cluster, routes)
         for name, mine in (_names_of(kind, topology, cluster) or {"": flows}).items():
-            rights = (replace(one, principal=name) for one in _needed(kind, topology, mine, routes, cluster))
+            rights = (replace(acl, principal=name) for acl in _needed(kind, topology, mine, routes, cluster))
             yield Needs(kind, name, tuple(rights), topics, ids)
 
 
 def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
     """What is needed, name by name, as far as ``rules`` reach. Of a pattern on groups no name is known."""
     names = {ResourceType.TOPIC: needs.topics, ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
-    found: list[AclBinding] = []
+    acls: list[AclBinding] = []
     for acl in needs.rights:
         if acl.pattern is PatternType.LITERAL and not acl.wildcard:
-            found.append(acl)
+            acls.append(acl)
             continue
-        reaching = [one for one in rules if one.resource is acl.resource]
+        reaching = [acl_binding for acl_binding in rules if acl_binding.resource is acl.resource]
         for name in names.get(acl.resource, ()):
-            if acl.covers_name(name) and any(one.covers_name(name) for one in reaching):
-                found.append(replace(acl, name=name, pattern=PatternType.LITERAL))
-    return found
+            if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
+                acls.append(replace(acl, name=name, pattern=PatternType.LITERAL))
+    return acls
 
 
 def _refusal(kind: Principal, name: str, cluster: str, lost: Sequence[LockedOut]) -> Refused:
-    proofs = [_proof(one) for one in lost[:SHOWN]]
+    proofs = [_proof(out) for out in lost[:SHOWN]]
     more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
     who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
-    what = f"this plan would lock {who}, {name}, out of {cluster}: {'; '.join(proofs)}{more}"
-    denied = any(one.by for one in lost)
+    problem = f"this plan would lock {who}, {name}, out of {cluster}: {'; '.join(proofs)}{more}"
+    denied = any(out.by for out in lost)
     todo = "Leave the denial out or narrow it" if denied else "Keep the rule, or give the right by another one"
     by_hand = (
         f"make the rule with kafka-acls.sh where {name} is"
         if denied
         else f"delete it with kafka-acls.sh where {name} is"
     )
-    text = f"{todo}; brokers do not tell who is a super user: {by_hand} one"
-    return Refused(f"access {cluster}", Reason(LOCKED_OUT, what), text)
+    text = f"{todo}; brokers do not report who is a super user: {by_hand} one"
+    return Refused(Subject(About.ACLS, cluster), Reason(Why.LOCKS_ITSELF_OUT, problem), text)
 
 
-def _proof(one: LockedOut) -> str:
-    where = "cluster" if one.request.resource is ResourceType.CLUSTER else f"{one.request.resource} {one.request.name}"
-    because = f"'{one.by}' denies it" if one.by else f"'{one.today}' goes and no rule that is left allows it"
-    return f"{one.request.operation} on {where}: {because}"
+def _proof(out: LockedOut) -> str:
+    where = "cluster" if out.request.resource is ResourceType.CLUSTER else f"{out.request.resource} {out.request.name}"
+    because = f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
+    return f"{out.request.operation} on {where}: {because}"
 
 
 def _names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:

@@ -1,4 +1,4 @@
-"""What brokers tell each login, ahead of a wave and after it. All logins of a cluster are asked at once."""
+"""Asks brokers what each login may do, before an ACL batch and after it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from reconciler.acls import AclBinding
-from reconciler.checkups import Ask, Rights
 from reconciler.errors import Unknown
-from reconciler.ports import Prober
-from reconciler.probes import Needs
-from reconciler.probing.rights import Login, ask_for, wanted
-from reconciler.topology import Principal
+from reconciler.model.acls import AclBinding
+from reconciler.model.environment.topology import Principal
+from reconciler.model.ports import Prober
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.probe import Needs
+from reconciler.resources.acls.probe.rights import ProbedLogin, ask_for, wanted
 
-Logins = Mapping[Principal, Login]
+Logins = Mapping[Principal, ProbedLogin]
 
 
 class RulesAlone:
@@ -42,39 +42,40 @@ class KnownLogins:
 
     def before(self, cluster: str, needs: Sequence[Needs], touched: Sequence[AclBinding]) -> Logins:
         known = self._known.get(cluster, {})
-        found: dict[Principal, Login] = {}
-        for kind in dict.fromkeys(one.kind for one in needs):
-            some = wanted([one for one in needs if one.kind is kind], touched)
+        logins: dict[Principal, ProbedLogin] = {}
+        for kind in dict.fromkeys(need.kind for need in needs):
+            some = wanted([need for need in needs if need.kind is kind], touched)
             if kind in known and set(some) <= set(known[kind].wanted):
-                found[kind] = known[kind]
+                logins[kind] = known[kind]
             else:
-                found[kind] = Login(wanted=some, why_not=self.prober.why_not(cluster, kind))
-        told = self._told(cluster, {kind: one for kind, one in found.items() if one.before is None})
-        return {**found, **{kind: _before(found[kind], rights) for kind, rights in told.items()}}
+                logins[kind] = ProbedLogin(wanted=some, why_not=self.prober.why_not(cluster, kind))
+        rights = self._told(cluster, {kind: login for kind, login in logins.items() if login.before is None})
+        return {**logins, **{kind: _before(logins[kind], rights) for kind, rights in rights.items()}}
 
     def after(self, cluster: str, logins: Logins) -> Logins:
-        told = self._told(cluster, logins)
-        return {kind: replace(one, after=told.get(kind)) for kind, one in logins.items()}
+        rights = self._told(cluster, logins)
+        return {kind: replace(login, after=rights.get(kind)) for kind, login in logins.items()}
 
     def keep(self, cluster: str, logins: Logins) -> None:
         """They were told after a probe that passed."""
-        self._known[cluster] = {kind: replace(one, before=one.after, after=None) for kind, one in logins.items()}
+        self._known[cluster] = {kind: replace(login, before=login.after, after=None) for kind, login in logins.items()}
 
     def forget(self, cluster: str) -> None:
         self._known.pop(cluster, None)
 
     def _told(self, cluster: str, logins: Logins) -> dict[Principal, Rights]:
-        asked = {kind: one for kind, one in logins.items() if not one.why_not}
+        asked = {kind: login for kind, login in logins.items() if not login.why_not}
         if not asked:
             return {}
         with ThreadPoolExecutor(len(asked)) as pool:
             answers = {
-                kind: pool.submit(self.prober.rights, cluster, kind, ask_for(one.wanted)) for kind, one in asked.items()
+                kind: pool.submit(self.prober.rights, cluster, kind, ask_for(login.wanted))
+                for kind, login in asked.items()
             }
             return {kind: answer.result() for kind, answer in answers.items()}
 
 
-def _before(login: Login, rights: Rights) -> Login:
+def _before(login: ProbedLogin, rights: Rights) -> ProbedLogin:
     if rights.failed is not None:
-        return replace(login, why_not=f"could not log in before the wave, either: {rights.failed.error}")
+        return replace(login, why_not=f"could not log in before the ACL batch, either: {rights.failed.error}")
     return replace(login, before=rights)

@@ -1,15 +1,15 @@
-"""What to ask of a login around a wave, and how its answers read. Pure."""
+"""Which rights to probe around an ACL batch, and how the answers read. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.acls import WILDCARD, AclBinding, Operation, PatternType, ResourceType
-from reconciler.authorizing.standing import reached
-from reconciler.checkups import Ask, Rights
 from reconciler.errors import Unknown
-from reconciler.probes import Needs
+from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, ResourceType
+from reconciler.model.reports.doctor import Ask, Rights
+from reconciler.model.reports.probe import Needs
+from reconciler.resources.acls.authorizer.lockout import reached
 
 MOST = 100
 """Topics of one login that brokers are asked about; those the wave touches come first."""
@@ -18,7 +18,7 @@ MOST_IDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ProbedLogin:
     """``before``, ``after``: None where it was not asked, for ``why_not``. ``wanted``: name by name, what was asked."""
 
     before: Rights | None = None
@@ -29,31 +29,31 @@ class Login:
     @property
     def asked(self) -> int:
         """Resources that brokers told something about."""
-        return len({(one.resource, one.name) for one in self.wanted if told(self.before, one) is not None})
+        return len({(acl.resource, acl.name) for acl in self.wanted if told(self.before, acl) is not None})
 
 
 def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBinding, ...]:
     """Name by name, bounded."""
     everything: dict[AclBinding, None] = {}
-    for one in needs:
-        everything |= dict.fromkeys(reached(one, touched))
-        everything |= dict.fromkeys(_some(one))
+    for need in needs:
+        everything |= dict.fromkeys(reached(need, touched))
+        everything |= dict.fromkeys(_some(need))
     covers = _covering(touched)
-    found = sorted(everything, key=lambda one: not covers(one))
-    topics = _first((one.name for one in found if one.resource is ResourceType.TOPIC), MOST)
-    ids = _first((one.name for one in found if one.resource is ResourceType.TRANSACTIONAL_ID), MOST_IDS)
+    acls = sorted(everything, key=lambda acl: not covers(acl))
+    topics = _first((acl.name for acl in acls if acl.resource is ResourceType.TOPIC), MOST)
+    ids = _first((acl.name for acl in acls if acl.resource is ResourceType.TRANSACTIONAL_ID), MOST_IDS)
     kept = {ResourceType.TOPIC: topics, ResourceType.TRANSACTIONAL_ID: ids}
-    return tuple(one for one in found if one.name in kept.get(one.resource, (one.name,)))
+    return tuple(acl for acl in acls if acl.name in kept.get(acl.resource, (acl.name,)))
 
 
 def ask_for(some: Iterable[AclBinding]) -> Ask:
     """Nothing of it changes anything on the cluster."""
     names: dict[tuple[ResourceType, bool], dict[str, None]] = {}
-    for one in some:
-        names.setdefault((one.resource, one.operation is Operation.DESCRIBE), {})[one.name] = None
+    for acl in some:
+        names.setdefault((acl.resource, acl.operation is Operation.DESCRIBE), {})[acl.name] = None
 
     def of(resource: ResourceType, *describing: bool) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for one in describing for name in names.get((resource, one), {})))
+        return tuple(dict.fromkeys(name for item in describing for name in names.get((resource, item), {})))
 
     return Ask(
         topics=of(ResourceType.TOPIC, True, False),
@@ -63,20 +63,20 @@ def ask_for(some: Iterable[AclBinding]) -> Ask:
     )
 
 
-def told(rights: Rights | None, one: AclBinding) -> bool | None:
+def told(rights: Rights | None, acl: AclBinding) -> bool | None:
     """Whether the brokers allow it; None where they were not asked or do not tell."""
     if rights is None or rights.failed is not None:
         return None
-    match one.resource:
+    match acl.resource:
         case ResourceType.CLUSTER:
-            return None if rights.cluster is None else one.operation.upper() in rights.cluster
+            return None if rights.cluster is None else acl.operation.upper() in rights.cluster
         case ResourceType.TOPIC:
-            operations = rights.operations.get(one.name)
-            return one.operation.upper() in operations if operations is not None else _denied(rights, one.name)
+            operations = rights.operations.get(acl.name)
+            return acl.operation.upper() in operations if operations is not None else _denied(rights, acl.name)
         case ResourceType.GROUP:
-            return _answer(rights.described if one.operation is Operation.DESCRIBE else rights.groups, one.name)
-        case ResourceType.TRANSACTIONAL_ID if one.operation is Operation.WRITE:
-            return _answer(rights.transactional_ids, one.name)
+            return _answer(rights.described if acl.operation is Operation.DESCRIBE else rights.groups, acl.name)
+        case ResourceType.TRANSACTIONAL_ID if acl.operation is Operation.WRITE:
+            return _answer(rights.transactional_ids, acl.name)
         case _:
             return None
 
@@ -91,13 +91,13 @@ def _answer(answers: Mapping[str, bool] | Unknown, name: str) -> bool | None:
 
 def _covering(rules: Iterable[AclBinding]) -> Callable[[AclBinding], bool]:
     """Whether any of them is about a resource; quick for thousands of each."""
-    plain = {(one.resource, one.name) for one in rules if one.pattern is PatternType.LITERAL}
-    prefixes = {(one.resource, one.name) for one in rules if one.pattern is PatternType.PREFIXED}
+    plain = {(acl.resource, acl.name) for acl in rules if acl.pattern is PatternType.LITERAL}
+    prefixes = {(acl.resource, acl.name) for acl in rules if acl.pattern is PatternType.PREFIXED}
 
-    def covers(one: AclBinding) -> bool:
-        if (one.resource, one.name) in plain or (one.resource, WILDCARD) in plain:
+    def covers(acl: AclBinding) -> bool:
+        if (acl.resource, acl.name) in plain or (acl.resource, WILDCARD) in plain:
             return True
-        return any(kind is one.resource and one.name.startswith(begin) for kind, begin in prefixes)
+        return any(kind is acl.resource and acl.name.startswith(begin) for kind, begin in prefixes)
 
     return covers
 

@@ -1,7 +1,7 @@
-"""One wave after the other: look, write down how it was, do it, probe it, and undo it where the probe fails.
+"""Applies ACL batches one by one: record the state before, apply, probe, undo what fails its probe.
 
-An outcome is told only once its probe is over. A cluster whose probe did not pass gets no further access changes in
-this run; other clusters, and topics, go on. A run that is cut off leaves its wave pending for the next plan.
+An outcome is reported only once its probe is over. A cluster whose probe did not pass gets no further access changes in
+this run; other clusters, and topics, go on. A run that is cut off leaves its batch pending for the next plan.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.acls import AclBinding
-from reconciler.changes import AclChange, CreateAcl
-from reconciler.counts import counted
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import Before
-from reconciler.plans import Outcome, Planned, Result
-from reconciler.ports import ClusterAdmin, Prober
-from reconciler.probes import Check, Needs, Probe, Verdict
-from reconciler.probing import words
-from reconciler.probing.judging import Evidence, Views, checks, lagging
-from reconciler.probing.logins import KnownLogins
-from reconciler.probing.undoing import before_of, put_back, settled
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes import AclChange, CreateAcl
+from reconciler.model.live import Before
+from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.model.ports import ClusterAdmin, Prober
+from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
+from reconciler.resources.acls.probe import messages as words
+from reconciler.resources.acls.probe.logins import KnownLogins
+from reconciler.resources.acls.probe.undo import before_of, put_back, settled
+from reconciler.resources.acls.probe.verdict import Evidence, Views, checks, lagging
+from reconciler.text import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
+class AclBatch:
     cluster: str
     stage: str
     planned: tuple[Planned, ...]
 
     @property
     def changes(self) -> tuple[AclChange, ...]:
-        return tuple(one.change for one in self.planned if isinstance(one.change, AclChange))
+        return tuple(planned.change for planned in self.planned if isinstance(planned.change, AclChange))
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
+class ProbeSettings:
     """How waves are carried out. ``patience``: seconds that brokers have to show what was done.
 
     ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note`` and ``probed`` are told.
@@ -55,26 +55,26 @@ class Conduct:
 class _Open:
     """The wave under way. ``before``: what undoing it puts back; ``undoing``: why that has begun, or empty."""
 
-    wave: Wave
+    wave: AclBatch
     rules: frozenset[AclBinding] = frozenset()
     before: Mapping[AclBinding, Before] = field(default_factory=dict)
     needs: Sequence[Needs] = ()
     undoing: str = ""
 
 
-class AccessWaves:
+class AclBatches:
     """Those of one run. ``stopped``: cluster -> why no further access change of it is begun."""
 
-    def __init__(self, conduct: Conduct) -> None:
+    def __init__(self, conduct: ProbeSettings) -> None:
         self.conduct = conduct
         self.stopped: dict[str, str] = {}
         self._logins = KnownLogins(conduct.prober)
         self._open: _Open | None = None
 
-    def carry_out(self, wave: Wave, admin: ClusterAdmin) -> list[Outcome]:
+    def carry_out(self, wave: AclBatch, admin: ClusterAdmin) -> list[Outcome]:
         """One outcome a change, in order. Raises nothing but what interrupts."""
         if why := self.stopped.get(wave.cluster):
-            return [Outcome(one.id, Result.SKIPPED, f"not begun: {why}") for one in wave.planned]
+            return [Outcome(planned.id, Result.SKIPPED, f"not begun: {why}") for planned in wave.planned]
         began = time.monotonic()
         under_way = self._open = _Open(wave)
         try:
@@ -85,7 +85,7 @@ class AccessWaves:
             return _all(wave, str(error))
         self._open = None
         seconds = (time.monotonic() - began) / len(outcomes)
-        return [replace(one, seconds=seconds) for one in outcomes]
+        return [replace(outcome, seconds=seconds) for outcome in outcomes]
 
     def cut_off(self, planned: Planned, acls: frozenset[AclBinding]) -> Outcome | None:
         """What became of a change that was under way when the run was interrupted; ``acls``: the rules there now."""
@@ -113,7 +113,7 @@ class AccessWaves:
 
     def _probed(self, under_way: _Open, admin: ClusterAdmin) -> list[Outcome]:
         wave = under_way.wave
-        logins = self._logins.before(wave.cluster, under_way.needs, [one.acl for one in wave.changes])
+        logins = self._logins.before(wave.cluster, under_way.needs, [change.acl for change in wave.changes])
         admin.keep_pending(under_way.before)
         outcomes = _complete(wave, admin.perform(wave.planned, _untold))
         done = _done(wave, outcomes)
@@ -126,22 +126,22 @@ class AccessWaves:
             views = self._views(done, admin)
             logins = self._logins.after(wave.cluster, logins)
             server = self.conduct.prober.server(wave.cluster)
-            told = checks(Evidence(under_way.rules, done, views, tuple(under_way.needs), logins, server))
+            probe_checks = checks(Evidence(under_way.rules, done, views, tuple(under_way.needs), logins, server))
         except ClusterError as error:
             why = ". ".join(filter(None, (error.what, error.why)))
-            told = (Check("rules", Verdict.UNKNOWN, f"the rules could not be read again: {why}"),)
-        probe = Probe(wave.cluster, wave.stage, len(done), told, time.monotonic() - began)
+            probe_checks = (ProbeCheck("rules", ProbeVerdict.UNKNOWN, f"the rules could not be read again: {why}"),)
+        probe = Probe(wave.cluster, wave.stage, len(done), probe_checks, time.monotonic() - began)
         self.conduct.probed(probe)
         match probe.verdict:
-            case Verdict.PASSED:
+            case ProbeVerdict.PASSED:
                 self._logins.keep(wave.cluster, logins)
                 return self._confirmed(under_way, outcomes, views, admin)
-            case Verdict.FAILED:
+            case ProbeVerdict.FAILED:
                 self._stop(wave, "failed")
                 return self._undone(under_way, outcomes, probe, admin)
             case _:
-                self._stop(wave, "could not tell whether it holds")
-                return [_turned(one, Result.UNPROVEN, words.unproven(probe.why)) for one in outcomes]
+                self._stop(wave, "could not determine whether it holds")
+                return [_turned(outcome, Result.UNPROVEN, words.unproven(probe.why)) for outcome in outcomes]
 
     def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
         """Waits until every broker shows what was done, as long as patience lasts."""
@@ -156,14 +156,14 @@ class AccessWaves:
     def _confirmed(
         self, under_way: _Open, outcomes: Sequence[Outcome], views: Views, admin: ClusterAdmin
     ) -> list[Outcome]:
-        done = {one.acl for one in _done(under_way.wave, outcomes)}
+        done = {change.acl for change in _done(under_way.wave, outcomes)}
         as_before = frozenset.intersection(*(settled(view, under_way.before) for view in views.values()))
         try:
             admin.keep_pending(dict.fromkeys(done | as_before))
         except ClusterError as error:
             return [
-                _turned(one, Result.UNPROVEN, words.unproven(f"that it passed is not written: {error.what}"))
-                for one in outcomes
+                _turned(outcome, Result.UNPROVEN, words.unproven(f"that it passed is not written: {error.what}"))
+                for outcome in outcomes
             ]
         return list(outcomes)
 
@@ -186,16 +186,16 @@ class AccessWaves:
             admin.keep_pending({acl: None for acl in before if acl not in failures})
         self._logins.forget(wave.cluster)
         server = self.conduct.prober.server(wave.cluster)
-        told = []
+        all_outcomes = []
         for change, outcome in zip(wave.changes, outcomes, strict=True):
             if reason := failures.get(change.acl):
                 text = words.left(change, before[change.acl], (probe.why, reason, server), probe.todo)
-                told.append(_turned(outcome, Result.LEFT, text))
+                all_outcomes.append(_turned(outcome, Result.LEFT, text))
             else:
-                told.append(_turned(outcome, Result.UNDONE, words.undone(probe.why)))
-        return told
+                all_outcomes.append(_turned(outcome, Result.UNDONE, words.undone(probe.why)))
+        return all_outcomes
 
-    def _stop(self, wave: Wave, how: str) -> None:
+    def _stop(self, wave: AclBatch, how: str) -> None:
         self.stopped[wave.cluster] = (
             f"the probe of stage {wave.stage} on {wave.cluster} {how}, so no further access change is made there"
         )
@@ -205,19 +205,19 @@ def _untold(_outcome: Outcome) -> None:
     """What was sent counts only once it is probed."""
 
 
-def _complete(wave: Wave, told: Sequence[Outcome]) -> list[Outcome]:
-    by_id = {one.id: one for one in told}
+def _complete(wave: AclBatch, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    by_id = {outcome.id: outcome for outcome in outcomes}
     silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
-    return [by_id.get(one.id) or Outcome(one.id, Result.FAILED, silent) for one in wave.planned]
+    return [by_id.get(planned.id) or Outcome(planned.id, Result.FAILED, silent) for planned in wave.planned]
 
 
-def _done(wave: Wave, outcomes: Sequence[Outcome]) -> tuple[AclChange, ...]:
+def _done(wave: AclBatch, outcomes: Sequence[Outcome]) -> tuple[AclChange, ...]:
     pairs = zip(wave.changes, outcomes, strict=True)
     return tuple(change for change, outcome in pairs if outcome.result is Result.DONE)
 
 
-def _all(wave: Wave, error: str) -> list[Outcome]:
-    return [Outcome(one.id, Result.FAILED, error) for one in wave.planned]
+def _all(wave: AclBatch, error: str) -> list[Outcome]:
+    return [Outcome(planned.id, Result.FAILED, error) for planned in wave.planned]
 
 
 def _turned(outcome: Outcome, result: Result, text: str) -> Outcome:

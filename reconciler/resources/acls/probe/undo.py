@@ -1,14 +1,14 @@
-"""What a wave has to put back to undo itself, and how a person would do it by hand. Pure."""
+"""Undoes a failed ACL batch: the ACLs to put back, and the commands to do it by hand. Pure."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
 
-from reconciler.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.changes import AclChange, CreateAcl
 from reconciler.errors import Unknown
-from reconciler.live import Before, LiveAccess
+from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.changes import AclChange, CreateAcl
+from reconciler.model.live import Before, LiveAccess
 
 _RESOURCES = {
     ResourceType.TOPIC: "--topic",
@@ -24,25 +24,28 @@ def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBindi
     one, so that undoing leads back to what was there before both."""
     rules = access.acls if isinstance(access.acls, frozenset) else frozenset[AclBinding]()
     owned = {} if isinstance(access.owned, Unknown) else access.owned
-    return {one.acl: access.pending.get(one.acl) or Before(one.acl in rules, owned.get(one.acl)) for one in changes}
+    return {
+        change.acl: access.pending.get(change.acl) or Before(change.acl in rules, owned.get(change.acl))
+        for change in changes
+    }
 
 
 def put_back(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
     """``rules`` with everything in ``before`` as it was."""
-    there = {acl for acl, one in before.items() if one.there}
+    there = {acl for acl, before in before.items() if before.there}
     return (frozenset(rules) | there) - (before.keys() - there)
 
 
 def carried_out(rules: Iterable[AclBinding], changes: Iterable[AclChange]) -> frozenset[AclBinding]:
     """``rules`` once ``changes`` are done."""
-    wanted = {one.acl: isinstance(one, CreateAcl) for one in changes}
+    wanted = {change.acl: isinstance(change, CreateAcl) for change in changes}
     return (frozenset(rules) - wanted.keys()) | {acl for acl, there in wanted.items() if there}
 
 
 def settled(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
     """Rules of ``before`` that are as they were: nothing is left of them to undo."""
     shown = frozenset(rules)
-    return frozenset(acl for acl, one in before.items() if (acl in shown) is one.there)
+    return frozenset(acl for acl, before in before.items() if (acl in shown) is before.there)
 
 
 def by_hand(acl: AclBinding, there: bool, server: str) -> str:

@@ -1,21 +1,20 @@
 """Sets of legal topic names as automata: union, intersection, complement, prefix.
 
 Every language here is over the 65 characters Kafka allows in topic names. Automata are deterministic and built as far
-as they are walked. Border: pure text theory; ``patterns`` makes languages from regular expressions, ``name_search``
-finds names in them.
+as they are walked.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import reduce
+from typing import Any, Protocol
 
 # The order is the order of preference in examples: letters first
 ALPHABET = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_."
 
-State = Hashable
+State = Any  # hashable: what it holds is its automaton's alone
 
 
 class Language(Protocol):
@@ -38,94 +37,55 @@ class Language(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
+class _Parallel:
+    """Automata that read the same name side by side. States: one of each part."""
+
     parts: tuple[Language, ...]
 
     def start(self) -> State:
         return tuple(part.start() for part in self.parts)
 
     def step(self, state: State, char: str) -> State:
-        assert isinstance(state, tuple)
         return tuple(part.step(s, char) for part, s in zip(self.parts, state, strict=True))
 
+    def distinguishes(self) -> frozenset[frozenset[str]]:
+        return frozenset().union(*(part.distinguishes() for part in self.parts))
+
+
+class Union(_Parallel):
+    __slots__ = ()
+
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return any(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
 
     def dead(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return all(part.dead(s) for part, s in zip(self.parts, state, strict=True))
 
     def full(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return any(part.full(s) for part, s in zip(self.parts, state, strict=True))
 
-    def distinguishes(self) -> frozenset[frozenset[str]]:
-        return frozenset().union(*(part.distinguishes() for part in self.parts))
 
-
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    parts: tuple[Language, ...]
-
-    def start(self) -> State:
-        return tuple(part.start() for part in self.parts)
-
-    def step(self, state: State, char: str) -> State:
-        assert isinstance(state, tuple)
-        return tuple(part.step(s, char) for part, s in zip(self.parts, state, strict=True))
+class Intersection(_Parallel):
+    __slots__ = ()
 
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return all(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
 
     def dead(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return any(part.dead(s) for part, s in zip(self.parts, state, strict=True))
 
     def full(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         return all(part.full(s) for part, s in zip(self.parts, state, strict=True))
 
-    def distinguishes(self) -> frozenset[frozenset[str]]:
-        return frozenset().union(*(part.distinguishes() for part in self.parts))
 
+class _Wrapping:
+    """The language of ``part``, but for what a subclass says otherwise."""
 
-@dataclass(frozen=True, slots=True)
-class Not:
+    __slots__ = ()
     part: Language
 
     def start(self) -> State:
         return self.part.start()
-
-    def step(self, state: State, char: str) -> State:
-        return self.part.step(state, char)
-
-    def accepts(self, state: State) -> bool:
-        return not self.part.accepts(state)
-
-    def dead(self, state: State) -> bool:
-        return self.part.full(state)
-
-    def full(self, state: State) -> bool:
-        return self.part.dead(state)
-
-    def distinguishes(self) -> frozenset[frozenset[str]]:
-        return self.part.distinguishes()
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """The names ``t`` for which ``prefix + t`` is in ``part``."""
-
-    prefix: str
-    part: Language
-
-    def start(self) -> State:
-        state = self.part.start()
-        for char in self.prefix:
-            state = self.part.step(state, char)
-        return state
 
     def step(self, state: State, char: str) -> State:
         return self.part.step(state, char)
@@ -144,6 +104,31 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
+class Complement(_Wrapping):
+    part: Language
+
+    def accepts(self, state: State) -> bool:
+        return not self.part.accepts(state)
+
+    def dead(self, state: State) -> bool:
+        return self.part.full(state)
+
+    def full(self, state: State) -> bool:
+        return self.part.dead(state)
+
+
+@dataclass(frozen=True, slots=True)
+class After(_Wrapping):
+    """The names ``t`` for which ``prefix + t`` is in ``part``."""
+
+    prefix: str
+    part: Language
+
+    def start(self) -> State:
+        return reduce(self.part.step, self.prefix, self.part.start())
+
+
+@dataclass(frozen=True, slots=True)
 class Prefixed:
     """The names ``prefix + t`` for the names ``t`` in ``part``. States: (characters read or -1, state of ``part``)."""
 
@@ -154,23 +139,19 @@ class Prefixed:
         return (0, self.part.start())
 
     def step(self, state: State, char: str) -> State:
-        assert isinstance(state, tuple)
         read, inner = state
         if read == len(self.prefix):
             return (read, self.part.step(inner, char))
         return (read + 1 if read >= 0 and self.prefix[read] == char else -1, inner)
 
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, tuple)
-        return state[0] == len(self.prefix) and self.part.accepts(state[1])
+        return bool(state[0] == len(self.prefix)) and self.part.accepts(state[1])
 
     def dead(self, state: State) -> bool:
-        assert isinstance(state, tuple)
-        return state[0] == -1 or self.part.dead(state[1])
+        return bool(state[0] == -1) or self.part.dead(state[1])
 
     def full(self, state: State) -> bool:
-        assert isinstance(state, tuple)
-        return state[0] == len(self.prefix) and self.part.full(state[1])
+        return bool(state[0] == len(self.prefix)) and self.part.full(state[1])
 
     def distinguishes(self) -> frozenset[frozenset[str]]:
         return self.part.distinguishes() | {frozenset(char) for char in self.prefix}
@@ -189,50 +170,39 @@ class Memoised:
         self._sets = part.distinguishes()
 
     def _number(self, state: State) -> int:
-        found = self._numbers.get(state)
-        if found is None:
-            found = self._numbers[state] = len(self._states)
+        number = self._numbers.get(state)
+        if number is None:
+            number = self._numbers[state] = len(self._states)
             self._states.append(state)
             self._steps.append({})
             self._verdicts.append((self._part.accepts(state), self._part.dead(state), self._part.full(state)))
-        return found
+        return number
 
     def start(self) -> State:
         return self._start
 
     def step(self, state: State, char: str) -> State:
-        assert isinstance(state, int)
-        found = self._steps[state].get(char)
-        if found is None:
-            found = self._steps[state][char] = self._number(self._part.step(self._states[state], char))
-        return found
+        step = self._steps[state].get(char)
+        if step is None:
+            step = self._steps[state][char] = self._number(self._part.step(self._states[state], char))
+        return step
 
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, int)
         return self._verdicts[state][0]
 
     def dead(self, state: State) -> bool:
-        assert isinstance(state, int)
         return self._verdicts[state][1]
 
     def full(self, state: State) -> bool:
-        assert isinstance(state, int)
         return self._verdicts[state][2]
 
     def distinguishes(self) -> frozenset[frozenset[str]]:
         return self._sets
 
 
-NOTHING = AnyOf(())
-EVERYTHING = Not(NOTHING)
+NOTHING = Union(())
+EVERYTHING = Complement(NOTHING)
 
 
 def both(*parts: Language) -> Language:
-    return parts[0] if len(parts) == 1 else AllOf(parts)
-
-
-def contains(language: Language, name: str) -> bool:
-    state = language.start()
-    for char in name:
-        state = language.step(state, char)
-    return language.accepts(state)
+    return parts[0] if len(parts) == 1 else Intersection(parts)

@@ -1,7 +1,6 @@
-"""What a flow carries, as languages: which topic names leave the source, and under which names they arrive.
+"""The topic names a flow carries, and their remote names, as automata.
 
-Border: the same rules as ``replication.policy.TopicSelector``, but for all possible names at once. Custom policies have
-no language; they are simulated.
+Custom policies have no automaton; they are simulated.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.backtracking import unfit
-from reconciler.languages import AnyOf, Language, Memoised, Not, Prefixed, both
-from reconciler.name_rules import HEARTBEATS, Hops, internal
-from reconciler.patterns import Pattern, pattern
-from reconciler.topology import Flow, Topology
-from replication.policy import EXCLUDED_TOPICS, ReplicationPolicy, TopicSelector, make_policy, make_selector
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.replication.policy import EXCLUDED_TOPICS, ReplicationPolicy, TopicSelector, make_policy, make_selector
+from reconciler.resources.flows.names.automata import Complement, Language, Memoised, Prefixed, Union, both
+from reconciler.resources.flows.names.policy_rules import HEARTBEATS, Hops, internal
+from reconciler.resources.flows.names.redos import unfit
+from reconciler.resources.flows.names.regex import Pattern, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Renaming:
 
 
 @dataclass(frozen=True, slots=True)
-class Travel:
+class FlowNaming:
     """One flow. ``matching`` is what its expressions choose; ``renamings`` together are what leaves, none for a custom
     policy. ``inexact`` lists the expressions whose language is a superset; with some, these languages are too."""
 
@@ -42,56 +41,60 @@ class Travel:
 
     @property
     def leaving(self) -> Language:
-        return AnyOf(tuple(renaming.when for renaming in self.renamings))
+        return Union(tuple(renaming.when for renaming in self.renamings))
 
     @property
     def arriving(self) -> Language:
-        return AnyOf(tuple(Prefixed(renaming.prefix, renaming.when) for renaming in self.renamings))
+        return Union(tuple(Prefixed(renaming.prefix, renaming.when) for renaming in self.renamings))
 
 
-def travels_of(topology: Topology) -> Mapping[str, Travel]:
+def travels_of(topology: Topology) -> Mapping[str, FlowNaming]:
     """By flow; flows with a faulty expression, policy or cluster are left out, because other rules tell of them."""
-    found = {}
-    for flow in topology.flows.values():
-        if {flow.source, flow.target} <= topology.clusters.keys() and flow.source != flow.target:
-            travel = travel_of(flow)
-            if travel is not None:
-                found[flow.name] = travel
-    return found
+    return {
+        flow.name: travel
+        for flow in topology.flows.values()
+        if {flow.source, flow.target} <= topology.clusters.keys() and flow.source != flow.target
+        if (travel := travel_of(flow)) is not None
+    }
 
 
-def travel_of(flow: Flow) -> Travel | None:
+def travel_of(flow: Flow) -> FlowNaming | None:
     if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return None
     try:
-        selector = make_selector(
-            flow.topics,
-            flow.exclude_topics,
-            flow.naming.policy,
-            flow.naming.separator,
-            flow.source,
-            flow.target,
-            heartbeats=flow.mirrormaker_topics.heartbeats is not None,
-        )
+        selector = selector_for(flow)
     except (ValueError, RecursionError):
         return None
     include = [pattern(text) for text in flow.topics]
     exclude = [pattern(text) for text in (*EXCLUDED_TOPICS, *flow.exclude_topics)]
     inexact = tuple(each.text for each in (*include, *exclude) if not each.exact)
-    chosen = both(AnyOf(tuple(each.language for each in include)), Not(AnyOf(held_back(exclude, flow))))
+    chosen = both(Union(tuple(each.language for each in include)), Complement(Union(held_back(exclude, flow))))
     prefix = flow.source + flow.naming.separator
     cycle = Hops(frozenset({flow.source, flow.target}), flow.naming.separator)
     match flow.naming.policy:
         case "default":
-            renamings: tuple[Renaming, ...] = (Renaming(prefix, Memoised(both(chosen, Not(cycle)))),)
+            renamings: tuple[Renaming, ...] = (Renaming(prefix, Memoised(both(chosen, Complement(cycle)))),)
         case "identity":
             renamings = (
-                Renaming("", Memoised(both(chosen, Not(HEARTBEATS)))),
-                Renaming(prefix, Memoised(both(chosen, HEARTBEATS, Not(cycle)))),
+                Renaming("", Memoised(both(chosen, Complement(HEARTBEATS)))),
+                Renaming(prefix, Memoised(both(chosen, HEARTBEATS, Complement(cycle)))),
             )
         case _:
             renamings = ()
-    return Travel(flow, selector, chosen, renamings, inexact)
+    return FlowNaming(flow, selector, chosen, renamings, inexact)
+
+
+def selector_for(flow: Flow) -> TopicSelector:
+    """Raises ValueError, re.error or RecursionError where an expression or the policy cannot be used."""
+    return make_selector(
+        flow.topics,
+        flow.exclude_topics,
+        flow.naming.policy,
+        flow.naming.separator,
+        flow.source,
+        flow.target,
+        heartbeats=flow.mirrormaker_topics.heartbeats is not None,
+    )
 
 
 def held_back(exclude: list[Pattern], flow: Flow) -> tuple[Language, ...]:

@@ -1,12 +1,13 @@
-"""Expressions that differ only in the order of their alternatives, in one form: ``b|a`` is ``a|b``.
+"""Normalises regular expressions: alternatives in one order, so that ``b|a`` is ``a|b``.
 
-Names are matched whole, so no order of alternatives can change whether a name matches. Border: text only; an expression
-in which order or numbering might count (named groups, conditions, comments, verbose mode) stays as it is.
+Names are matched whole, so no order of alternatives can change whether a name matches.
+
+An expression in which order or numbering might count (named groups, conditions, comments, verbose mode) stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 _ORDER_MAY_COUNT = ("(?P", "(?(", "(?#", "(?>", "++", "*+", "?+", "}+")
@@ -23,10 +24,10 @@ def _ordered(text: str) -> str:
     if "|" not in text or any(sign in text for sign in _ORDER_MAY_COUNT):
         return text
     try:
-        found, end = _alternatives(text, 0)
+        ordered, end = _alternatives(text, 0)
     except IndexError:
         return text
-    return found if end == len(text) else text
+    return ordered if end == len(text) else text
 
 
 def _alternatives(text: str, at: int) -> tuple[str, int]:
@@ -56,17 +57,12 @@ def _alternatives(text: str, at: int) -> tuple[str, int]:
 def _closing(text: str, at: int) -> int:
     """Just behind the bracket that closes the one at ``at``."""
     depth = 0
-    for place in _signs(text, at):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if depth == 0:
-            return place + 1
-    raise IndexError
-
-
-def _signs(text: str, at: int) -> Iterator[int]:
     while at < len(text):
-        yield at
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at + 1
         at = _after(text, at)
+    raise IndexError
 
 
 def _after(text: str, at: int) -> int:

@@ -1,13 +1,13 @@
-"""The naming policy's own rules as languages: the cycle rule, and names with a given beginning and end.
+"""The rules of a replication policy as automata: the cycle rule, names with a given beginning and end.
 
-Border: says in automata what ``replication.policy`` says for one name; tests hold the two together.
+Tests hold them equal to what ``replication.policy`` says for one name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.languages import AnyOf, Language, State
+from reconciler.resources.flows.names.automata import Language, State, Union
 
 OTHER = "\0"  # stands for a beginning that no longer matters; no topic name holds it
 
@@ -29,7 +29,6 @@ class Hops:
     def step(self, state: State, char: str) -> State:
         if state is True:
             return True
-        assert isinstance(state, str)
         head = state + char
         if head.endswith(self.separator):
             return head[: -len(self.separator)] in self.aliases or ""
@@ -64,7 +63,6 @@ class Ending:
         return (0, "")
 
     def step(self, state: State, char: str) -> State:
-        assert isinstance(state, tuple)
         read, tail = state
         if 0 <= read < len(self.prefix):
             read = read + 1 if self.prefix[read] == char else -1
@@ -74,7 +72,6 @@ class Ending:
         return (read, tail)
 
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, tuple)
         read, tail = state
         return bool(read == len(self.prefix) and tail == self.suffix)
 
@@ -93,7 +90,7 @@ HEARTBEATS = Ending("heartbeats")
 
 def internal(separator: str) -> Language:
     """``replication.policy``'s rule for internal topics."""
-    return AnyOf(
+    return Union(
         (
             Ending("", prefix="__"),
             Ending("", prefix="."),

@@ -1,7 +1,6 @@
-"""Expressions on which Python's ``re``, and Java's, may run for ever: those that can divide one name among their
-repetitions in exponentially many ways, such as ``(a+)+b``.
+"""Regular expressions with catastrophic backtracking (ReDoS), such as ``(a+)+b``.
 
-Border: reads the parse tree; matches nothing. An expression of more than ``MOST`` characters and sets is not judged.
+An expression of more than ``MOST`` characters and sets is not judged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
-from reconciler.patterns import characters, fault
+from reconciler.resources.flows.names.regex import TooLargeError, characters, fault
+from reconciler.resources.flows.names.search import reached
 
 MOST = 150
 ENDLESS = 8
@@ -37,14 +37,14 @@ class Unfit:
 def unfit(text: str) -> Unfit | None:
     """What keeps an expression from being matched with names, or None."""
     if wrong := fault(text):
-        what, todo = wrong
-        return Unfit("bad-regex", f"no regular expression: {what}", "It cannot be matched with any name", todo)
+        problem, todo = wrong
+        return Unfit("bad-regex", f"no regular expression: {problem}", "It cannot be matched with any name", todo)
     if backtracks(text):
         return Unfit(
             "regex-backtracks",
             "whose repetitions can divide a name among them in exponentially many ways",
             "With each further letter of a name that does not match it takes twice as long: plan, run and the mirror"
-            " job would stand still",
+            " job would hang",
             "Leave one repetition, such as a+ for (a+)+, or let each round begin or end with something else, such as"
             r" (\.[a-z]+)*",
         )
@@ -67,11 +67,7 @@ _NOTHING = _Part(1, (), ())
 def _twice(positions: tuple[int, ...]) -> tuple[int, ...]:
     """Each at most two times, which is as good as more."""
     count = Counter(positions)
-    return tuple(one for one, ways in count.items() for _ in range(min(2, ways)))
-
-
-class _TooLargeError(Exception):
-    pass
+    return tuple(number for number, ways in count.items() for _ in range(min(2, ways)))
 
 
 class _Positions:
@@ -82,17 +78,17 @@ class _Positions:
         self.follow: Counter[tuple[int, int]] = Counter()
 
     def sequence(self, items: Iterable[Any], flags: int) -> _Part:
-        found = _NOTHING
+        part = _NOTHING
         for kind, value in items:
-            found = self._joined(found, self._item(kind, value, flags))
-        return found
+            part = self._joined(part, self._item(kind, value, flags))
+        return part
 
-    def _joined(self, one: _Part, other: _Part) -> _Part:
-        self._link(one.last, other.first)
+    def _joined(self, part: _Part, other: _Part) -> _Part:
+        self._link(part.last, other.first)
         return _Part(
-            min(2, one.empty * other.empty),
-            _twice(one.first + other.first * one.empty),
-            _twice(other.last + one.last * other.empty),
+            min(2, part.empty * other.empty),
+            _twice(part.first + other.first * part.empty),
+            _twice(other.last + part.last * other.empty),
         )
 
     def _link(self, last: Iterable[int], first: Iterable[int]) -> None:
@@ -102,7 +98,7 @@ class _Positions:
         chars = characters(kind, value, flags)
         if chars is not None:
             if len(self.chars) >= MOST:
-                raise _TooLargeError
+                raise TooLargeError
             self.chars.append(chars)
             here = (len(self.chars) - 1,)
             return _Part(0, here, here)
@@ -112,9 +108,9 @@ class _Positions:
         if kind is sre.BRANCH:
             parts = [self.sequence(body, flags) for body in value[1]]
             return _Part(
-                min(2, sum(one.empty for one in parts)),
-                tuple(position for one in parts for position in one.first),
-                tuple(position for one in parts for position in one.last),
+                min(2, sum(part.empty for part in parts)),
+                tuple(position for part in parts for position in part.first),
+                tuple(position for part in parts for position in part.last),
             )
         if kind in _REPEATS:
             low, high, body = value
@@ -128,11 +124,11 @@ class _Positions:
             # One round without a character may come before the end
             leaving = 2 if once.empty else 1
             return _Part(min(2, (low == 0) + once.empty), once.first, _twice(once.last * leaving))
-        found = _NOTHING
+        part = _NOTHING
         for number in range(high):
             once = self.sequence(body, flags)
-            found = self._joined(found, _Part(min(2, (number >= low) + once.empty), once.first, once.last))
-        return found
+            part = self._joined(part, _Part(min(2, (number >= low) + once.empty), once.first, once.last))
+        return part
 
 
 @lru_cache(maxsize=4096)
@@ -142,13 +138,13 @@ def backtracks(text: str) -> bool:
     automaton = _Positions()
     try:
         automaton.sequence(tree, tree.state.flags)
-    except _TooLargeError:
+    except TooLargeError:
         return False
     after: dict[int, set[int]] = defaultdict(set)
     for here, there in automaton.follow:
         if automaton.chars[there]:
             after[here].add(there)
-    reach = {here: _reached({here}, after) for here in range(len(automaton.chars))}
+    reach = {here: reached(here, after) for here in range(len(automaton.chars))}
     if any(ways > 1 and here in reach[there] for (here, there), ways in automaton.follow.items()):
         return True
     return any(here in reach[here] and _parts(here, automaton.chars, after, reach) for here in reach)
@@ -162,12 +158,12 @@ def _parts(start: int, chars: list[frozenset[str]], after: dict[int, set[int]], 
     waiting = [(start, start)]
     while waiting:
         pair = waiting.pop()
-        for one, other in product(after[pair[0]] & loop, after[pair[1]] & loop):
-            if chars[one] & chars[other]:
-                back[one, other].add(pair)
-                if (one, other) not in seen:
-                    seen.add((one, other))
-                    waiting.append((one, other))
+        for number, other in product(after[pair[0]] & loop, after[pair[1]] & loop):
+            if chars[number] & chars[other]:
+                back[number, other].add(pair)
+                if (number, other) not in seen:
+                    seen.add((number, other))
+                    waiting.append((number, other))
     if (start, start) not in seen:
         return False
     returning, waiting = {(start, start)}, [(start, start)]
@@ -175,15 +171,4 @@ def _parts(start: int, chars: list[frozenset[str]], after: dict[int, set[int]], 
         for pair in back[waiting.pop()] - returning:
             returning.add(pair)
             waiting.append(pair)
-    return any(one != other and (one, other) in seen for one, other in returning)
-
-
-def _reached(start: set[int], after: dict[int, set[int]]) -> set[int]:
-    """Positions behind ``start``, by one step or more."""
-    found: set[int] = set()
-    waiting = list(start)
-    while waiting:
-        fresh = after[waiting.pop()] - found
-        found |= fresh
-        waiting += fresh
-    return found
+    return any(number != other and (number, other) in seen for number, other in returning)

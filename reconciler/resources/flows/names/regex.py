@@ -1,8 +1,8 @@
-"""Regular expressions as languages of topic names, and what is wrong with an expression in words.
+"""Regular expressions as automata of topic names, and what is wrong with an expression.
 
-Border: Python's ``re`` is the judge of every match; here its own parse tree is read. Lookarounds (but for those at the
-very beginning), back references, atomic groups and word boundaries have no automaton: then the language is a
-superset and says so by ``exact``.
+Python's ``re`` decides every match; here its parse tree is read. Lookarounds (but for those at the very beginning),
+back references, atomic groups and word boundaries have no automaton: then the language is a superset and says so by
+``exact``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
-from reconciler.languages import ALPHABET, EVERYTHING, AllOf, Language, Not, State
+from reconciler.resources.flows.names.automata import ALPHABET, EVERYTHING, Complement, Intersection, Language, State
+from reconciler.text import sentence
 
 MAX_NFA_STATES = 4_000
 _CATEGORIES: dict[Any, Callable[[str], bool]] = {
@@ -50,23 +51,22 @@ class Pattern:
 def fault(text: str) -> tuple[str, str] | None:
     """What is wrong with an expression and what to write instead, or None. Both without a full stop."""
     for java, words in _JAVA_ONLY:
-        found = re.search(java, text)
-        if found and not _harmless(text, found):
-            return f"{found.group()} at position {found.start() + 1} {words.split('; ')[0]}", _upper(
-                words.split("; ")[1]
-            )
+        match = re.search(java, text)
+        if match and not _harmless(text, match):
+            problem, todo = words.split("; ")
+            return f"{match.group()} at position {match.start() + 1} {problem}", sentence(todo)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             re.compile(text)
     except re.error as error:
         place = "" if error.pos is None else f" at position {error.pos + 1}"
-        todo = "Mend the expression; a dot that means a dot is written \\."
+        todo = "Correct the expression; a dot that means a dot is written \\."
         if text.startswith(("*", "+", "?")):
-            todo = f"Write .{text} when any text may stand there: these are regular expressions, not file patterns"
+            todo = f"Write .{text} when any text may be there: these are regular expressions, not file patterns"
         return f"{error.msg}{place}", todo
     except (Warning, OverflowError, RecursionError) as error:
-        return str(error) or "it is nested too deeply", "Mend the expression"
+        return str(error) or "it is nested too deeply", "Correct the expression"
     try:
         re.compile(f"(?:{text})")
     except re.error as error:
@@ -74,20 +74,16 @@ def fault(text: str) -> tuple[str, str] | None:
     numbered = re.search(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?\([0-9])", text)
     if numbered:
         place = f"{numbered.group(1)} at position {numbered.start(1) + 1}"
-        what = f"{place} counts groups, but the expressions of a list are joined to one"
-        return what, "Name the group: (?P<part>...) and (?P=part)"
+        problem = f"{place} counts groups, but the expressions of a list are joined to one"
+        return problem, "Name the group: (?P<part>...) and (?P=part)"
     return None
 
 
-def _harmless(text: str, found: re.Match[str]) -> bool:
+def _harmless(text: str, match: re.Match[str]) -> bool:
     """A backslash that is itself escaped begins nothing."""
-    before = text[: found.start()]
+    before = text[: match.start()]
     slashes = len(before) - len(before.rstrip("\\"))
-    return found.group().startswith("\\") and slashes % 2 == 1
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]
+    return match.group().startswith("\\") and slashes % 2 == 1
 
 
 @lru_cache(maxsize=4096)
@@ -102,22 +98,22 @@ def pattern(text: str) -> Pattern:
         kind, (_, body) = items.pop(0)
         made, whole = _automaton([*body, *sre_parser.parse(".*")], flags)
         if whole:
-            heads.append(made if kind is sre.ASSERT else Not(made))
+            heads.append(made if kind is sre.ASSERT else Complement(made))
         exact = exact and whole
     made, whole = _automaton(items, flags)
-    return Pattern(text, AllOf((*heads, made)) if heads else made, exact and whole)
+    return Pattern(text, Intersection((*heads, made)) if heads else made, exact and whole)
 
 
 def _automaton(items: list[Any], flags: int) -> tuple[Language, bool]:
     graph = _Graph()
     try:
         graph.final = graph.sequence(items, 0, flags)
-    except _TooLargeError:
+    except TooLargeError:
         return EVERYTHING, False
     return _Automaton(graph), graph.exact
 
 
-class _TooLargeError(Exception):
+class TooLargeError(Exception):
     pass
 
 
@@ -132,7 +128,7 @@ class _Graph:
 
     def node(self) -> int:
         if len(self.empty) >= MAX_NFA_STATES:
-            raise _TooLargeError
+            raise TooLargeError
         self.empty.append([])
         self.edges.append([])
         return len(self.empty) - 1
@@ -205,7 +201,7 @@ def _ascii(kind: Any, value: Any) -> bool:
         case sre.LITERAL | sre.NOT_LITERAL:
             return bool(value < 128)
         case sre.IN:
-            return all(_ascii(inner, what) for inner, what in value)
+            return all(_ascii(inner, document) for inner, document in value)
         case sre.RANGE:
             return bool(value[1] < 128)
     return True
@@ -217,7 +213,7 @@ def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
         negated = bool(value) and value[0][0] is sre.NEGATE
         members = [item for item in value if item[0] is not sre.NEGATE]
         return frozenset(
-            char for char in ALPHABET if negated != any(_is(char, what, of, flags) for what, of in members)
+            char for char in ALPHABET if negated != any(_is(char, document, of, flags) for document, of in members)
         )
     if kind in (sre.ANY, sre.LITERAL, sre.NOT_LITERAL):
         return frozenset(char for char in ALPHABET if _is(char, kind, value, flags))
@@ -262,34 +258,31 @@ class _Automaton:
         return frozenset(nodes)
 
     def _number(self, nodes: frozenset[int]) -> int:
-        found = self._numbers.get(nodes)
-        if found is None:
-            found = self._numbers[nodes] = len(self._sets)
+        number = self._numbers.get(nodes)
+        if number is None:
+            number = self._numbers[nodes] = len(self._sets)
             self._sets.append(nodes)
-        return found
+        return number
 
     def start(self) -> State:
         return self._start
 
     def step(self, state: State, char: str) -> State:
-        assert isinstance(state, int)
         key = (state, char)
-        found = self._steps.get(key)
-        if found is None:
+        step = self._steps.get(key)
+        if step is None:
             after = {to for node in self._sets[state] for chars, to in self._graph.edges[node] if char in chars}
-            found = self._steps[key] = self._number(self._closure(after, ""))
-        return found
+            step = self._steps[key] = self._number(self._closure(after, ""))
+        return step
 
     def accepts(self, state: State) -> bool:
-        assert isinstance(state, int)
-        found = self._accepting.get(state)
-        if found is None:
-            found = self._graph.final in self._closure(set(self._sets[state]), "end")
-            self._accepting[state] = found
-        return found
+        accepts = self._accepting.get(state)
+        if accepts is None:
+            accepts = self._graph.final in self._closure(set(self._sets[state]), "end")
+            self._accepting[state] = accepts
+        return accepts
 
     def dead(self, state: State) -> bool:
-        assert isinstance(state, int)
         return not self._sets[state]
 
     def full(self, state: State) -> bool:  # noqa: ARG002 - not worth finding out

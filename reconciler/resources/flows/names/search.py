@@ -1,14 +1,14 @@
-"""Names that are in a language, the shortest first, within a bounded effort.
-
-Border: walks automata of ``languages``; what a name found means is for those who ask.
-"""
+"""Finds names that an automaton accepts, the shortest first, within a bounded effort."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from reconciler.languages import ALPHABET, Language, State
+from reconciler.resources.flows.names.automata import ALPHABET, Language, State
+
+Node = TypeVar("Node")
 
 MAX_NAME = 249
 MAX_STATES = 20_000
@@ -67,10 +67,21 @@ def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None 
         layer = following
 
 
+def reached(start: Node, after: Mapping[Node, Iterable[Node]]) -> set[Node]:
+    """What lies behind ``start``, by one step or more."""
+    behind: set[Node] = set()
+    waiting = [start]
+    while waiting:
+        fresh = set(after.get(waiting.pop(), ())) - behind
+        behind |= fresh
+        waiting += fresh
+    return behind
+
+
 def _representatives(sets: Iterable[frozenset[str]]) -> str:
     """One character for each group that no set tells apart."""
     sets = tuple(sets)
-    found: dict[tuple[bool, ...], str] = {}
+    representatives: dict[tuple[bool, ...], str] = {}
     for char in ALPHABET:
-        found.setdefault(tuple(char in one for one in sets), char)
-    return "".join(found.values())
+        representatives.setdefault(tuple(char in words for words in sets), char)
+    return "".join(representatives.values())

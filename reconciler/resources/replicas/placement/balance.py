@@ -1,7 +1,6 @@
-"""Levels out what greedy choices left uneven: while one broker holds at least two replicas of a topic more than
-another, and a chain of exchanges leads from it there, the chain is followed (as in optimal semi-matchings).
+"""Balances placed replicas over brokers by exchanges, where greedy choices left them uneven. Pure.
 
-No exchange touches a fixed replica or spreads a partition over fewer racks. Border: pure.
+No exchange touches a fixed replica or spreads a partition over fewer racks.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ Exchange = tuple[int, int, int]
 """Position of the partition, broker that gives the replica up, broker that takes it."""
 
 
-def level(found: Sequence[Candidate], racks: Mapping[int, str], held: Mapping[int, int]) -> tuple[Candidate, ...]:
-    """``held``: how many replicas of the topic each broker has with ``found``."""
+def level(candidates: Sequence[Candidate], racks: Mapping[int, str], held: Mapping[int, int]) -> tuple[Candidate, ...]:
+    """``held``: how many replicas of the topic each broker has with ``candidates``."""
     counts = Counter({broker: held.get(broker, 0) for broker in racks})
-    current = list(found)
-    for _ in range(2 * len(found)):
+    current = list(candidates)
+    for _ in range(2 * len(candidates)):
         chain = _chain(current, racks, counts)
         moved = _followed(current, chain, racks) if chain else None
         if moved is None:
@@ -44,8 +43,8 @@ def _chain(current: Sequence[Candidate], racks: Mapping[int, str], counts: Mappi
     if max(counts.values()) - min(counts.values()) < 2:
         return []
     edges: dict[int, dict[int, Exchange]] = {}
-    for position, one in enumerate(current):
-        for giver, taker in _exchanges(one, racks):
+    for position, candidate in enumerate(current):
+        for giver, taker in _exchanges(candidate, racks):
             edges.setdefault(giver, {}).setdefault(taker, (position, giver, taker))
     for start in sorted(counts, key=lambda broker: (-counts[broker], broker)):
         came: dict[int, Exchange | None] = {start: None}
@@ -69,12 +68,12 @@ def _back(came: Mapping[int, Exchange | None], end: int) -> list[Exchange]:
     return chain
 
 
-def _exchanges(one: Candidate, racks: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    for giver in one.chosen:
-        if giver in one.fixed:
+def _exchanges(candidate: Candidate, racks: Mapping[int, str]) -> Iterator[tuple[int, int]]:
+    for giver in candidate.chosen:
+        if giver in candidate.fixed:
             continue
-        for taker in sorted(one.options):
-            if taker not in one.chosen and taker in racks and _as_wide(one.chosen, giver, taker, racks):
+        for taker in sorted(candidate.options):
+            if taker not in candidate.chosen and taker in racks and _as_wide(candidate.chosen, giver, taker, racks):
                 yield giver, taker
 
 
@@ -90,9 +89,13 @@ def _followed(current: Sequence[Candidate], chain: list[Exchange], racks: Mappin
     """All exchanges of the chain, or None where one of them no longer holds after another of the same partition."""
     moved = list(current)
     for position, giver, taker in chain:
-        one = moved[position]
-        if giver not in one.chosen or taker in one.chosen or not _as_wide(one.chosen, giver, taker, racks):
+        candidate = moved[position]
+        if (
+            giver not in candidate.chosen
+            or taker in candidate.chosen
+            or not _as_wide(candidate.chosen, giver, taker, racks)
+        ):
             return None
-        chosen = tuple(taker if broker == giver else broker for broker in one.chosen)
-        moved[position] = replace(one, chosen=chosen)
+        chosen = tuple(taker if broker == giver else broker for broker in candidate.chosen)
+        moved[position] = replace(candidate, chosen=chosen)
     return moved

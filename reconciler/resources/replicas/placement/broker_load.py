@@ -1,4 +1,4 @@
-"""What a placement means for each broker (replicas, preferred leaders, bytes) and how long the copying takes."""
+"""The load of each broker by a placement (replicas, leaders, bytes), and how long copying takes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.changes import Change, ReassignReplicas
-from reconciler.live import LiveCluster, LiveState
-from reconciler.replicas import BrokerLoad, Load, Pace, Partition, Placement, ReplicaFacts, largest
+from reconciler.model.changes import Change, ReassignReplicas
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.replicas import BrokerLoad, Load, Partition, Placement, ReassignmentPace, ReplicaFacts, largest
 
 
 @dataclass(slots=True)
@@ -38,14 +38,16 @@ def broker_loads(
         for part in topic.partitions:
             key = topic.name, part.index
             size = sizes.get(key, 0)
-            one = placements.get(key, Placement(part.index, part.replicas, part.replicas))
-            first = one.before[0] if one.before else None
-            before.add(one.before, size, first)
-            during.add((*one.before, *one.added), size, first)
-            after.add(one.after, size, one.after[0] if one.after else None)
+            placement = placements.get(key, Placement(part.index, part.replicas, part.replicas))
+            first = placement.before[0] if placement.before else None
+            before.add(placement.before, size, first)
+            during.add((*placement.before, *placement.added), size, first)
+            after.add(placement.after, size, placement.after[0] if placement.after else None)
     return tuple(
-        BrokerLoad(cluster.name, one.id, one.rack, before.of(one.id), during.of(one.id), after.of(one.id))
-        for one in cluster.brokers
+        BrokerLoad(
+            cluster.name, broker.id, broker.rack, before.of(broker.id), during.of(broker.id), after.of(broker.id)
+        )
+        for broker in cluster.brokers
     )
 
 
@@ -55,35 +57,35 @@ def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ..
     for change in changes:
         if isinstance(change, ReassignReplicas):
             there = moving.setdefault(change.ref.cluster, {})
-            there.update({(change.ref.name, one.partition): one for one in change.placements})
-    found: list[BrokerLoad] = []
+            there.update({(change.ref.name, placement.partition): placement for placement in change.placements})
+    loads: list[BrokerLoad] = []
     for name, placements in sorted(moving.items()):
         cluster = live.known(name)
         if cluster is not None and isinstance(cluster.replicas, ReplicaFacts):
-            found += broker_loads(cluster, cluster.replicas, placements)
-    return tuple(found)
+            loads += broker_loads(cluster, cluster.replicas, placements)
+    return tuple(loads)
 
 
 def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFacts) -> int:
     """What is not there yet of the replicas to come."""
     sizes = largest(facts.sizes)
     return sum(
-        max(0, sizes.get((topic, one.partition), 0) - facts.sizes.get((topic, one.partition, broker), 0))
-        for one in placements
-        for broker in one.added
+        max(0, sizes.get((topic, placement.partition), 0) - facts.sizes.get((topic, placement.partition, broker), 0))
+        for placement in placements
+        for broker in placement.added
     )
 
 
-def seconds_to_copy(placements: Mapping[Partition, Placement], facts: ReplicaFacts, pace: Pace) -> float:
+def seconds_to_copy(placements: Mapping[Partition, Placement], facts: ReplicaFacts, pace: ReassignmentPace) -> float:
     """At the throttle: the broker that sends or takes the most decides. Preferred leaders send."""
     sizes = largest(facts.sizes)
     sent: Counter[int] = Counter()
     taken: Counter[int] = Counter()
-    for key, one in placements.items():
-        for broker in one.added:
+    for key, placement in placements.items():
+        for broker in placement.added:
             left = max(0, sizes.get(key, 0) - facts.sizes.get((*key, broker), 0))
             taken[broker] += left
-            if one.before:
-                sent[one.before[0]] += left
+            if placement.before:
+                sent[placement.before[0]] += left
     most = max((*sent.values(), *taken.values()), default=0)
     return most / pace.throttle

@@ -1,8 +1,8 @@
-"""Chooses the replicas of a topic for another factor: racks first, then brokers evenly, with as few moves as can be.
+"""Places the replicas of a topic for another factor: racks first, then brokers evenly, with few moves.
 
-A replica that stays keeps its place in the order, so the preferred leader does not change; the current leader is
-never taken away. Equal choices are settled by a digest of topic, partition and broker: the same input gives the same
-placement everywhere. Border: pure; whether the cluster is fit for it is ``diffing.replicas``.
+A replica that stays keeps its place in the order, so the preferred leader does not change; the current leader is never
+taken away. Equal choices are settled by a digest of topic, partition and broker: the same input gives the same
+placement everywhere.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.live import Broker, LiveCluster
-from reconciler.placing.levelling import Candidate, level
-from reconciler.replicas import Placement
+from reconciler.model.live import Broker, LiveCluster
+from reconciler.model.replicas import Placement
+from reconciler.resources.replicas.placement.balance import Candidate, level
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionReplicas:
     """A partition as it is: ``leader`` -1 when there is none."""
 
     index: int
@@ -27,49 +27,51 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PlacementBasis:
     """``racks``: every broker that lives. ``replicas``: how many each holds over all topics."""
 
     racks: Mapping[int, str]
     replicas: Mapping[int, int]
 
 
-def ground(cluster: LiveCluster) -> Ground:
+def basis(cluster: LiveCluster) -> PlacementBasis:
     """A broker that tells no rack is a rack of its own."""
     counts = Counter(
         broker for topic in cluster.topics.values() for part in topic.partitions for broker in part.replicas
     )
-    return Ground({broker.id: rack_of(broker) for broker in cluster.brokers}, counts)
+    return PlacementBasis({broker.id: rack_of(broker) for broker in cluster.brokers}, counts)
 
 
 def rack_of(broker: Broker) -> str:
     return broker.rack if broker.rack is not None else f"broker {broker.id}"
 
 
-def place(topic: str, partitions: Sequence[Standing], factor: int, ground: Ground) -> tuple[Placement, ...]:
+def place(
+    topic: str, partitions: Sequence[PartitionReplicas], factor: int, basis: PlacementBasis
+) -> tuple[Placement, ...]:
     """One placement for each partition, in their order. Raises ValueError for a factor above the living brokers.
 
     A partition only gains replicas or only loses some. Each of them lies on as many racks as its fixed replicas allow.
     """
-    if not 1 <= factor <= len(ground.racks):
-        raise ValueError(f"factor {factor} on {len(ground.racks)} brokers")
+    if not 1 <= factor <= len(basis.racks):
+        raise ValueError(f"factor {factor} on {len(basis.racks)} brokers")
     held = Counter(broker for part in partitions for broker in part.replicas)
-    choice = _Choice(topic, factor, ground, held)
-    found = [choice.of(part) for part in partitions]
-    levelled = level(found, ground.racks, choice.held)
+    choice = _Choice(topic, factor, basis, held)
+    candidates = [choice.of(part) for part in partitions]
+    levelled = level(candidates, basis.racks, choice.held)
     return tuple(
-        Placement(part.index, part.replicas, _ordered(part.replicas, one.chosen))
-        for part, one in zip(partitions, levelled, strict=True)
+        Placement(part.index, part.replicas, _ordered(part.replicas, candidate.chosen))
+        for part, candidate in zip(partitions, levelled, strict=True)
     )
 
 
-def after(ground: Ground, placements: Iterable[Placement]) -> Ground:
+def after(basis: PlacementBasis, placements: Iterable[Placement]) -> PlacementBasis:
     """The ground for the next topic."""
-    counts = Counter(ground.replicas)
-    for one in placements:
-        counts.update(one.added)
-        counts.subtract(one.removed)
-    return Ground(ground.racks, counts)
+    counts = Counter(basis.replicas)
+    for placement in placements:
+        counts.update(placement.added)
+        counts.subtract(placement.removed)
+    return PlacementBasis(basis.racks, counts)
 
 
 def _ordered(before: Sequence[int], chosen: Sequence[int]) -> tuple[int, ...]:
@@ -80,30 +82,30 @@ def _ordered(before: Sequence[int], chosen: Sequence[int]) -> tuple[int, ...]:
 class _Choice:
     """Greedy, one partition after the other; ``held`` counts the topic's replicas on each broker as it goes."""
 
-    def __init__(self, topic: str, factor: int, ground: Ground, held: Counter[int]) -> None:
+    def __init__(self, topic: str, factor: int, basis: PlacementBasis, held: Counter[int]) -> None:
         self.topic = topic
         self.factor = factor
-        self.ground = ground
+        self.basis = basis
         self.held = held
 
-    def of(self, part: Standing) -> Candidate:
+    def of(self, part: PartitionReplicas) -> Candidate:
         if len(part.replicas) < self.factor:
             return self._grown(part)
         return self._shrunk(part)
 
-    def _grown(self, part: Standing) -> Candidate:
+    def _grown(self, part: PartitionReplicas) -> Candidate:
         chosen = list(part.replicas)
         while len(chosen) < self.factor:
             racks = self._racks(chosen)
-            free = [broker for broker in self.ground.racks if broker not in chosen]
+            free = [broker for broker in self.basis.racks if broker not in chosen]
             best = min(
                 free, key=lambda broker: (racks[self._rack(broker)], *self._weight(broker), self._tie(part, broker))
             )
             chosen.append(best)
             self.held[best] += 1
-        return Candidate(tuple(chosen), frozenset(part.replicas), frozenset(self.ground.racks))
+        return Candidate(tuple(chosen), frozenset(part.replicas), frozenset(self.basis.racks))
 
-    def _shrunk(self, part: Standing) -> Candidate:
+    def _shrunk(self, part: PartitionReplicas) -> Candidate:
         chosen = list(part.replicas)
         while len(chosen) > self.factor:
             racks = self._racks(chosen)
@@ -123,13 +125,13 @@ class _Choice:
         return Candidate(tuple(chosen), frozenset(fixed), frozenset(part.replicas))
 
     def _rack(self, broker: int) -> str:
-        return self.ground.racks.get(broker, f"broker {broker}")
+        return self.basis.racks.get(broker, f"broker {broker}")
 
     def _racks(self, chosen: Iterable[int]) -> Counter[str]:
         return Counter(map(self._rack, chosen))
 
     def _weight(self, broker: int) -> tuple[int, int]:
-        return self.held[broker], self.ground.replicas.get(broker, 0) + self.held[broker]
+        return self.held[broker], self.basis.replicas.get(broker, 0) + self.held[broker]
 
-    def _tie(self, part: Standing, broker: int) -> bytes:
+    def _tie(self, part: PartitionReplicas, broker: int) -> bytes:
         return hashlib.blake2b(f"{self.topic}/{part.index}/{broker}".encode(), digest_size=8).digest()

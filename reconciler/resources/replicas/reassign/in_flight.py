@@ -1,4 +1,4 @@
-"""The partitions on the way, never more than the pace allows: begun where there is room, confirmed by the brokers."""
+"""Partitions in flight of a reassignment: started while the limit allows, confirmed by the brokers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
-from reconciler.live import LivePartition, LiveTopic
-from reconciler.ports import ReplicaAdmin
-from reconciler.reassigning.progress import Progress
-from reconciler.replicas import Pace, Partition, Placement, largest
+from reconciler.model.live import LivePartition, LiveTopic
+from reconciler.model.ports import ReplicaAdmin
+from reconciler.model.replicas import Partition, Placement, ReassignmentPace, largest
+from reconciler.resources.replicas.reassign.progress import ReassignmentProgress
 
 CONFIRM_TRIES = 10
 """Brokers show what the controller did a moment later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ReassignmentWatch:
     """``note`` tells people; ``closed`` says why no further partition may begin, or nothing."""
 
     note: Callable[[str], None]
@@ -25,14 +25,20 @@ class Watch:
     now: Callable[[], float] = time.time
 
 
-class Stopped(ReconcilerError):  # noqa: N818 - says what happened
+class ReassignmentStopped(ReconcilerError):  # noqa: N818 - says what happened
     """Some partitions did not get where they should; what is on the way goes on."""
 
 
-class Window:
+class ReassignmentWindow:
     """``reached`` and ``lost``, with why, hold what is no longer on the way; ``words`` tell how far it is."""
 
-    def __init__(self, goals: Mapping[Partition, Placement], admin: ReplicaAdmin, watch: Watch, pace: Pace) -> None:
+    def __init__(
+        self,
+        goals: Mapping[Partition, Placement],
+        admin: ReplicaAdmin,
+        watch: ReassignmentWatch,
+        pace: ReassignmentPace,
+    ) -> None:
         self.goals = goals
         self.admin = admin
         self.watch = watch
@@ -41,7 +47,7 @@ class Window:
         self.asked: dict[Partition, int] = {}
         self.reached: set[Partition] = set()
         self.lost: dict[Partition, str] = {}
-        self.progress = Progress(len(goals), moved_at=watch.now())
+        self.progress = ReassignmentProgress(len(goals), moved_at=watch.now())
         self.words = ""
 
     def turn(self) -> bool:

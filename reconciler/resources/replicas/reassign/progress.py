@@ -1,13 +1,12 @@
-"""How far the copying is: bytes, rate and time left, in words. Pure but for the time it is given."""
+"""Progress of a reassignment: bytes, rate and time left, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.counts import counted
-from reconciler.replicas import Partition, Placement, largest
-from reconciler.sizes import size_words, time_words
+from reconciler.model.replicas import Partition, Placement, largest
+from reconciler.text import counted, size_words, time_words
 
 WINDOW_SECONDS = 30.0
 """The rate is that of the last half minute."""
@@ -16,7 +15,7 @@ Sizes = Mapping[tuple[str, int, int], int]
 
 
 @dataclass(slots=True)
-class Progress:
+class ReassignmentProgress:
     """``total`` of partitions; ``done`` of them; bytes are those of the replicas that are added."""
 
     total: int
@@ -30,17 +29,17 @@ class Progress:
         wanted = largest(sizes)
         here = left = 0
         for key in flying:
-            one = goals[key]
-            for broker in one.added:
+            placement = goals[key]
+            for broker in placement.added:
                 size = min(wanted.get(key, 0), sizes.get((*key, broker), 0))
                 here += size
                 left += wanted.get(key, 0) - size
-            self._finished[key] = wanted.get(key, 0) * len(one.added)
+            self._finished[key] = wanted.get(key, 0) * len(placement.added)
         copied = here + sum(size for key, size in self._finished.items() if key not in flying)
         before = self.samples[-1][1] if self.samples else -1
         if copied != before or not self.samples:
             self.moved_at = now
-        self.samples = [one for one in self.samples if now - one[0] <= WINDOW_SECONDS] + [(now, copied)]
+        self.samples = [sample for sample in self.samples if now - sample[0] <= WINDOW_SECONDS] + [(now, copied)]
         return self._words(left, len(flying))
 
     def stirred(self, now: float) -> None:

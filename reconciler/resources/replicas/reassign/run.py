@@ -1,4 +1,4 @@
-"""Carries out replication factor changes: throttled, a few partitions at a time, resumable from the cluster alone.
+"""Runs a reassignment: throttled, a few partitions at a time, resumable from the cluster's own state.
 
 The order: journal, throttles, partitions as earlier ones arrive, preferred leaders, throttles away, journal away. A run
 that is killed at any moment leaves what the journal names; the next one goes on there, and nothing else is cleared.
@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.changes import ReassignReplicas
 from reconciler.errors import ClusterError, ReconcilerError
-from reconciler.live import LiveCluster, LivePartition, LiveTopic
-from reconciler.placing import Standing, ground, place
-from reconciler.plans import Outcome, Planned, Result
-from reconciler.ports import ReplicaAdmin
-from reconciler.reassigning.throttling import (
+from reconciler.model.changes import ReassignReplicas
+from reconciler.model.live import LiveCluster, LivePartition, LiveTopic
+from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.model.ports import ReplicaAdmin
+from reconciler.model.replicas import (
+    Journal,
+    Partition,
+    Placement,
+    ReassignmentInFlight,
+    ReassignmentPace,
+    ReplicaFacts,
+)
+from reconciler.resources.replicas.placement.place import PartitionReplicas, basis, place
+from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow
+from reconciler.resources.replicas.reassign.throttles import (
     clear_lists,
     clear_rates,
     journal_for,
@@ -23,41 +32,46 @@ from reconciler.reassigning.throttling import (
     set_lists,
     set_rates,
 )
-from reconciler.reassigning.window import Stopped, Watch, Window
-from reconciler.replicas import Journal, Move, Pace, Partition, Placement, ReplicaFacts
-from reconciler.sizes import size_words
+from reconciler.text import first_of, size_words
 
 POLL_SECONDS = 1.0
 NOTE_SECONDS = 5.0
 STALL_SECONDS = 120.0
-"""Nothing copied and nothing arrived for so long: something is wrong that waiting does not mend."""
+"""Nothing copied and nothing arrived for so long: something is wrong that waiting does not fix."""
 
 
-def reassign(planned: Sequence[Planned], environment: str, admin: ReplicaAdmin, watch: Watch) -> tuple[Outcome, ...]:
+def reassign(
+    planned: Sequence[Planned], environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch
+) -> tuple[Outcome, ...]:
     """One outcome for each of ``planned``, all on one cluster. Raises nothing but an interruption."""
     began = watch.now()
-    run = Run(environment, admin, watch)
+    run = ReassignmentRun(environment, admin, watch)
     try:
         run.carry_out(planned)
     except ReconcilerError as error:
         run.fail_rest(planned, str(error))
     seconds = (watch.now() - began) / max(1, len(planned))
     return tuple(
-        Outcome(one.id, Result.FAILED if one.id in run.failures else Result.DONE, run.failures.get(one.id, ""), seconds)
-        for one in planned
+        Outcome(
+            planned.id,
+            Result.FAILED if planned.id in run.failures else Result.DONE,
+            run.failures.get(planned.id, ""),
+            seconds,
+        )
+        for planned in planned
     )
 
 
-def cancel(environment: str, admin: ReplicaAdmin, watch: Watch) -> int:
+def cancel(environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch) -> int:
     """Takes back what our journal has on the way, clears our throttles; the number of partitions. Raises ClusterError,
     and Stopped when Kafka refuses to take one back."""
-    return Run(environment, admin, watch).cancel()
+    return ReassignmentRun(environment, admin, watch).cancel()
 
 
-class Run:
+class ReassignmentRun:
     """One reassignment of one cluster. ``failures``: id of a change -> why."""
 
-    def __init__(self, environment: str, admin: ReplicaAdmin, watch: Watch) -> None:
+    def __init__(self, environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch) -> None:
         self.environment = environment
         self.admin = admin
         self.watch = watch
@@ -69,13 +83,15 @@ class Run:
         self.released: set[Partition] = set()
 
     def carry_out(self, planned: Sequence[Planned]) -> None:
-        changes = {one.id: one.change for one in planned if isinstance(one.change, ReassignReplicas)}
+        changes = {planned.id: planned.change for planned in planned if isinstance(planned.change, ReassignReplicas)}
         facts = self.admin.facts()
         names = {change.ref.name for change in changes.values()} | _journal_topics(facts.journal)
         live = self.admin.read(names)
         if others := facts.others():
-            what = f"partition {others[0].topic}-{others[0].partition} is being reassigned by someone else"
-            raise Stopped(what, "Throttles and order would get in each other's way", "Wait until it has ended.")
+            description = f"partition {others[0].topic}-{others[0].partition} is being reassigned by someone else"
+            raise ReassignmentStopped(
+                description, "Throttles and order would get in each other's way", "Wait until it has ended."
+            )
         for change_id, change in changes.items():
             self._take_up(change_id, change, live, facts)
         self._take_up_left(facts)
@@ -94,12 +110,14 @@ class Run:
         until = self.watch.now() + STALL_SECONDS
         while left := [move for move in self.admin.moves() if move.key in ours and move.key not in refused]:
             if self.watch.now() > until:
-                raise Stopped(f"{_named(move.key for move in left)} is still on the way", "Kafka has not taken it back")
+                raise ReassignmentStopped(
+                    f"{_named(move.key for move in left)} is still on the way", "Kafka has not cancelled it"
+                )
             self.admin.wait(POLL_SECONDS / 4)
         if refused:
             key, why = next(iter(refused.items()))
-            raise Stopped(
-                f"{_named(refused)} cannot be taken back: {why}",
+            raise ReassignmentStopped(
+                f"{_named(refused)} cannot be cancelled: {why}",
                 f"{key[0]}-{key[1]} would have no replica in sync left. Throttles stay while it is on the way",
                 "Bring the brokers of its old replicas back, or let it finish with apply.",
             )
@@ -107,10 +125,10 @@ class Run:
         return len(ours)
 
     def fail_rest(self, planned: Iterable[Planned], error: str) -> None:
-        for one in planned:
-            mine = [key for key, owner in self.owner.items() if owner == one.id]
-            if one.id not in self.failures and not (mine and self.reached.issuperset(mine)):
-                self.failures[one.id] = error
+        for each_planned in planned:
+            mine = [key for key, owner in self.owner.items() if owner == each_planned.id]
+            if each_planned.id not in self.failures and not (mine and self.reached.issuperset(mine)):
+                self.failures[each_planned.id] = error
 
     # what is to be done
 
@@ -121,21 +139,21 @@ class Run:
             return
         moves = {move.partition: move for move in facts.moves if move.topic == topic.name}
         goals: dict[Partition, Placement] = {}
-        for one in (*change.placements, *_came_later(change, topic, live)):
-            part = next((part for part in topic.partitions if part.index == one.partition), None)
-            now = _replicas(part, moves.get(one.partition))
-            begun = moves.get(one.partition)
-            if set(begun.before if begun else now) not in (set(one.before), set(one.after)):
+        for placement in (*change.placements, *_came_later(change, topic, live)):
+            part = next((part for part in topic.partitions if part.index == placement.partition), None)
+            now = _replicas(part, moves.get(placement.partition))
+            begun = moves.get(placement.partition)
+            if set(begun.before if begun else now) not in (set(placement.before), set(placement.after)):
                 self.failures[change_id] = (
-                    f"partition {one.partition} of {change.ref} has replicas {_shown(now)}; planned was"
-                    f" {_shown(one.before)} -> {_shown(one.after)}\nSomeone moved it since\nRun plan again."
+                    f"partition {placement.partition} of {change.ref} has replicas {_shown(now)}; planned was"
+                    f" {_shown(placement.before)} -> {_shown(placement.after)}\nSomeone moved it since\nRun plan again."
                 )
                 return
-            goals[topic.name, one.partition] = one
-            if now == one.after and one.partition not in moves:
-                self.reached.add((topic.name, one.partition))
+            goals[topic.name, placement.partition] = placement
+            if now == placement.after and placement.partition not in moves:
+                self.reached.add((topic.name, placement.partition))
         self.owner |= dict.fromkeys(goals, change_id)
-        self.goals |= {key: one for key, one in goals.items() if key not in self.reached}
+        self.goals |= {key: placement for key, placement in goals.items() if key not in self.reached}
 
     def _take_up_left(self, facts: ReplicaFacts) -> None:
         """What an earlier run began and no change of now names is waited for, too."""
@@ -145,23 +163,27 @@ class Run:
 
     # doing it
 
-    def _under_throttle(self, pace: Pace | None, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]) -> None:
+    def _under_throttle(
+        self, pace: ReassignmentPace | None, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]
+    ) -> None:
         self.journal = facts.journal
-        if pace is not None and any(one.added for one in self.goals.values()):
+        if pace is not None and any(placement.added for placement in self.goals.values()):
             journal = facts.journal or Journal(self.environment, int(self.watch.now() * 1000))
             journal = journal_for(journal, self.goals, pace.throttle, facts, topics)
             self.admin.write_journal(journal)
             self.journal = journal
             self._set(journal, pace, facts, topics)
         try:
-            self._move(pace or Pace())
+            self._move(pace or ReassignmentPace())
         except BaseException:
             self._clear_if_still()
             raise
         self._elect()
         self._clear()
 
-    def _set(self, journal: Journal, pace: Pace, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]) -> None:
+    def _set(
+        self, journal: Journal, pace: ReassignmentPace, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]
+    ) -> None:
         failed = self.admin.throttle(tuple(set_lists(journal, topics)))
         failed = failed or self.admin.throttle(tuple(set_rates(journal, pace.throttle, facts.rates)))
         if failed:
@@ -171,24 +193,24 @@ class Run:
             words = size_words(int(rate)) if rate.isdigit() else rate
             self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
 
-    def _move(self, pace: Pace) -> None:
+    def _move(self, pace: ReassignmentPace) -> None:
         """Until every goal is reached. Raises Stopped when some are not."""
-        window = Window(self.goals, self.admin, self.watch, pace)
+        window = ReassignmentWindow(self.goals, self.admin, self.watch, pace)
         window.reached = self.reached
         noted = self.watch.now() - NOTE_SECONDS
         while not window.turn():
             if closed := self.watch.closed():
-                raise Stopped(closed, "What is on the way goes on, throttled", "Run apply again.")
+                raise ReassignmentStopped(closed, "What is in flight continues, throttled", "Run apply again.")
             now = self.watch.now()
             if now - noted >= NOTE_SECONDS:
                 self.watch.note(window.words)
                 self._release()
                 noted = now
             if now - window.progress.moved_at > STALL_SECONDS:
-                raise Stopped(
+                raise ReassignmentStopped(
                     f"nothing went on for {STALL_SECONDS:.0f} s: {window.words}",
                     f"A broker may be away, or {size_words(pace.throttle)}/s, the throttle, below what producers write",
-                    "Mend it and run apply again, or take it back with: reconciler reassignments cancel ENV.",
+                    "Fix it and run apply again, or cancel it with: reconciler reassignments cancel ENV.",
                 )
             self.admin.wait(POLL_SECONDS)
         for key, why in window.lost.items():
@@ -243,13 +265,13 @@ class Run:
 
 def _came_later(change: ReassignReplicas, topic: LiveTopic, live: LiveCluster) -> tuple[Placement, ...]:
     """Partitions that were added after the plan was made, by an earlier step of it."""
-    known = {one.partition for one in change.placements}
+    known = {placement.partition for placement in change.placements}
     late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
-    standing = [Standing(part.index, part.replicas, part.leader) for part in late]
-    return place(topic.name, standing, change.after, ground(live)) if standing else ()
+    standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
+    return place(topic.name, standing, change.after, basis(live)) if standing else ()
 
 
-def _replicas(part: LivePartition | None, move: Move | None) -> tuple[int, ...]:
+def _replicas(part: LivePartition | None, move: ReassignmentInFlight | None) -> tuple[int, ...]:
     """Where the partition was, or where it goes when a reassignment is under way."""
     if move is not None:
         return move.target
@@ -259,7 +281,7 @@ def _replicas(part: LivePartition | None, move: Move | None) -> tuple[int, ...]:
 def _journal_topics(journal: Journal | None) -> set[str]:
     if journal is None:
         return set()
-    return {one.topic for one in journal.lists} | {topic for topic, _ in journal.targets}
+    return {listed.topic for listed in journal.lists} | {topic for topic, _ in journal.targets}
 
 
 def _unseen(journal: Journal, rates: Mapping[int, Mapping[str, str]], admin: ReplicaAdmin) -> Iterable[ClusterError]:
@@ -275,8 +297,7 @@ def _unseen(journal: Journal, rates: Mapping[int, Mapping[str, str]], admin: Rep
 
 
 def _named(keys: Iterable[Partition]) -> str:
-    found = [f"{topic}-{index}" for topic, index in keys]
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return first_of([f"{topic}-{index}" for topic, index in keys], 3)
 
 
 def _shown(replicas: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Replication throttles of a reassignment: which keys, which of them are ours, how they are set and cleared. Pure.
+"""Replication throttles of a reassignment: which keys, which are ours, how they are set and cleared. Pure.
 
 A throttle is two rates on brokers and two lists on topics. Leaders send from the replicas that are there, followers
 fetch into those to come; replicas in sync are never held back by Kafka. The lists are set before the rates and cleared
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from reconciler.live import LiveTopic
-from reconciler.replicas import (
+from reconciler.model.live import LiveTopic
+from reconciler.model.replicas import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -36,16 +36,16 @@ def journal_for(
 ) -> Journal:
     """What will be ours, beside what ``begun`` (an earlier run's, or an empty one) already made ours."""
     begun = _still_there(begun, facts, live)
-    growing = {key: one for key, one in goals.items() if one.added}
+    growing = {key: placement for key, placement in goals.items() if placement.added}
     ours = {*begun.rates, rate}
     brokers = {
         (broker, key)
-        for one in growing.values()
-        for key, side in ((LEADER_RATE, one.before), (FOLLOWER_RATE, one.added))
+        for placement in growing.values()
+        for key, side in ((LEADER_RATE, placement.before), (FOLLOWER_RATE, placement.added))
         for broker in side
         if facts.rates.get(broker, {}).get(key) in (None, *map(str, ours))
     }
-    lists = {(one.topic, one.key): one for one in begun.lists}
+    lists = {(listed.topic, listed.key): listed for listed in begun.lists}
     for (topic, key), wanted in _entries(growing).items():
         here = entries_of(live[topic].overrides.get(key, ""))
         if EVERYTHING in here:
@@ -53,9 +53,9 @@ def journal_for(
         known = lists.get((topic, key))
         mine = known.entries if known else ()
         fresh = known.fresh if known else key not in live[topic].overrides
-        added = tuple(one for one in wanted if one not in here and one not in mine)
+        added = tuple(name for name in wanted if name not in here and name not in mine)
         lists[topic, key] = ListEntries(topic, key, (*mine, *added), fresh)
-    targets = {**begun.targets, **{key: one.after for key, one in goals.items()}}
+    targets = {**begun.targets, **{key: placement.after for key, placement in goals.items()}}
     return Journal(
         environment=begun.environment,
         began_ms=begun.began_ms,
@@ -70,12 +70,12 @@ def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTop
     """Without what is gone by now, or somebody else's: that is not ours to set or clear any more."""
     mine = set(map(str, begun.rates))
     flying = {move.key for move in facts.moves}
-    brokers = tuple(one for one in begun.brokers if facts.rates.get(one[0], {}).get(one[1]) in mine)
+    brokers = tuple(broker for broker in begun.brokers if facts.rates.get(broker[0], {}).get(broker[1]) in mine)
     lists = []
-    for one in begun.lists:
-        here = entries_of(live[one.topic].overrides.get(one.key, "")) if one.topic in live else ()
-        if entries := tuple(entry for entry in one.entries if entry in here):
-            lists.append(replace(one, entries=entries))
+    for listed in begun.lists:
+        here = _there(listed, live)
+        if entries := tuple(entry for entry in listed.entries if entry in here):
+            lists.append(replace(listed, entries=entries))
     return replace(
         begun,
         targets=MappingProxyType({key: to for key, to in begun.targets.items() if key in flying}),
@@ -87,10 +87,10 @@ def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTop
 
 def set_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
     """Appends what is not there yet."""
-    for one in journal.lists:
-        here = entries_of(live[one.topic].overrides.get(one.key, "")) if one.topic in live else (EVERYTHING,)
-        if missing := [entry for entry in one.entries if entry not in here and EVERYTHING not in here]:
-            yield ThrottleEdit(one.key, "append", ",".join(missing), topic=one.topic)
+    for listed in journal.lists:
+        here = _there(listed, live) if listed.topic in live else (EVERYTHING,)
+        if missing := [entry for entry in listed.entries if entry not in here and EVERYTHING not in here]:
+            yield ThrottleEdit(listed.key, "append", ",".join(missing), topic=listed.topic)
 
 
 def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdit]:
@@ -102,10 +102,10 @@ def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdi
 def release(journal: Journal, arrived: Collection[Partition]) -> Iterator[ThrottleEdit]:
     """Takes out partitions that need no throttle any more: a follower that is in sync but a record behind would be held
     back with the others, and producers with acks=all would wait for it."""
-    for one in journal.lists:
-        done = [entry for entry in one.entries if (one.topic, int(entry.partition(":")[0])) in arrived]
+    for listed in journal.lists:
+        done = [entry for entry in listed.entries if (listed.topic, int(entry.partition(":")[0])) in arrived]
         if done:
-            yield ThrottleEdit(one.key, "subtract", ",".join(done), topic=one.topic)
+            yield ThrottleEdit(listed.key, "subtract", ",".join(done), topic=listed.topic)
 
 
 def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
@@ -117,27 +117,32 @@ def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
 
 
 def clear_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
-    for one in journal.lists:
-        topic = live.get(one.topic)
-        here = entries_of(topic.overrides.get(one.key, "")) if topic else ()
-        mine = [entry for entry in one.entries if entry in here]
-        if one.fresh and topic is not None and one.key in topic.overrides and set(here) <= set(one.entries):
-            yield ThrottleEdit(one.key, "delete", topic=one.topic)
+    for listed in journal.lists:
+        here = _there(listed, live)
+        mine = [entry for entry in listed.entries if entry in here]
+        set_by_us = listed.fresh and listed.topic in live and listed.key in live[listed.topic].overrides
+        if set_by_us and set(here) <= set(listed.entries):
+            yield ThrottleEdit(listed.key, "delete", topic=listed.topic)
         elif mine:
-            yield ThrottleEdit(one.key, "subtract", ",".join(mine), topic=one.topic)
+            yield ThrottleEdit(listed.key, "subtract", ",".join(mine), topic=listed.topic)
 
 
 def kept_rates(goals: Iterable[Placement], journal: Journal, rates: Rates) -> dict[int, str]:
     """Brokers that keep a rate of somebody else's, which then holds for our copying too."""
     mine = set(map(str, journal.rates))
-    found: dict[int, str] = {}
-    for one in goals:
-        for key, side in ((LEADER_RATE, one.before), (FOLLOWER_RATE, one.added)):
-            for broker in side if one.added else ():
+    by_name: dict[int, str] = {}
+    for placement in goals:
+        for key, side in ((LEADER_RATE, placement.before), (FOLLOWER_RATE, placement.added)):
+            for broker in side if placement.added else ():
                 value = rates.get(broker, {}).get(key)
                 if value is not None and value not in mine:
-                    found[broker] = value
-    return found
+                    by_name[broker] = value
+    return by_name
+
+
+def _there(listed: ListEntries, live: Mapping[str, LiveTopic]) -> tuple[str, ...]:
+    """What the list of that topic holds now, of ours and of others; nothing where the topic is gone."""
+    return entries_of(live[listed.topic].overrides.get(listed.key, "")) if listed.topic in live else ()
 
 
 def entries_of(value: str) -> tuple[str, ...]:
@@ -145,8 +150,8 @@ def entries_of(value: str) -> tuple[str, ...]:
 
 
 def _entries(goals: Mapping[Partition, Placement]) -> dict[tuple[str, str], tuple[str, ...]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for (topic, partition), one in sorted(goals.items()):
-        found.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in one.before)
-        found.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in one.added)
-    return {key: tuple(entries) for key, entries in found.items()}
+    entries: dict[tuple[str, str], list[str]] = {}
+    for (topic, partition), placement in sorted(goals.items()):
+        entries.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.before)
+        entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
+    return {key: tuple(entries) for key, entries in entries.items()}

@@ -1,4 +1,4 @@
-"""Lines to brokers, as far as copying has to know them: how long a round trip is, how fast bytes come and go.
+"""Bandwidth and round trip to each broker, and the sizes of fetches that follow from them.
 
 From both follows how many fetch sessions share a connection, how much each asks for, and how much may be under way to
 a target. It knows no connections.
@@ -15,7 +15,7 @@ NARROW = 1 << 20
 LEAST_FLIGHT, FIRST_FLIGHT, QUEUED_S = 4 << 20, 8 << 20, 2.0
 
 
-class Line:
+class BrokerLink:
     """To one source broker. ``round_trip`` in seconds, 0 unknown; ``near`` and ``far``: bytes that a fetch asks for
     where answers are quick, and at most where they take long. The less often an answer comes, the more is in it.
 

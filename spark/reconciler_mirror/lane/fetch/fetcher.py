@@ -1,4 +1,4 @@
-"""Fetching for the batch path: incremental sessions per source broker, batches sorted into pieces to produce."""
+"""Fetches batches for a lane: incremental sessions per source broker, sorted into pieces to produce."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import time
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from mirror.batch_lane import Lane
-from mirror.batch_line import Line
-from mirror.batch_partition import Partition, Phase
-from mirror.batch_pieces import pieces_of
-from wire import fetch_answers, fetching, protocol
-from wire.batches import CorruptBatchError
-from wire.buffers import Buffer
-from wire.cluster import NO_ID
-from wire.connection import Connection
-from wire.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
-from wire.fetch_answers import Fetched, FetchedPartition
-from wire.fetching import FetchLimits, FetchSession, Want
+from reconciler.kafka.client.buffers import Buffer
+from reconciler.kafka.client.cluster import NO_ID
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
+from reconciler.kafka.protocol import fetch_request as fetching
+from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
+from reconciler.kafka.protocol.fetch_response import Fetched, FetchedPartition
+from reconciler.kafka.records.batches import CorruptBatchError
+from reconciler_mirror.lane.fetch.bandwidth import BrokerLink
+from reconciler_mirror.lane.fetch.pieces import pieces_of
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.state import Lane
 
 FOLLOWER_FOR = 300.0
 ANSWER_WITHIN = 10.0
@@ -26,8 +28,6 @@ QUIET_FROM, QUIET_AFTER = 64, 3.0
 _PAUSED_WAIT_MS, _JOINED_WAIT_MS = 20, 50
 LEAST_QUEUE = 256 << 10
 EXPIRED_PAUSE = 0.02
-
-Place = tuple[int, int]
 
 
 class Fetcher:
@@ -40,7 +40,7 @@ class Fetcher:
     """
 
     def __init__(
-        self, lane: Lane, place: tuple[int, int], line: Line, fetchers: Mapping[tuple[int, int], Fetcher]
+        self, lane: Lane, place: tuple[int, int], line: BrokerLink, fetchers: Mapping[tuple[int, int], Fetcher]
     ) -> None:
         self._lane = lane
         self._node, self._number = place
@@ -166,10 +166,7 @@ class Fetcher:
     async def _once(self, connection: Connection) -> None:
         lane = self._lane
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-        newest = fetch_answers.NAMES if self._by_name else fetch_answers.IDS
-        version = connection.negotiated(protocol.FETCH, fetch_answers.NAMES, newest, "Fetch")
-        if version < fetch_answers.IDS:
-            version = fetch_answers.NAMES
+        version = fetch_answers.version_for(connection.negotiated, by_name=self._by_name)
         limits = FetchLimits(
             max_wait_ms=self._wait_ms(),
             min_bytes=1,
@@ -186,16 +183,10 @@ class Fetcher:
             lane.requested -= limits.max_bytes
             lane.room.set()
         self._line.answered(len(frame.body), frame.seconds)
-        try:
+        with connection.read(frame):
             fetched = fetch_answers.unpack(version, frame.body, self._names)
             connection.throttle(fetched.throttle_ms)
             self._take(fetched, frame.buffer)
-        except MalformedResponseError as error:
-            connection.close(error)
-            raise ConnectionLostError(str(error)) from error
-        finally:
-            if frame.buffer is not None:
-                frame.buffer.release()
 
     def _take(self, fetched: Fetched, buffer: Buffer | None) -> None:
         if not self._session.accept(fetched):

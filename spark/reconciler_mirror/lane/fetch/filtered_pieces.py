@@ -1,15 +1,15 @@
-"""Pieces of a partition whose flow asks for record work: records worked on, neighbours gathered into big batches."""
+"""Pieces of a flow that filters records or adds headers: records gathered into big batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirror.batch_partition import Partition, Piece
-from mirror.batch_records import RecordWorker
-from wire.batches import Batch, why_not_whole
-from wire.buffers import Buffer
-from wire.records import GATHER_BYTES, GATHER_RECORDS, Record, codec_of, fitting, records_of
-from wire.splicing import with_headers_added
+from reconciler.kafka.client.buffers import Buffer
+from reconciler.kafka.records.add_headers import with_headers_added
+from reconciler.kafka.records.batches import Batch, why_not_whole
+from reconciler.kafka.records.records import GATHER_BYTES, GATHER_RECORDS, Record, codec_of, fitting, records_of
+from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 WHOLE_ABOVE = 32
 
@@ -25,9 +25,7 @@ def worked_pieces(
             longer = _extended(view, batch, worker.always_added, (partition.covered, gathering.largest))
             if longer is not None:
                 yield from gathering.flush()
-                spans = ((batch.base, batch.records),)
-                head = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, spans)
-                yield Piece(memoryview(longer), *head)
+                yield Piece.whole(memoryview(longer), batch)
                 continue
         records = [record for record in records_of(view, batch) if record.offset >= partition.covered]
         done = worker.apply(records)
@@ -35,12 +33,7 @@ def worked_pieces(
         untouched = not done.changed and batch.records > WHOLE_ABOVE
         if untouched and why_not_whole(batch, partition.covered, gathering.largest, append_time=True) is None:
             yield from gathering.flush()
-            if buffer is not None:
-                buffer.hold()
-            raw = view[batch.start : batch.end]
-            spans = ((batch.base, batch.records),)
-            head = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp, spans)
-            yield Piece(raw, *head, buffer=buffer)
+            yield Piece.whole(view[batch.start : batch.end], batch, buffer)
         else:
             yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
     yield from gathering.flush()
@@ -87,5 +80,4 @@ class _Gathering:
         if last is None:
             return
         for made in fitting(records, self._codec, self.largest, last.next_offset):
-            head = (made.records, made.next_offset, last.leader_epoch, records[0].timestamp, made.spans)
-            yield Piece(memoryview(made.raw), *head)
+            yield Piece.made(made, last, records[0].timestamp)

@@ -1,7 +1,7 @@
-"""Source partitions whose committed readers wait for an open transaction: from its first record on nothing can be read.
+"""Open transactions at the source, behind which committed readers wait; reported when they last.
 
 Lag counts what can be read, so it is 0 there, and stays 0 when a producer never ends its transaction. Waiting is what
-each transaction causes; what outlives the usual timeout of transactions is told. It does not count as stopped: some
+each transaction causes; what outlives the usual timeout of transactions is reported. It does not count as stopped: some
 producers, Flink's for one, keep each transaction open for minutes, and all their readers wait like this.
 """
 
@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mirror.batch_partition import Partition, Phase
-from mirror.lanes import Condition
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.model import Condition
 
 TELL_AFTER = 75.0
 """Seconds. A producer that is gone is given up after 60 s by default, and brokers look for such every 10 s."""
@@ -28,7 +28,7 @@ class Waiting:
     since: float
 
 
-class Held:
+class OpenTransactions:
     """Of one lane. Partitions without an open transaction cost one look into a dict."""
 
     def __init__(self) -> None:
@@ -50,18 +50,18 @@ class Held:
 
     def look(self, now: float) -> Iterable[Partition]:
         """Those of which something is to be told anew. What is not copied any more is forgotten."""
-        told = []
-        for partition, one in list(self._waiting.items()):
+        partitions = []
+        for partition, waiting in list(self._waiting.items()):
             if partition.phase in (Phase.STOPPED, Phase.PAUSED, Phase.LEAVING):
                 del self._waiting[partition]
                 continue
             mine = partition.condition is None or partition.condition.code == CODE
-            if partition.phase is Phase.COPYING and mine and now - one.since > TELL_AFTER:
-                condition = open_transaction(partition, one)
+            if partition.phase is Phase.COPYING and mine and now - waiting.since > TELL_AFTER:
+                condition = open_transaction(partition, waiting)
                 if condition != partition.condition:
                     partition.condition = condition
-                    told.append(partition)
-        return told
+                    partitions.append(partition)
+        return partitions
 
 
 def _over(partition: Partition) -> None:
@@ -69,16 +69,16 @@ def _over(partition: Partition) -> None:
         partition.condition = None
 
 
-def open_transaction(partition: Partition, one: Waiting) -> Condition:
+def open_transaction(partition: Partition, waiting: Waiting) -> Condition:
     spec = partition.spec
-    name, behind = f"{spec.topic}-{spec.partition}", one.high - one.stable
-    return Condition(
+    behind = waiting.high - waiting.stable
+    return Condition.of_partition(
         "source_transaction_open",
-        f"{name} is not copied further than source offset {one.stable}: a transaction that began there has been open "
-        f"for more than {TELL_AFTER:.0f} s, and until it ends nobody who reads committed records gets what follows, "
+        spec,
+        f"is not copied further than source offset {waiting.stable}: a transaction that began there has been open for "
+        f"more than {TELL_AFTER:.0f} s, and until it ends nobody who reads committed records gets what follows, "
         f"{behind:,} offset{'s' if behind > 1 else ''} so far; lag does not count them",
         "Wait, where the producer keeps transactions open for so long. Else end it with Kafka's own kafka-transactions "
-        f"at the source: abort --topic {spec.topic} --partition {spec.partition} --start-offset {one.stable}.",
-        spec.topic,
-        spec.partition,
+        f"at the source: abort --topic {spec.topic} --partition {spec.partition} --start-offset {waiting.stable}.",
+        stops=False,
     )

@@ -1,33 +1,35 @@
-"""What to do with each batch that was fetched: send it whole, rebuild it record by record, gather it, or skip it."""
+"""What to do with each fetched batch: send it whole, rebuild it, gather it, or skip it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
-from mirror.batch_partition import ANY_SIZE, Partition, Piece
-from mirror.batch_worked import worked_pieces
-from mirror.losses import Loss
-from wire.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
-from wire.buffers import Buffer
-from wire.fetch_answers import FetchedPartition
-from wire.records import gather, rebuild
+from reconciler.kafka.client.buffers import Buffer
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.records.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
+from reconciler.kafka.records.records import gather, rebuild, records_of
+from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
+from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
+from reconciler_mirror.report.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
 
 
 def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
-    """(pieces in offset order, the offset after all that was looked at). Pieces of source bytes hold ``buffer``.
+    """(pieces in offset order, the offset after all that they cover). Pieces of source bytes hold ``buffer``.
 
-    Raises CorruptBatchError or MalformedResponseError before anything of the partition's answer is queued.
+    What lies before a batch that cannot be read is copied. Raises CorruptBatchError or MalformedResponseError when that
+    batch is the first that is wanted.
     """
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
     covered = partition.covered
     wanted: list[Batch] = []
-    found = scan(view)
+    batches = scan(view)
     partition.lost.forget_beyond(covered)
-    for batch in sound(partition, view, found, answer.high_watermark) if partition.checking else found:
+    for batch in sound(partition, view, batches, answer.high_watermark) if partition.checking else batches:
         if keep.delivers(batch) and batch.next_offset > covered:
             wanted.append(batch)
         covered = max(covered, batch.next_offset)
@@ -37,25 +39,47 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
     if partition.largest < ANY_SIZE and time.monotonic() >= partition.larger_at:
         partition.largest = ANY_SIZE
     _choose(partition, wanted)
+    try:
+        return _pieces(partition, (view, wanted), buffer), covered
+    except (CorruptBatchError, MalformedResponseError):
+        readable = list(_readable(view, wanted))
+        if not readable:
+            raise
+        partition.passed.forget_beyond(partition.covered)
+        return _pieces(partition, (view, readable), buffer), readable[-1].next_offset
+
+
+def _readable(view: memoryview, wanted: list[Batch]) -> Iterator[Batch]:
+    """The batches before the first that cannot be read."""
+    for batch in wanted:
+        try:
+            records_of(view, batch)
+        except (CorruptBatchError, MalformedResponseError):
+            return
+        yield batch
+
+
+def _pieces(partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None) -> list[Piece]:
+    """All of ``fetched``, or no piece is left that holds ``buffer``."""
     pieces: list[Piece] = []
     worker = partition.worker
     try:
         if worker is not None:
             partition.why = worker.reason
-            pieces += worked_pieces(partition, worker, (view, wanted), buffer)
-            return pieces, covered
-        _add_pieces(pieces, partition, (view, wanted), buffer)
+            pieces += worked_pieces(partition, worker, fetched, buffer)
+        else:
+            _add_pieces(pieces, partition, fetched, buffer)
     except BaseException:
         for piece in pieces:
             piece.drop()
         raise
-    return pieces, covered
+    return pieces
 
 
-def sound(partition: Partition, view: memoryview, found: list[Batch], end: int) -> Iterator[Batch]:
+def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int) -> Iterator[Batch]:
     """The batches whose checksum holds, the others as losses. Where a corrupt one ends is what the next one says; its
     own header is believed only at the end of what was fetched. ``end``: the log's."""
-    for index, batch in enumerate(found):
+    for index, batch in enumerate(batches):
         if batch.magic != 2 or batch.next_offset <= partition.covered:
             yield batch
             continue
@@ -63,7 +87,7 @@ def sound(partition: Partition, view: memoryview, found: list[Batch], end: int) 
             verify(view[batch.start : batch.end], batch)
             yield batch
         except CorruptBatchError as error:
-            after = found[index + 1].base if index + 1 < len(found) else min(batch.next_offset, end)
+            after = batches[index + 1].base if index + 1 < len(batches) else min(batch.next_offset, end)
             position = max(after, batch.base + 1)
             lost = position - max(batch.base, partition.covered)
             partition.lost.add(position, Loss("corrupt_source_batch", lost, batches=1, text=f"{error}"))
@@ -96,37 +120,12 @@ def _add_pieces(
             pieces += _gathered(view, small, largest)
             small = []
         if why is None:
-            raw = view[batch.start : batch.end]
-            if buffer is not None:
-                buffer.hold()
-            copied = ((batch.base, batch.records),)
-            pieces.append(
-                Piece(
-                    raw,
-                    batch.records,
-                    batch.next_offset,
-                    batch.leader_epoch,
-                    batch.base_timestamp,
-                    copied,
-                    batch,
-                    buffer,
-                )
-            )
+            pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
             partition.why = "a refused record is looked for" if batch.base < partition.sought_to else why
-            pieces += _rebuilt(view, batch, position, largest)
+            pieces += (Piece.made(made, batch, batch.max_timestamp) for made in rebuild(view, batch, position, largest))
     pieces += _gathered(view, small, partition.largest_at(position))
 
 
 def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:
-    return [
-        Piece(memoryview(made.raw), made.records, made.next_offset, last.leader_epoch, last.max_timestamp, made.spans)
-        for made, last in gather(view, small, largest)
-    ]
-
-
-def _rebuilt(view: memoryview, batch: Batch, position: int, largest: int) -> list[Piece]:
-    return [
-        Piece(memoryview(made.raw), made.records, made.next_offset, batch.leader_epoch, batch.max_timestamp, made.spans)
-        for made in rebuild(view, batch, position, largest)
-    ]
+    return [Piece.made(made, last, last.max_timestamp) for made, last in gather(view, small, largest)]

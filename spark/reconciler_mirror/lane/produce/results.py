@@ -1,15 +1,15 @@
-"""What an answer to Produce means: a batch is there, has to be sent again, or is refused for good."""
+"""What a produce response means for a batch: written, send again, or refused for good."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 
-from mirror.batch_lane import Lane, RestartError
-from mirror.batch_partition import Partition, Piece
-from mirror.batch_refusals import DEFINITE, OF_ONE_RECORD, refused, unavailable
-from mirror.losses import Loss
-from wire.errors import CONCURRENT_TRANSACTIONS, MOVED, RETRIABLE, TOO_LARGE, BrokerError, name_of
+from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, MOVED, RETRIABLE, TOO_LARGE, BrokerError, name_of
+from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, unavailable
+from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.report.losses import Loss
 
 LOST = -1000
 """No answer came: the connection was lost."""
@@ -34,7 +34,7 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
     where = f"{partition.target[0]}-{partition.target[1]}"
     if code == LOST or code in RETRIABLE:
         if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
-            hold = unavailable(partition, "target", message or name_of(code))
+            hold = unavailable(partition.spec, "target", message or name_of(code))
             raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
         partition.resend = deque(partition.unacked)
         pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE

@@ -1,4 +1,4 @@
-"""Producing for the batch path: many partitions a request, one batch of each, several requests in flight per broker.
+"""Sends batches to the target: many partitions a request, sequences kept in order over retries.
 
 Order per partition is kept by sequences: after a failure all its unacknowledged batches are sent again, in order and
 with the same sequences, so that the target drops what it already has.
@@ -13,14 +13,8 @@ from collections.abc import Collection
 from functools import partial
 from operator import attrgetter
 
-from mirror.batch_lane import Lane, RestartError
-from mirror.batch_line import LONG, Flight
-from mirror.batch_outcomes import LOST, acknowledged, failed
-from mirror.batch_partition import Partition, Piece
-from wire import producing, protocol
-from wire.batches import CorruptBatchError, next_sequence, seal, verify
-from wire.connection import Connection
-from wire.errors import (
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import (
     DUPLICATE_SEQUENCE,
     FENCED,
     ConnectionLostError,
@@ -28,9 +22,16 @@ from wire.errors import (
     MalformedResponseError,
     WireError,
 )
-from wire.frames import Frame
-from wire.hanging import look
-from wire.producing import Produced
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.client.hanging_transactions import look
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.produce import Produced
+from reconciler.kafka.records.batches import CorruptBatchError, next_sequence, seal, verify
+from reconciler_mirror.lane.fetch.bandwidth import LONG, Flight
+from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.lane.produce.results import LOST, acknowledged, failed
+from reconciler_mirror.lane.state import Lane, RestartError
 
 PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
 UNREACHABLE_PAUSE = 0.5
@@ -208,6 +209,7 @@ class Sender:
                 self._seal(partition, piece)
             except CorruptBatchError as error:
                 partition.queue.appendleft(piece)
+                self._lane.drop_unsent(partition)
                 self._lane.corrupt(partition, str(error))
                 return None
         piece.sent_at = piece.sent_at or time.monotonic()
@@ -282,16 +284,11 @@ class Sender:
         self, connection: Connection, future: asyncio.Future[Frame], sent: Collection[tuple[str, int]]
     ) -> list[Produced]:
         frame = future.result()
-        try:
+        with connection.read(frame):
             throttle, answers = producing.unpack(self._lane.identity.produce_version, frame.body)
             named = {answer[:2] for answer in answers}
             if len(answers) != len(sent) or len(named) != len(sent) or not all(key in sent for key in named):
                 raise MalformedResponseError("a Produce response names other partitions than the request")
-        except MalformedResponseError as error:
-            connection.close(error)
-            raise
-        finally:
-            frame.drop()
         connection.throttle(throttle)
         return answers
 

@@ -1,4 +1,4 @@
-"""A lane's share of its flow's rate limit: a token bucket that may be overdrawn by one piece, and the time it cost."""
+"""Throttles a lane to its share of the flow's rate limit: a token bucket."""
 
 from __future__ import annotations
 

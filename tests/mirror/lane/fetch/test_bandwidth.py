@@ -13,25 +13,26 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirror.batch_fetch import QUIET_FROM
-from mirror.batch_fetchers import Fetchers
-from mirror.batch_lane import Lane
-from mirror.batch_line import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, Flight, Line
-from mirror.batch_partition import Partition, Phase, Tuning
-from mirror.batch_produce import Sender
-from mirror.lanes import Claim, Endpoint, LaneSpec, PartitionSpec
+from reconciler_mirror.lane.fetch.bandwidth import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, BrokerLink, Flight
+from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM
+from reconciler_mirror.lane.fetch.sessions import Fetchers
+from reconciler_mirror.lane.partition import Partition, Phase, Tuning
+from reconciler_mirror.lane.produce.sender import Sender
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.model import Claim, LaneSpec, PartitionSpec
 
-from tests.unit.test_wire_connection import framed, versions_answer
-from wire.buffers import BufferPool
-from wire.cluster import Cluster, Leader, TopicMetadata
-from wire.compact import uvarint
-from wire.connection import Connection
-from wire.dialing import connect
-from wire.errors import ConnectionLostError
-from wire.protocol import ApiVersionsRequest
-from wire.records import Record, encode, varint
-from wire.settings import ConnectionSettings
-from wire.transactions import Identity
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.buffers import BufferPool
+from reconciler.kafka.client.cluster import ClusterClient, Leader, TopicMetadata
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.errors import ConnectionLostError
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol.flexible import uvarint
+from reconciler.kafka.protocol.generated import ApiVersionsRequest
+from reconciler.kafka.records.records import Record, encode, varint
+from reconciler.replication.handover import Endpoint
+from tests.support.lanes.frames import framed, versions_answer
 
 NEAR, FAR = Tuning().fetch_bytes, Tuning().fetch_bytes_far
 MOST_FLIGHT = Tuning().bytes_in_flight
@@ -41,8 +42,8 @@ BATCHES = 12  # of each partition, one a fetch
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def line(round_trip: float) -> Line:
-    made = Line(NEAR, FAR)
+def line(round_trip: float) -> BrokerLink:
+    made = BrokerLink(NEAR, FAR)
     made.round_trip = round_trip
     return made
 
@@ -221,7 +222,7 @@ class Consumed:
 async def _fetch_all(broker: FarBroker, partitions: int, *, expires: bool = False) -> Lane:
     """``expires``: half way, the connections are as old as the broker lets them be (KIP-368)."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-    cluster = Cluster("far", ["127.0.0.1:1"], ConnectionSettings())
+    cluster = ClusterClient("far", ["127.0.0.1:1"], ConnectionSettings())
     cluster.learn(0, *server.sockets[0].getsockname()[:2])
     leaders = {p: Leader(0, 1) for p in range(partitions)}
     cluster.topics["t"] = TopicMetadata("t", TOPIC_ID, 0, leaders)
@@ -301,8 +302,8 @@ class Patience:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self.connection: Connection
-        monkeypatch.setattr("wire.connection.time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr("wire.connection.WATCH_EVERY", 0.0)
+        monkeypatch.setattr("reconciler.kafka.client.connection.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("reconciler.kafka.client.connection.WATCH_EVERY", 0.0)
 
     async def passes(self, seconds: float = 1.5) -> None:
         self.now += seconds

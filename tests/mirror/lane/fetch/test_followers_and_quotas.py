@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd
 
-from sandbox.handles import Sandbox
-from sandbox.places import JARS
-from tests.wire.lane_runs import Flow, fill
-from wire.cluster import Cluster
-from wire.connection import Connection
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.connection import Connection
+from reconciler.sandbox.handles import Sandbox
+from reconciler.sandbox.paths import JARS
+from tests.support.lanes.lane_runs import Flow, fill
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -26,14 +26,14 @@ NOW = int(time.time() * 1000)
 def dialled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
     """(cluster, broker) of every connection asked for to fetch with."""
     found: list[tuple[str, int | None]] = []
-    connection = Cluster.connection
+    connection = ClusterClient.connection
 
-    async def noted(self: Cluster, node: int | None, purpose: str) -> Connection:
+    async def noted(self: ClusterClient, node: int | None, purpose: str) -> Connection:
         if purpose.startswith("fetch"):
             found.append((self.name, node))
         return await connection(self, node, purpose)
 
-    monkeypatch.setattr(Cluster, "connection", noted)
+    monkeypatch.setattr(ClusterClient, "connection", noted)
     return found
 
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd
 
-from bench.long_line import far_away
-from bench.proxy import Line
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Flow, fill
+from bench.copy.long_line import far_away
+from bench.processes.proxy import Line
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow, fill
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from mirror.batch_held import TELL_AFTER, Held
-from mirror.batch_partition import Partition, Phase
-from mirror.lanes import Condition, PartitionSpec
+from reconciler_mirror.lane.fetch.open_transactions import TELL_AFTER, OpenTransactions
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.model import Condition, PartitionSpec
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("mirror.batch_held.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.time.monotonic", lambda: now[0])
     return now
 
 
@@ -20,7 +20,7 @@ def copying() -> Partition:
 
 
 def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock: list[float]) -> None:
-    held, partition = Held(), copying()
+    held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
     clock[0] += TELL_AFTER
     held.seen(partition, 40, 1_240)  # others write on behind it
@@ -41,7 +41,7 @@ def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock
 
 def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -> None:
     """There is always one open, but none for long."""
-    held, partition = Held(), copying()
+    held, partition = OpenTransactions(), copying()
     for stable in range(0, 1000, 10):
         held.seen(partition, stable, stable + 50)
         clock[0] += TELL_AFTER / 2
@@ -52,7 +52,7 @@ def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.PAUSED, Phase.LEAVING])
 def test_what_is_not_fetched_tells_nothing(clock: list[float], phase: Phase) -> None:
     """What stops it is told already, and nobody looks whether the transaction has ended."""
-    held, partition = Held(), copying()
+    held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
     partition.phase = phase
     partition.condition = other = Condition("record_refused", "text", "todo", "orders", 3, stops=True)
@@ -63,7 +63,7 @@ def test_what_is_not_fetched_tells_nothing(clock: list[float], phase: Phase) -> 
 
 
 def test_another_condition_is_not_taken_away_or_overwritten(clock: list[float]) -> None:
-    held, partition = Held(), copying()
+    held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
     partition.condition = other = Condition("source_unavailable", "text", "todo", "orders", 3, stops=True)
     assert held.look(clock[0] + 1e6) == []

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 
 import pytest
-from mirror import batch_session
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane import session as batch_session
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox.handles import Sandbox
-from tests.translation.truth import map_topic
-from tests.wire.cutting_proxy import Cut, cutting
-from tests.wire.lane_runs import Flow, UntilControl
-from tests.wire.test_exactly_once import PARTITIONS, Load, assert_once
-from tests.wire.test_sequences import shortly_before
-from wire import protocol, transactions
+from reconciler.kafka.client import transactions
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.cutting_proxy import Cut, cutting
+from tests.support.lanes.lane_runs import Flow, UntilControl
+from tests.support.lanes.load import PARTITIONS, Load, assert_once, shortly_before
+from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
 INIT, ADD, ADD_OFFSETS = (
@@ -74,7 +74,7 @@ def test_every_record_arrives_once(
 
 
 def _await(done: Callable[[], bool], control: UntilControl) -> None:
-    until = time.monotonic() + 90
+    until = time.monotonic() + 180
     while not done():
         assert time.monotonic() < until, control.reports[-1:]
         time.sleep(0.02)

@@ -14,82 +14,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd
 
-from bench.aborting import Aborting, aborted_records
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.translation.truth import inexact, map_topic
-from tests.wire.lane_runs import Flow, UntilControl
-from tests.wire.raw import cluster_of, record, send
-from wire import producing, protocol
-from wire.batches import next_sequence, seal
-from wire.connection import Connection
-from wire.errors import MOVED, FencedError
-from wire.position_requests import Committed
-from wire.records import encode
-from wire.transactions import Identity
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import MOVED, FencedError
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.records.batches import next_sequence, seal
+from reconciler.kafka.records.records import encode
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.jobs.frozen_broker import freeze, thaw
+from tests.support.lanes.lane_runs import Flow, UntilControl
+from tests.support.lanes.load import PARTITIONS, Load, assert_once
+from tests.support.lanes.raw import cluster_of, record, send
+from tests.support.lanes.truth import inexact, map_topic
 
 pytestmark = pytest.mark.timeout(600)  # brokers start in the midst of them, on a machine that may be busy
 
 CreateTopic = Callable[..., str]
-PARTITIONS = 4
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "5"))
-
-
-class Load:
-    """Writes numbered records to every partition of a topic until stopped; beside them transactions that abort."""
-
-    def __init__(self, cluster: ClusterHandle, topic: str, per_second: int = 4000) -> None:
-        self._producer = Producer(
-            {
-                **cluster.super_client(),
-                "linger.ms": 5,
-                "compression.type": "lz4",
-                "enable.idempotence": True,
-                "log_level": 0,
-            }
-        )
-        self._cluster = cluster
-        self._topic = topic
-        self._per_second = per_second
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._aborting = Aborting(cluster, topic, PARTITIONS)
-        self.written = 0
-
-    def __enter__(self) -> Load:
-        self._aborting.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Ends when aborted records have reached the log, so that leaving them out is seen."""
-        until, more = time.monotonic() + 60, self._aborting.aborted + 4  # what a broker was down for never came there
-        while self._aborting.aborted < more and time.monotonic() < until:
-            time.sleep(0.05)
-        self._aborting.__exit__()
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
-        found = aborted_records(self._cluster, self._topic, PARTITIONS)
-        assert found >= 4 * PARTITIONS, "aborted records reach the log, so that leaving them out is seen"
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            for _ in range(self._per_second // 20 // PARTITIONS):
-                for partition in range(PARTITIONS):
-                    self._write(partition)
-                self.written += 1
-            self._producer.poll(0)
-
-    def _write(self, partition: int) -> None:
-        while True:
-            try:
-                return self._producer.produce(self._topic, b"%d" % self.written, b"k", partition)
-            except BufferError:  # its broker is away for long
-                self._producer.poll(0.1)
 
 
 @pytest.fixture
@@ -105,15 +51,6 @@ def _flow(sandbox: Sandbox, name: str, create_topic: CreateTopic) -> Flow:
     return made
 
 
-def assert_once(flow: Flow, written: int) -> None:
-    """Nothing lost, nothing doubled, order kept."""
-    expected = [b"%d" % i for i in range(written)]
-    for partition, records in flow.target_content().items():
-        values = [value for _, value, _, _ in records]
-        assert len(values) == written, f"partition {partition}: {len(values)} of {written} records"
-        assert values == expected
-
-
 @pytest.mark.parametrize("protocol_version", ["classic", "version 2"])
 def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_version: str) -> None:
     spec = tmp_path / "lane"
@@ -123,7 +60,7 @@ def test_killed_again_and_again_under_load(flow: Flow, tmp_path: Path, protocol_
     with Load(flow.source, flow.topic) as load:
         for _ in range(ROUNDS):
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.wire.lane_process", str(spec), protocol_version],
+                [sys.executable, "-m", "tests.support.lanes.lane_process", str(spec), protocol_version],
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -162,9 +99,9 @@ def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) ->
         thread.start()
         control.until_all_copy()
         if fault == "freeze":
-            broker.freeze()
+            freeze(broker)
             time.sleep(8)
-            broker.thaw()
+            thaw(broker)
         else:
             (broker.kill if fault == "kill" else broker.stop)()
             time.sleep(1)
@@ -192,7 +129,7 @@ async def _zombie(flow: Flow) -> None:
         await owner.start()
         assert owner.epoch > zombie.epoch
         with pytest.raises(FencedError):
-            await zombie.commit_positions({(flow.remote, 0): Committed(5, 0, "")})
+            await zombie.commit_positions({(flow.remote, 0): OffsetToCommit(5, 0, "")})
         raw = memoryview(encode([record(0, b"k", b"v", 1)], 0))
         seal(raw, (zombie.producer_id, zombie.epoch), 0, transactional=True)
         leader = cluster.leader(flow.remote, 0)

@@ -10,43 +10,25 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneEnd
-from mirror.positions import Position, encode
+from reconciler_mirror.lane.positions import LanePosition, encode
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneEnd
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.wire.lane_runs import Flow, UntilControl, content, fill
-from tests.wire.raw import cluster_of, record
-from wire import producing, protocol
-from wire.batches import seal
-from wire.cluster import GROUP, Cluster
-from wire.errors import MOVED
-from wire.hanging import look
-from wire.position_requests import Committed
-from wire.records import encode as encode_records
-from wire.transactions import Identity
+from reconciler.kafka.client.cluster import GROUP, ClusterClient
+from reconciler.kafka.client.errors import MOVED
+from reconciler.kafka.client.hanging_transactions import look
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.records.batches import seal
+from reconciler.kafka.records.records import encode as encode_records
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import verify_partitions
+from tests.support.lanes.lane_runs import Flow, UntilControl, content, fill
+from tests.support.lanes.raw import cluster_of, record
 
 CreateTopic = Callable[..., str]
-VERIFICATION = "transaction.partition.verification.enable"
-
-
-def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
-    entry = ConfigEntry(
-        VERIFICATION,
-        value,
-        incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
-    )
-    admin = AdminClient(cluster.super_client())
-    changed = admin.incremental_alter_configs([ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])])
-    for future in changed.values():
-        future.result(20)
 
 
 @pytest.fixture
@@ -64,7 +46,7 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic) -> Iterator[Flo
 class Predecessor:
     """Copies records 0 to 4 of both partitions in one transaction and ends it, but the broker forgets partition 1."""
 
-    def __init__(self, flow: Flow, cluster: Cluster) -> None:
+    def __init__(self, flow: Flow, cluster: ClusterClient) -> None:
         self._flow = flow
         self._cluster = cluster
         self.identity = Identity(cluster, f"mirror.{flow.topic}.0", f"mirror.{flow.topic}")
@@ -77,8 +59,8 @@ class Predecessor:
         await identity.add_partitions([(remote, 0)])
         for partition in (0, 1):
             await self._write(partition)
-        at = Position(5, self._topic_id, 0, self._flow.lane().claim, 0, None)
-        written = {(remote, p): Committed(5, 0, encode(at)) for p in (0, 1)}
+        at = LanePosition(5, self._topic_id, 0, self._flow.lane().claim, 0, None)
+        written = {(remote, p): OffsetToCommit(5, 0, encode(at)) for p in (0, 1)}
         if not positions_too:
             await identity.commit_positions(written)
         else:  # without announcing the group
@@ -124,7 +106,7 @@ async def _hang(flow: Flow, *, committed: bool, positions_too: bool, fenced_sinc
 
 @pytest.fixture
 def classic(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr("wire.transactions.speaks_version_2", lambda _: False)
+    monkeypatch.setattr("reconciler.kafka.client.transactions.speaks_version_2", lambda _: False)
     return monkeypatch
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from mirror.batch_lane import RestartError
-from mirror.batch_produce import Sender
+from reconciler_mirror.lane.produce.sender import Sender
+from reconciler_mirror.lane.state import RestartError
 
 EXPIRED = SimpleNamespace(in_flight=0, closed=None, expired=True)
 LOST = SimpleNamespace(in_flight=0, closed=ConnectionError("gone"), expired=True)

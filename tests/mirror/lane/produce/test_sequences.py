@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable
 
 import pytest
-from mirror import batch_session
-from mirror.batch_partition import Partition
-from mirror.batch_path import batch_path
+from reconciler_mirror.lane import session as batch_session
+from reconciler_mirror.lane.run import batch_path
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Content, Flow, fill
-from wire import transactions
+from reconciler.kafka.client import transactions
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Content, Flow, fill
+from tests.support.lanes.load import FIRST, shortly_before
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
-FIRST = 2**31 - 333
 RECORDS: list[Content] = [(b"k", b"%d" % i, (), NOW + i) for i in range(1000)]
 
 
@@ -34,12 +33,6 @@ def flow(plain: Sandbox, unique: str, create_topic: CreateTopic, monkeypatch: py
         fill(made.source, made.topic, RECORDS, partition, batch_num_messages=40, linger_ms=50, compression_type="lz4")
     monkeypatch.setattr(batch_session, "Partition", shortly_before)
     return made
-
-
-def shortly_before(*given: object, **more: object) -> Partition:
-    partition = Partition(*given, **more)  # type: ignore[arg-type]
-    partition.sequence = FIRST
-    return partition
 
 
 @pytest.mark.parametrize("mode", ["classic", "at_least_once"])

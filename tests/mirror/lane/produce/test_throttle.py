@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from mirror.batch_path import batch_path
-from mirror.lanes import LaneProgress
-from mirror.throttle import BURST_S
+from reconciler_mirror.lane.produce.throttle import BURST_S
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model import LaneProgress
 
-from sandbox.handles import Sandbox
-from tests.wire.lane_runs import Flow, UntilControl, fill
+from reconciler.sandbox.handles import Sandbox
+from tests.support.lanes.lane_runs import Flow, UntilControl, fill
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)

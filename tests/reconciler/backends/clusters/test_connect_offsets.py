@@ -8,21 +8,21 @@ from typing import TypeVar, cast
 
 import pytest
 
-from reconciler.edges import connect_offsets
-from reconciler.edges.moving import Side
+from reconciler.backends.clusters import connect_offsets
+from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError
-from reconciler.topology import Cluster as ClusterWish
-from reconciler.topology import Principal
-from wire.cluster import Cluster
-from wire.errors import BrokerError
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.model.environment.topology import Cluster as DeclaredCluster
+from reconciler.model.environment.topology import Principal
 
 Answer = TypeVar("Answer")
 
 
 class Denying(Side):
-    def ask(self, question: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    def ask(self, question: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
         async def asked() -> Answer:
-            return await question(cast("Cluster", None))
+            return await question(cast("ClusterClient", None))
 
         return asyncio.run(asked())
 
@@ -31,10 +31,10 @@ def test_a_missing_right_is_told_with_the_command(monkeypatch: pytest.MonkeyPatc
     async def refused(*_: object) -> None:
         raise BrokerError(29, "topic mm2-offsets.east.internal on west")
 
-    monkeypatch.setattr("wire.logs.leaders", refused)
-    wish = ClusterWish("west", ("west:9092",), client={"sasl.username": "reader"})
+    monkeypatch.setattr("reconciler.kafka.client.small_topics.leaders", refused)
+    declared = DeclaredCluster("west", ("west:9092",), client={"sasl.username": "reader"})
     with pytest.raises(ClusterError) as told:
-        connect_offsets.read_records(Denying(wish, Principal.PLAN), "mm2-offsets.east.internal")
+        connect_offsets.read_records(Denying(declared, Principal.PLAN), "mm2-offsets.east.internal")
     assert told.value.kind == "denied"
     assert "principal plan may not read the records of topic mm2-offsets.east.internal on west" in str(told.value)
     assert "--bootstrap-server west:9092 --add --allow-principal 'User:reader' --operation Read" in str(told.value)

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from reconciler.edges.kafka.connection import Connection, Heard
-from reconciler.edges.kafka.dialing import dial, unexpected_tls
-from reconciler.edges.kafka.errors import DESCRIBE_CLUSTER
+from reconciler.backends.connections.dial import dial, unexpected_tls
+from reconciler.backends.connections.errors import DESCRIBE_CLUSTER
+from reconciler.backends.connections.librdkafka import AdminConnection, ThrottleEvents
 from reconciler.errors import ClusterError
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 
 DAY = datetime.timedelta(days=1)
 
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
     settings = {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
     with listening(files.issue("broker", name, by, days)) as server:
         assert why in dial(server, settings, settings).error
-        connection = Connection(Cluster("east", (server,), client=settings), Principal.PLAN)
+        connection = AdminConnection(Cluster("east", (server,), client=settings), Principal.PLAN)
         with pytest.raises(ClusterError) as caught:
             connection.first(connection.admin.describe_cluster(request_timeout=30.0), DESCRIBE_CLUSTER, 30.0)
     assert caught.value.kind == "authentication"
@@ -136,7 +136,7 @@ def closing_all(server: socket.socket) -> None:
 
 
 def unreachable_because(server: str, settings: dict[str, str]) -> str:
-    connection = Connection(Cluster("east", (server,), client=settings), Principal.PLAN)
+    connection = AdminConnection(Cluster("east", (server,), client=settings), Principal.PLAN)
     with pytest.raises(ClusterError) as caught:
         connection.first(connection.admin.describe_cluster(request_timeout=30.0), DESCRIBE_CLUSTER, 30.0)
     assert caught.value.kind == "unreachable"
@@ -146,11 +146,11 @@ def unreachable_because(server: str, settings: dict[str, str]) -> str:
 @pytest.mark.parametrize("alert", ["ssl/tls alert bad certificate", "tlsv1 alert unknown ca"])
 def test_a_client_certificate_that_the_broker_refuses_is_a_login_that_failed(alert: str) -> None:
     """Brokers say so after the handshake, and librdkafka then tells it as a connection that broke."""
-    heard = Heard(())
+    heard = ThrottleEvents(())
     words = f"ssl://h:1/bootstrap: Receive failed: error:0A000412:SSL routines::{alert}: SSL alert number 42"
     heard(KafkaError(KafkaError._TRANSPORT, words))
     assert heard.authentication == words
-    heard = Heard(())
+    heard = ThrottleEvents(())
     heard(KafkaError(KafkaError._TRANSPORT, "ssl://h:1/bootstrap: Disconnected"))
     assert heard.authentication is None
 

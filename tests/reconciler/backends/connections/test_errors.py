@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.edges.kafka import errors
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.connection import Connection
-from reconciler.edges.kafka.identity import client_settings, secrets_in, speaker_of
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.credentials import client_settings, secrets_in, speaker_of
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError, SecretError
-from reconciler.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 
 SPEAKER = errors.Speaker("east", ("east.example:9092",), "apply", "User:apply")
 CREATE = errors.create_topic("orders")
@@ -174,7 +174,9 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 
 def test_every_message_of_a_connection_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_PASSWORD", "hunter2")
-    connection = Connection(Cluster("east", ("h:1",), client={"sasl.password": "${env:TEST_PASSWORD}"}), Principal.PLAN)
+    connection = AdminConnection(
+        Cluster("east", ("h:1",), client={"sasl.password": "${env:TEST_PASSWORD}"}), Principal.PLAN
+    )
     for code in itertools.chain(range(-200, -100), range(130)):
         assert "hunter2" not in str(connection.error(KafkaError(code, "said hunter2 aloud"), CREATE))
 
@@ -190,7 +192,7 @@ def test_a_file_of_the_tls_settings_that_is_not_there_is_named_as_it_was_written
     named = written or missing
     cluster = Cluster("east", ("127.0.0.1:1",), client={"security.protocol": "SSL", setting: named})
     with pytest.raises(ClusterError) as caught:
-        Connection(cluster, Principal.PLAN)
+        AdminConnection(cluster, Principal.PLAN)
     told = str(caught.value)
     assert f"{setting} names {named}, which cannot be read: No such file or directory" in told
     assert "Correct the path" in told

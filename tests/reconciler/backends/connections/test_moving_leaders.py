@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
-from mirror.lanes import Endpoint
-from mirror.verify import reading as verify_reading
-from mirror.verify.ranges import Span
+from reconciler_mirror.verify import read_partition as verify_reading
+from reconciler_mirror.verify.model import OffsetSpan
 
-from reconciler.edges import status_tail
-from reconciler.edges.kafka import errors, lock_log, patience, record_log
-from reconciler.edges.kafka.lock_log import LockLog
-from reconciler.edges.status_tail import Tail
+from reconciler.backends.connections import errors
+from reconciler.backends.connections import retries as patience
+from reconciler.backends.mirror_jobs.status import tail as status_tail
+from reconciler.backends.mirror_jobs.status.tail import Tail
+from reconciler.backends.state import compacted_records as record_log
+from reconciler.backends.state import compare_and_set as lock_log
+from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ClusterError
-from reconciler.topology import Cluster, Principal
-from sandbox import reading as sandbox_reading
-from sandbox.errors import SandboxError
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.replication.handover import Endpoint
+from reconciler.sandbox.demo import read_topic as sandbox_reading
+from reconciler.sandbox.errors import SandboxError
 
 PASSING = [
     KafkaError.UNKNOWN_LEADER_EPOCH,
@@ -120,7 +123,7 @@ def _sandbox(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
 
 def _verify(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
     endpoint = Endpoint("east", ("east.example:9092",))
-    span = Span(endpoint, "log", 0, "read_committed", 0, 3)
+    span = OffsetSpan(endpoint, "log", 0, "read_committed", 0, 3)
     return list(verify_reading._messages(consumer, span, to_end=False))[-1][1].value()
 
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from reconciler.edges.kafka import lock_log
-from reconciler.edges.kafka_lock import KafkaLock
+from reconciler.backends.state import compare_and_set as lock_log
+from reconciler.backends.state.lock.kafka_lock import KafkaLock
 from reconciler.errors import LockHeld
-from reconciler.locks import LOCK_TOPIC, Holder, LockRecord, dumps, lock_key, transactional_id
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conformance.conftest import real_cluster
-from tests.wire.raw import cluster_of, record
-from tests.wire.test_hanging import verify_partitions
-from wire import producing, protocol
-from wire.batches import seal
-from wire.records import encode
-from wire.transactions import Identity
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.records.batches import seal
+from reconciler.kafka.records.records import encode
+from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, dumps, lock_key, transactional_id
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import real_cluster, verify_partitions
+from tests.support.lanes.raw import cluster_of, record
 
 CreateTopic = Callable[..., str]
 INVALID_TXN_STATE = 48
@@ -40,7 +40,7 @@ def east(
     first.take()
     first.release()
     create_topic(handle, unique)
-    monkeypatch.setattr("wire.transactions.speaks_version_2", lambda _: False)
+    monkeypatch.setattr("reconciler.kafka.client.transactions.speaks_version_2", lambda _: False)
     monkeypatch.setattr(lock_log, "STUCK_SECONDS", 0.3)
     verify_partitions(handle, "false")
     yield handle

@@ -8,12 +8,11 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from reconciler.edges.kafka import lock_topic
-from reconciler.edges.kafka.connection import Connection
-from reconciler.edges.kafka.lock_log import LockLog
+from reconciler.backends.state import topic as lock_topic
+from reconciler.backends.state.compare_and_set import LockLog
 from reconciler.errors import ClusterError
-from reconciler.locks import lock_topic_configs, lock_topic_factors
-from tests.builders import cluster
+from reconciler.model.state.lock import lock_topic_configs, lock_topic_factors
+from tests.support.builders import cluster
 
 
 class Cluster:
@@ -51,7 +50,7 @@ def test_as_many_replicas_as_there_are_brokers_for_and_one_may_be_away(
     brokers: int, answers: list[str | None], asked: list[tuple[int, str]], failed: str | None
 ) -> None:
     seen = Cluster(*answers)
-    error = lock_topic.make(cast("Connection", seen), "__reconciler", brokers)
+    error = lock_topic.make(cast(Any, seen), "__reconciler", brokers)
     assert seen.asked == asked
     assert (error.kind if error else None) == failed
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.applying import Silent, apply, exit_code
-from reconciler.errors import BlockedError, Moved, ReconcilerError, RunnerError
-from reconciler.exit_codes import ExitCode
-from reconciler.handover import handovers
-from reconciler.planning import basis_now, still_true
-from reconciler.plans import Outcome, Result
-from reconciler.topology import Topology
-from tests.builders import World, flow, ids, topic, topology, world
-from tests.fakes import unreachable
+from reconciler.engine.apply.limits import Silent, exit_code
+from reconciler.engine.apply.run import apply
+from reconciler.engine.plan.build import basis_now, still_true
+from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, RunnerError
+from reconciler.model.environment.topology import Topology
+from reconciler.model.plan import Outcome, Result
+from reconciler.resources.mirrors.handover import handovers
+from tests.support.builders import World, flow, ids, topic, topology, world
+from tests.support.fakes.cluster import unreachable
 
 WISHED = topology(topic("orders", partitions=2), topic("pay", partitions=2), flow("east", "west", "orders", "pay"))
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
 
-from reconciler.checkups import Address, Certificate, Checkup, ClusterFacts, Finding, Machine, Verdict
-from reconciler.diagnosing import cluster_findings, flow_findings, machine_findings
+from reconciler.engine.doctor import cluster_findings, flow_findings, machine_findings
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import ConfigSync
-from reconciler.live import LiveState
-from reconciler.rendering.checkup import checkup_json, checkup_text
-from reconciler.routing import find_routes
-from tests.builders import cluster, flow, topic, topology
-from tests.fakes import FakeCluster
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.live import LiveState
+from reconciler.model.reports.doctor import Address, Certificate, Checkup, ClusterFacts, DoctorVerdict, Finding, Machine
+from reconciler.model.schemas import schema as schema_of
+from reconciler.render.reports.doctor import checkup_json, checkup_text
+from reconciler.resources.flows.routes import find_routes
+from tests.support.builders import cluster, flow, topic, topology
+from tests.support.fakes.cluster import FakeCluster
 
 NOW = 1_800_000_000
 DAY = 86_400
@@ -58,53 +58,65 @@ def with_setting(key: str, value: str | None) -> dict[int, Mapping[str, str | No
 
 
 def test_a_cluster_in_order_has_nothing_but_ok() -> None:
-    assert {one.verdict for one in judged().values()} == {Verdict.OK}
+    assert {one.verdict for one in judged().values()} == {DoctorVerdict.OK}
 
 
 @pytest.mark.parametrize(
     ("check", "verdict", "word", "changes"),
     [
-        ("address", Verdict.PROBLEM, "refused", {"addresses": (Address("a:1", "no connection: refused"),)}),
+        ("address", DoctorVerdict.PROBLEM, "refused", {"addresses": (Address("a:1", "no connection: refused"),)}),
         (
             "certificate",
-            Verdict.WARNING,
+            DoctorVerdict.WARNING,
             "10 days",
             {"addresses": (Address("a:1", "", Certificate(0, NOW + 10 * DAY, ("a",))),)},
         ),
-        ("cluster id", Verdict.PROBLEM, "other", {"cluster_id": "other"}),
-        ("features", Verdict.WARNING, "transaction.version 1", {"features": {"transaction.version": 1}}),
-        ("features", Verdict.PROBLEM, "have no", {"apis": {"Fetch": 3}}),
-        ("features", Verdict.UNKNOWN, "could not", {"features": LOST}),
-        ("authorizer", Verdict.WARNING, "none", {"authorizer": False}),
-        ("authorizer", Verdict.UNKNOWN, "could not", {"authorizer": LOST}),
-        ("clock", Verdict.WARNING, "5000 ms behind", {"skew_ms": -5000}),
-        ("clock", Verdict.PROBLEM, "400000 ms ahead of", {"skew_ms": 400_000}),
-        ("clock", Verdict.OK, "give or take 4000", {"skew_ms": 5000, "skew_error_ms": 4000}),
-        ("clock", Verdict.UNKNOWN, "could not", {"skew_ms": LOST}),
-        ("mutation quota", Verdict.OK, "user a: 2 partitions", {"quotas": {"user a": 2.0}}),
-        ("mutation quota", Verdict.UNKNOWN, "could not", {"quotas": LOST}),
-        ("auto-create", Verdict.WARNING, "true", {"brokers": with_setting("auto.create.topics.enable", "true")}),
-        ("transactions", Verdict.PROBLEM, "30s", {"brokers": with_setting("transaction.max.timeout.ms", "30000")}),
-        ("transactions", Verdict.UNKNOWN, "not tell", {"brokers": {1: {**FINE, "transaction.max.timeout.ms": None}}}),
-        ("positions", Verdict.WARNING, "1d", {"brokers": with_setting("offsets.retention.minutes", "1440")}),
-        ("replicas", Verdict.WARNING, "factor 3", {"brokers": with_setting("min.insync.replicas", "3")}),
-        ("replicas", Verdict.PROBLEM, "factor 3", {"brokers": with_setting("min.insync.replicas", "4")}),
-        ("broker settings", Verdict.UNKNOWN, "could not", {"brokers": LOST}),
-        ("cluster id", Verdict.UNKNOWN, "did not answer", {"cluster_id": None}),
+        ("cluster id", DoctorVerdict.PROBLEM, "other", {"cluster_id": "other"}),
+        ("features", DoctorVerdict.WARNING, "transaction.version 1", {"features": {"transaction.version": 1}}),
+        ("features", DoctorVerdict.PROBLEM, "have no", {"apis": {"Fetch": 3}}),
+        ("features", DoctorVerdict.UNKNOWN, "could not", {"features": LOST}),
+        ("authorizer", DoctorVerdict.WARNING, "none", {"authorizer": False}),
+        ("authorizer", DoctorVerdict.UNKNOWN, "could not", {"authorizer": LOST}),
+        ("clock", DoctorVerdict.WARNING, "5000 ms behind", {"skew_ms": -5000}),
+        ("clock", DoctorVerdict.PROBLEM, "400000 ms ahead of", {"skew_ms": 400_000}),
+        ("clock", DoctorVerdict.OK, "give or take 4000", {"skew_ms": 5000, "skew_error_ms": 4000}),
+        ("clock", DoctorVerdict.UNKNOWN, "could not", {"skew_ms": LOST}),
+        ("mutation quota", DoctorVerdict.OK, "user a: 2 partitions", {"quotas": {"user a": 2.0}}),
+        ("mutation quota", DoctorVerdict.UNKNOWN, "could not", {"quotas": LOST}),
+        ("auto-create", DoctorVerdict.WARNING, "true", {"brokers": with_setting("auto.create.topics.enable", "true")}),
+        (
+            "transactions",
+            DoctorVerdict.PROBLEM,
+            "30s",
+            {"brokers": with_setting("transaction.max.timeout.ms", "30000")},
+        ),
+        (
+            "transactions",
+            DoctorVerdict.UNKNOWN,
+            "not report",
+            {"brokers": {1: {**FINE, "transaction.max.timeout.ms": None}}},
+        ),
+        ("positions", DoctorVerdict.WARNING, "1d", {"brokers": with_setting("offsets.retention.minutes", "1440")}),
+        ("replicas", DoctorVerdict.WARNING, "factor 3", {"brokers": with_setting("min.insync.replicas", "3")}),
+        ("replicas", DoctorVerdict.PROBLEM, "factor 3", {"brokers": with_setting("min.insync.replicas", "4")}),
+        ("broker settings", DoctorVerdict.UNKNOWN, "could not", {"brokers": LOST}),
+        ("cluster id", DoctorVerdict.UNKNOWN, "did not answer", {"cluster_id": None}),
     ],
 )
-def test_each_thing_that_is_not_in_order(check: str, verdict: Verdict, word: str, changes: dict[str, Any]) -> None:
+def test_each_thing_that_is_not_in_order(
+    check: str, verdict: DoctorVerdict, word: str, changes: dict[str, Any]
+) -> None:
     found = judged(**changes)[check]
     assert found.verdict is verdict
     assert word in found.text
-    if verdict in (Verdict.PROBLEM, Verdict.WARNING):
+    if verdict in (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING):
         assert found.why
         assert all(found.todo)
 
 
 def test_an_id_that_is_not_declared_is_told_to_be_written() -> None:
     found = {one.check: one for one in cluster_findings(cluster("east"), FACTS, target=True, now_s=NOW)}["cluster id"]
-    assert (found.verdict, found.todo) == (Verdict.WARNING, ("Write cluster_id: id under it",))
+    assert (found.verdict, found.todo) == (DoctorVerdict.WARNING, ("Write cluster_id: id under it",))
 
 
 # -- flows
@@ -122,11 +134,11 @@ def flow_verdict(source: Mapping[str, Any], remote: Mapping[str, Any], brokers: 
 def test_a_target_that_takes_smaller_messages_is_a_problem_and_a_larger_one_is_not() -> None:
     small, large = {"max_message_bytes": "1000"}, {"max_message_bytes": "1048576"}
     found = flow_verdict(large, small)["message size"]
-    assert found.verdict is Verdict.PROBLEM
+    assert found.verdict is DoctorVerdict.PROBLEM
     assert "east/orders takes 1MiB there, 1000 on west/east.orders" in found.text
-    assert flow_verdict(small, large)["message size"].verdict is Verdict.OK
+    assert flow_verdict(small, large)["message size"].verdict is DoctorVerdict.OK
     fetch = {"max_message_bytes": str(8 << 20)}
-    assert flow_verdict(fetch, fetch)["message size"].verdict is Verdict.WARNING
+    assert flow_verdict(fetch, fetch)["message size"].verdict is DoctorVerdict.WARNING
 
 
 def test_topics_that_are_still_to_be_made_are_judged_as_they_will_be() -> None:
@@ -134,31 +146,31 @@ def test_topics_that_are_still_to_be_made_are_judged_as_they_will_be() -> None:
     state = LiveState({"east": FakeCluster("east").read(), "west": FakeCluster("west", brokers=2).read()}, {})
 
     def verdict(limit: str, **edits: Any) -> Finding:
-        wished = topology(
+        desired_names = topology(
             cluster("east"),
             cluster("west"),
             topic("orders", partitions=1, configs={"max.message.bytes": limit}),
             flow("east", "west", "orders", **edits),
         )
-        routing = find_routes(wished, state)
-        found = flow_findings(wished, state, routing.routes, {"west": FACTS}, routing.prospects)
+        routing = find_routes(desired_names, state)
+        found = flow_findings(desired_names, state, routing.routes, {"west": FACTS}, routing.prospects)
         return next(one for one in found if one.check == "message size")
 
-    assert verdict("9437184").verdict is not Verdict.UNKNOWN
-    assert verdict("9437184").verdict is not Verdict.PROBLEM
+    assert verdict("9437184").verdict is not DoctorVerdict.UNKNOWN
+    assert verdict("9437184").verdict is not DoctorVerdict.PROBLEM
     unsynced = verdict("9437184", configs=ConfigSync(exclude=("max.message.bytes",)))
-    assert unsynced.verdict is Verdict.PROBLEM
+    assert unsynced.verdict is DoctorVerdict.PROBLEM
 
 
 def test_a_remote_topic_that_nobody_can_write_is_a_problem() -> None:
-    assert flow_verdict({}, {"min_insync_replicas": "3"})["replicas"].verdict is Verdict.PROBLEM
-    assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is Verdict.OK
+    assert flow_verdict({}, {"min_insync_replicas": "3"})["replicas"].verdict is DoctorVerdict.PROBLEM
+    assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is DoctorVerdict.OK
 
 
 def test_a_flow_of_a_cluster_that_was_not_read_is_unknown() -> None:
     state = LiveState({"east": LOST, "west": FakeCluster("west").read()}, {})
     [found] = flow_findings(WORLD, state, (), {})
-    assert found.verdict is Verdict.UNKNOWN
+    assert found.verdict is DoctorVerdict.UNKNOWN
 
 
 # -- this machine, and what is printed
@@ -166,19 +178,27 @@ def test_a_flow_of_a_cluster_that_was_not_read_is_unknown() -> None:
 
 def test_the_machine() -> None:
     fine = Machine(21, "pyspark 4.3", 5 << 30, "runs")
-    assert {one.verdict for one in machine_findings(fine)} == {Verdict.OK}
+    assert {one.verdict for one in machine_findings(fine)} == {DoctorVerdict.OK}
     poor = Machine(11, LOST, 1 << 20, "runs")
-    assert [one.verdict for one in machine_findings(poor)] == [Verdict.PROBLEM, Verdict.PROBLEM, Verdict.WARNING]
+    assert [one.verdict for one in machine_findings(poor)] == [
+        DoctorVerdict.PROBLEM,
+        DoctorVerdict.PROBLEM,
+        DoctorVerdict.WARNING,
+    ]
     lost = Machine(LOST, "pyspark 4.3", LOST, "runs")
-    assert [one.verdict for one in machine_findings(lost)] == [Verdict.PROBLEM, Verdict.OK, Verdict.UNKNOWN]
+    assert [one.verdict for one in machine_findings(lost)] == [
+        DoctorVerdict.PROBLEM,
+        DoctorVerdict.OK,
+        DoctorVerdict.UNKNOWN,
+    ]
 
 
 def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
-    parts = [Finding("cluster east", "x", one, f"text of {one}", "why", ("a command",)) for one in Verdict]
+    parts = [Finding("cluster east", "x", one, f"text of {one}", "why", ("a command",)) for one in DoctorVerdict]
     bad = Checkup("env", tuple(parts))
     assert checkup_text(bad).startswith("Not healthy: 1 problem, 1 unknown, 1 warning, 1 ok\n")
     assert "    do: a command" in checkup_text(bad)
-    good = Checkup("env", tuple(one for one in parts if one.verdict is not Verdict.PROBLEM))
+    good = Checkup("env", tuple(one for one in parts if one.verdict is not DoctorVerdict.PROBLEM))
     assert (bad.exit_code, good.exit_code) == (1, 0)
-    schema = json.loads(resources.files("schemas").joinpath("doctor.schema.json").read_text())
+    schema = schema_of("doctor")
     jsonschema.validate(json.loads(checkup_json(bad)), schema)

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from reconciler.checkups import Ask, Rights, Verdict
-from reconciler.diagnosing import asks, permission_findings
+from reconciler.engine.doctor import asks, permission_findings
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import Groups
-from reconciler.live import LiveState
-from reconciler.locks import LOCK_TOPIC
-from reconciler.quotas import KEYS, Quota, entity
-from reconciler.routing import find_routes
-from reconciler.topology import Carry, Naming, Principal, Topology
-from reconciler.users import ScramUser
-from replication.names import OFFSETS_TOPIC, STATUS_TOPIC
-from tests.builders import cluster, flow, topic, topology
-from tests.fakes import FakeCluster
+from reconciler.model.environment.flows import Groups
+from reconciler.model.environment.topology import Carry, Principal, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.quotas import KEYS, Quota, entity
+from reconciler.model.reports.doctor import Ask, DoctorVerdict, Rights
+from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.model.users import ScramUser
+from reconciler.replication.handover import Naming
+from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.resources.flows.routes import find_routes
+from tests.support.builders import cluster, flow, topic, topology
+from tests.support.fakes.cluster import FakeCluster
 
 LOST = Unknown("it", "could not be asked", "do this")
 WORLD = topology(
@@ -44,7 +45,7 @@ def live() -> LiveState:
 def lacking(on: str, rights: Rights, world: Topology = WORLD) -> list[str]:
     routes = find_routes(world, live()).routes
     found = list(permission_findings(world, on, [rights], routes))
-    missing = [line for one in found if one.verdict is Verdict.PROBLEM for line in one.todo]
+    missing = [line for one in found if one.verdict is DoctorVerdict.PROBLEM for line in one.todo]
     assert bool(missing) != any(one.text == "nothing is missing" for one in found)
     return missing
 
@@ -217,55 +218,61 @@ def test_a_right_on_groups_that_is_missing_is_printed_as_the_exact_command() -> 
 def test_a_login_that_failed_says_so_and_nothing_of_permissions() -> None:
     told = Rights(Principal.APPLY, "User:apply", "a:9092", failed=Unknown("cluster east", "wrong password", "check it"))
     [one] = permission_findings(WORLD, "east", [told], ())
-    assert (one.verdict, one.text, one.todo) == (Verdict.PROBLEM, "wrong password", ("check it",))
+    assert (one.verdict, one.text, one.todo) == (DoctorVerdict.PROBLEM, "wrong password", ("check it",))
 
 
 def test_what_could_not_be_asked_is_unknown_not_in_order() -> None:
     told = rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ", "WRITE"]}, groups=LOST)
     found = list(permission_findings(WORLD, "west", [told], find_routes(WORLD, live()).routes))
-    assert [one.verdict for one in found] == [Verdict.OK, Verdict.UNKNOWN]
+    assert [one.verdict for one in found] == [DoctorVerdict.OK, DoctorVerdict.UNKNOWN]
 
 
 def test_moving_replicas_needs_rights_on_the_cluster() -> None:
-    wished = topology(topic("orders", replication_factor=3))
+    desired_names = topology(topic("orders", replication_factor=3))
     told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
-    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+    todos = [todo for one in permission_findings(desired_names, "east", [told], ()) for todo in one.todo]
     assert todos == [command("apply", "Alter --cluster"), command("apply", "AlterConfigs --cluster")]
 
 
 def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> None:
     whom = entity({"user": "orders-app"})
-    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
+    desired_names = replace(
+        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),)
+    )
     for principal, lacking in (
         (Principal.PLAN, ["DescribeConfigs"]),
         (Principal.APPLY, ["DescribeConfigs", "AlterConfigs"]),
     ):
         told = rights(principal, {}, cluster=frozenset({"DESCRIBE"}))
-        todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+        todos = [todo for one in permission_findings(desired_names, "east", [told], ()) for todo in one.todo]
         assert todos == [command(principal, f"{word} --cluster") for word in lacking]
-        assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
+        assert not [todo for one in permission_findings(desired_names, "west", [told], ()) for todo in one.todo]
 
 
 def test_of_a_cluster_that_tells_no_operation_only_what_is_sure_is_missing() -> None:
     """Without Describe a broker names none, although AlterConfigs may be there."""
     whom = entity({"user": "orders-app"})
-    wished = replace(topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),))
+    desired_names = replace(
+        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),)
+    )
     told = rights(Principal.APPLY, {}, cluster=frozenset())
-    todos = [todo for one in permission_findings(wished, "east", [told], ()) for todo in one.todo]
+    todos = [todo for one in permission_findings(desired_names, "east", [told], ()) for todo in one.todo]
     assert todos == [command(Principal.APPLY, "Describe --cluster")]
 
 
 def test_scram_users_need_rights_on_the_cluster_and_on_the_record_where_they_are_declared() -> None:
     user = ScramUser(1, ("east",), "orders-app", 1, password="${env:APP}")
-    wished = replace(topology(topic("orders", "east", "west")), users=(user,))
+    desired_names = replace(topology(topic("orders", "east", "west")), users=(user,))
     for principal, lacking in ((Principal.PLAN, ["Describe"]), (Principal.APPLY, ["Describe", "Alter"])):
         told = rights(principal, {}, cluster=frozenset())
-        found = [one for one in permission_findings(wished, "east", [told], ()) if "--cluster" in "".join(one.todo)]
+        found = [
+            one for one in permission_findings(desired_names, "east", [told], ()) if "--cluster" in "".join(one.todo)
+        ]
         assert [one.todo for one in found] == [(command(principal, f"{word} --cluster"),) for word in lacking]
         assert "SCRAM users" in found[-1].why
     told = rights(Principal.APPLY, {}, cluster=frozenset({"DESCRIBE"}))
-    assert not [todo for one in permission_findings(wished, "west", [told], ()) for todo in one.todo]
-    west = replace(wished, users=(replace(user, clusters=("west",)),))
+    assert not [todo for one in permission_findings(desired_names, "west", [told], ()) for todo in one.todo]
+    west = replace(desired_names, users=(replace(user, clusters=("west",)),))
     seen = rights(Principal.PLAN, {LOCK_TOPIC: ("DESCRIBE",)}, cluster=frozenset({"DESCRIBE"}))
     [finding] = [one for one in permission_findings(west, "west", [seen], ()) if LOCK_TOPIC in "".join(one.todo)]
     assert "which access rules, quotas and users are ours" in finding.why

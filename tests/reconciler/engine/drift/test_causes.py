@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from reconciler.auditing import changed, ended
-from reconciler.causes import Cause, History, cause_of, grown_outside, history
-from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role
-from reconciler.plans import Outcome, Planned, Result
-from reconciler.topology import TopicRef
+from reconciler.engine.apply.audit_lines import changed, ended
+from reconciler.engine.drift.causes import cause_of, history
+from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role, Why
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.plan import Outcome, Planned, Result
+from reconciler.model.reports.drift import Cause, History
+from reconciler.resources.topics.causes import grown_outside
 
 REF = TopicRef("east", "orders")
-BECAUSE = Reason("declared", "declared")
+BECAUSE = Reason(Why.DECLARED, "declared")
 ID = "configs:east/orders"
 
 
@@ -95,7 +97,7 @@ def test_what_an_earlier_run_left_there_is_no_edit_by_others() -> None:
     runs = (run(1, config(before="1", after="70000")), run(2, config(before="70000", after="60000")))
     told = cause_of(planned(there), history(line for lines in runs for line in lines), there)
     assert told.cause is Cause.NOT_TOLD
-    assert told.why == "as the apply of 1970-01-03T00:00:00.000Z left it: git has another wish since then"
+    assert told.why == "as the apply of 1970-01-03T00:00:00.000Z left it: git declares another value since then"
 
 
 def test_a_topic_that_was_made_and_a_run_that_was_cut_off() -> None:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.engine.drift.parity import Disparity, Parity, parity
 from reconciler.errors import Unknown
-from reconciler.flow_syncs import ConfigSync
-from reconciler.live import LiveState, Source
-from reconciler.parity import Disparity, Parity, parity
-from reconciler.rendering.parity import parity_json, parity_text
-from reconciler.routing import Route, find_routes
-from reconciler.topology import Naming, TopicDefaults, Topology
-from tests.builders import World, altered, cluster, flow, topic, topology
-from tests.fakes import FakeCluster
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.environment.topology import TopicDefaults, Topology
+from reconciler.model.live import LiveState, Source
+from reconciler.model.schemas import schema as schema_of
+from reconciler.render.reports.parity import parity_json, parity_text
+from reconciler.replication.handover import Naming
+from reconciler.resources.flows.routes import Route, find_routes
+from tests.support.builders import World, altered, cluster, flow, topic, topology
+from tests.support.fakes.cluster import FakeCluster
 
 
 def compared(wished: Topology, live: LiveState) -> dict[tuple[str, str], Disparity]:
     found = parity(wished, live, find_routes(wished, live).routes)
-    schema = json.loads(resources.files("schemas").joinpath("parity.schema.json").read_text())
+    schema = schema_of("parity")
     jsonschema.validate(json.loads(parity_json(found)), schema)
     for one in found.disparities:
         assert one.why in parity_text(found)

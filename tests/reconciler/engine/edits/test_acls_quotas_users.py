@@ -1,4 +1,4 @@
-"""What an edit of access rules, quotas and users means; and that no part of a topology is edited without a word."""
+"""What an edit of access rules, quotas and users means; and that no part of a topology is edited silently."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.access_rules import AccessRole, AccessRule, ExactRule, NamePattern
-from reconciler.acls import Operation, Permission, ResourceType
-from reconciler.changes import Risk
-from reconciler.comparing import compare
-from reconciler.comparison import Sign
-from reconciler.quotas import Quota, entity
-from reconciler.rendering.comparison import comparison_verdict
-from reconciler.rollouts import Rollout, RolloutWave
-from reconciler.topology import Protection, Rules, Tombstone, Topology
-from reconciler.users import ScramUser
-from tests.builders import cluster
-from tests.unit.test_comparing import AGAINST, fields, shop, with_flow, with_topic
+from reconciler.engine.edits.compare import compare
+from reconciler.model.acls import AccessRole, AccessRule, ExactRule, NamePattern, Operation, Permission, ResourceType
+from reconciler.model.changes import Risk
+from reconciler.model.environment.rollout import Rollout, RolloutWave
+from reconciler.model.environment.topology import Protection, Rules, Tombstone, Topology
+from reconciler.model.quotas import Quota, entity
+from reconciler.model.reports.edit import Sign
+from reconciler.model.users import ScramUser
+from reconciler.render.reports.edit import comparison_verdict
+from tests.support.builders import cluster
+from tests.support.documents.edits import AGAINST, fields, shop, with_flow, with_topic
 
 CONSUMER = AccessRule(1, "User:app", ("east",), AccessRole.CONSUMER, topics=(NamePattern("orders"),))
 LIMIT = Quota(1, ("east",), entity({"user": "app"}), {"consumer_byte_rate": 1048576.0})
@@ -79,7 +78,7 @@ def test_what_a_removed_entry_leaves_behind() -> None:
     assert "takes no limit away" in means["quota"]
     assert "stays on its clusters" in means["user"]
     unseen = {item.means for item in compare(full, shop()).items}
-    assert unseen == {"what is there stays, and nobody looks at it any more"}
+    assert unseen == {"what is there stays, and is no longer compared"}
 
 
 def test_exact_rules_limits_and_passwords_in_the_words_of_the_yaml() -> None:
@@ -92,7 +91,7 @@ def test_exact_rules_limits_and_passwords_in_the_words_of_the_yaml() -> None:
     )
     found = compare(replace(shop(), quotas=(LIMIT,), users=(USER,)), wished)
     rule = fields(found, "User:intern: deny on topic")
-    assert rule["permission"].means == "a denial wins over everything that allows"
+    assert rule["permission"].means == "a deny rule wins over everything that allows"
     assert rule.keys() == {
         "clusters",
         "resource",

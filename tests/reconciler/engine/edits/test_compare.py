@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
@@ -12,45 +11,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import Risk
-from reconciler.comparing import compare
-from reconciler.comparison import Against, Comparison, Fate, FieldChange, Sign
-from reconciler.exit_codes import ExitCode
-from reconciler.flow_syncs import ConfigSync, Groups
-from reconciler.handover import mirror_handover
-from reconciler.rendering.comparison import comparison_sections, comparison_verdict
-from reconciler.rendering.fitting import Handoff
-from reconciler.rendering.review import Review, format_of, lasting, render
-from reconciler.rendering.style import Format, Style
-from reconciler.topology import Mirror, Topology
-from tests.builders import cluster, flow, topic, topology, world
-from tests.worlds import topologies
+from reconciler.engine.edits.compare import compare
+from reconciler.errors import ExitCode
+from reconciler.model.changes import Risk
+from reconciler.model.environment.flows import ConfigSync, Groups
+from reconciler.model.environment.topology import Mirror, Topology
+from reconciler.model.reports.edit import EditComparison, Fate, Sign
+from reconciler.model.schemas import schema
+from reconciler.render.comment_limit import Handoff
+from reconciler.render.plan.formats import Review, format_of, lasting, render
+from reconciler.render.reports.edit import comparison_sections, comparison_verdict
+from reconciler.render.style import Format, Style
+from reconciler.resources.mirrors.handover import mirror_handover
+from tests.support.builders import cluster, flow, topic, topology, world
+from tests.support.documents.edits import AGAINST, fields, shop, with_flow, with_topic
+from tests.support.worlds import topologies
 
 DAY = 86_400_000
-AGAINST = Against("main", "4f0c2d1e9ab3" + "0" * 28)
 
 
-def shop(*more: Any, **fields: Any) -> Topology:
-    """Two topics of east, one of which travels to west."""
-    orders = topic("orders", partitions=6, configs={"retention.ms": "86400000"})
-    return topology(orders, topic("pay", partitions=2), flow("east", "west", "orders", **fields), *more)
-
-
-def fields(found: Comparison, name: str) -> dict[str, FieldChange]:
-    return {field.path: field for item in found.items if item.name == name for field in item.fields}
-
-
-def fates(found: Comparison) -> dict[str, Fate]:
+def fates(found: EditComparison) -> dict[str, Fate]:
     return {one.mirror: one.fate for one in found.mirrors}
-
-
-def with_topic(base: Topology, name: str, **changed: Any) -> Topology:
-    return replace(base, topics={**base.topics, name: replace(base.topics[name], **changed)})
-
-
-def with_flow(base: Topology, **changed: Any) -> Topology:
-    [name] = base.flows
-    return replace(base, flows={name: replace(base.flows[name], **changed)})
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -261,7 +242,7 @@ def test_every_format_tells_all_of_it(before: Topology, after: Topology, form: F
     undone = compare(after, before) if revert else None
     text = render(Review(None, found, replace(AGAINST, revert=revert), undone), form, Handoff())
     if form is Format.JSON:
-        shape = json.loads(resources.files("schemas").joinpath("review.schema.json").read_text("utf-8"))
+        shape = schema("review")
         jsonschema.Draft202012Validator(shape).validate(json.loads(text))
     for section in comparison_sections(found, AGAINST)[1:] if form is not Format.JSON else ():
         assert section.title in text

@@ -10,23 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler import applied as records
-from reconciler.applied import Applied, Consent
-from reconciler.changes import DeleteTopic
-from reconciler.choices import Autonomy
-from reconciler.errors import Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.guarding import applied_now, from_here, guarded, is_prune, released, unjudged
-from reconciler.guarding.contact import clusters_of
-from reconciler.guarding.protecting import is_protected, protection_of
-from reconciler.narrowing import known_part, within
-from reconciler.planfile import dumps, loads
-from reconciler.planning import plan
-from reconciler.plans import Plan
-from reconciler.rendering.text import plan_text
-from reconciler.topology import Protection, Rules, ShrinkLimit, Topology
-from tests.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
-from tests.worlds import LiveParts, live_parts, topologies
+from reconciler.engine.guards import applied_now, from_here, guarded, is_prune, released, unjudged
+from reconciler.engine.guards.first_contact import clusters_of
+from reconciler.engine.plan.build import plan
+from reconciler.engine.plan.file import dumps, loads
+from reconciler.engine.plan.select import known_part, within
+from reconciler.errors import ExitCode, Unknown
+from reconciler.model.changes import DeleteTopic
+from reconciler.model.environment.topology import Protection, Rules, ShrinkLimit, Topology
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Plan
+from reconciler.model.state import last_apply as records
+from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.render.plan.text import plan_text
+from reconciler.resources.protected_names import is_protected, protection_of
+from tests.support.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
+from tests.support.worlds import LiveParts, live_parts, topologies
 
 NO = Consent()
 
@@ -122,6 +121,7 @@ def test_run_prunes_nothing(littered: World) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts, st.sampled_from((r"stray", r".*", r"[ab]\..*", r"(?!x)x")))
 def test_only_unmanaged_names_of_the_list_ever_go(wished: Topology, live: LiveParts, pattern: str) -> None:
@@ -211,7 +211,7 @@ def test_what_stays_on_a_cluster_that_is_declared_no_longer_is_named_once() -> N
     seen, wished = world("east"), topology(topic("orders", "east", partitions=1))
     [note] = guard(seen, wished, last).notes
     assert note == (
-        "cluster west is no longer declared, so nobody looks at it:"
+        "cluster west is no longer declared, so it is no longer compared:"
         " what stays there is 2 topics declared until now (west/orders, west/pay)"
     )
     after = applied_now(wished, last, {"east": "id-of-east"}, before())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.applied import Consent
-from reconciler.exit_codes import ExitCode
-from reconciler.guarding import released, unjudged
-from reconciler.narrowing import known_part
-from reconciler.planfile import dumps, loads
-from reconciler.topology import Topology
-from tests.builders import World, codes, world
-from tests.unit.test_access_plans import env
+from reconciler.engine.guards import released, unjudged
+from reconciler.engine.plan.file import dumps, loads
+from reconciler.engine.plan.select import known_part
+from reconciler.errors import ExitCode
+from reconciler.model.environment.topology import Topology
+from reconciler.model.state.last_apply import Consent
+from tests.support.access.acls import env
+from tests.support.builders import World, codes, world
 
 LIMIT = "access-above-limit"
 
@@ -46,7 +46,7 @@ def test_more_than_a_fifth_and_at_least_five(owning: World, left: int, refused: 
 def test_the_refusal_names_what_is_gone_and_how_to_agree(owning: World) -> None:
     made = owning.plan(consumers(*TWENTY[:4]))
     [refused] = made.refused
-    assert refused.subject == "declared access rules of east"
+    assert str(refused.subject) == "declared access rules of east"
     assert refused.reason.text.startswith(
         "16 of 20 access rules that earlier runs made on east are asked for no longer: "
     )

@@ -7,11 +7,11 @@ import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
+from reconciler.engine.observe.read_all import MirrorWatch, observe
 from reconciler.errors import ClusterError, RunnerError, SecretError, Unknown
-from reconciler.live import JobState, LiveCluster, LiveMirror, LiveState
-from reconciler.observing import Watch, observe
-from tests.fake_runner import FakeRunner
-from tests.fakes import FakeCluster, unreachable
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
+from tests.support.fakes.cluster import FakeCluster, unreachable
+from tests.support.fakes.runner import FakeRunner
 
 
 class SilentRunner(FakeRunner):
@@ -100,7 +100,7 @@ class HangingRunner(FakeRunner):
 def test_a_watched_mirror_that_does_not_answer_keeps_no_other_waiting_and_is_never_told_as_it_was() -> None:
     runner, now = HangingRunner(), [100.0]
     with ThreadPoolExecutor(2) as pool:
-        watch = Watch(pool, runner, ("east", "west"), lambda: now[0])
+        watch = MirrorWatch(pool, runner, ("east", "west"), lambda: now[0])
         for state in (JobState.RUNNING, JobState.STOPPED):
             runner.jobs["east"] = LiveMirror("east", state)
             live = until_answered(watch, "east")
@@ -117,7 +117,7 @@ def test_a_watched_mirror_that_does_not_answer_keeps_no_other_waiting_and_is_nev
         runner.let_go.set()
 
 
-def until_answered(watch: Watch, name: str, within_s: float = 0.01) -> LiveState:
+def until_answered(watch: MirrorWatch, name: str, within_s: float = 0.01) -> LiveState:
     """On a busy machine a thread may not have run at once."""
     until = time.monotonic() + 60
     while True:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reconciler import planfile
-from reconciler.changes import (
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.build import plan
+from reconciler.engine.plan.file import PlanfileError
+from reconciler.errors import Unknown
+from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
     CreateTopic,
@@ -24,18 +26,19 @@ from reconciler.changes import (
     RestartMirror,
     StartMirror,
     StopMirror,
+    Subject,
+    Why,
 )
-from reconciler.errors import Unknown
-from reconciler.handover import canonical_json
-from reconciler.live import JobState, LiveMirror
-from reconciler.planfile import PlanfileError
-from reconciler.planning import plan
-from reconciler.plans import Edition, Plan
-from reconciler.topology import Tombstone, Topology
-from tests.builders import flow, topic, topology, world
-from tests.worlds import LiveParts, live_parts, topologies
+from reconciler.model.environment.topology import Tombstone, Topology
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.plan import Edition, Plan
+from reconciler.model.schemas import schema
+from reconciler.replication.handover import canonical_json
+from tests.support.builders import flow, topic, topology, world
+from tests.support.worlds import LiveParts, live_parts, topologies
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts)
 def test_round_trip(wished: Topology, before: LiveParts) -> None:
@@ -43,7 +46,7 @@ def test_round_trip(wished: Topology, before: LiveParts) -> None:
     text = planfile.dumps(plan)
     assert planfile.loads(text) == plan
     document = json.loads(text)
-    shape = json.loads(resources.files("schemas").joinpath("plan.schema.json").read_text("utf-8"))
+    shape = schema("plan")
     jsonschema.Draft202012Validator(shape).validate(document)
     assert document["digest"] == planfile.digest(plan)
 
@@ -67,7 +70,7 @@ def saved() -> Plan:
     planned = plan(wished, replace(live, mirrors={**live.mirrors, "gone": other}), edition=Edition("abc", dirty=True))
     return replace(
         planned,
-        refused=(Refused("a", Reason("b", "c"), "d"),),
+        refused=(Refused(Subject.of_text("a"), Reason(Why.DECLARED, "c"), "d"),),
         unknown=(Unknown("a", "b", "c", ("d", "e")),),
         ignored=(Ignored("a", "b", "c"),),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.changes import Risk
-from reconciler.live import LiveState
-from reconciler.plans import Plan
-from reconciler.rendering.stakes import size, stakes_lines
-from reconciler.stakes import Question, Reader, Stakes
-from reconciler.topology import Tombstone, TopicRef, Topology
-from reconciler.weighing import MOST, filled, on_empty, questions, weighed
-from tests.builders import flow, topic, topology, world
+from reconciler.engine.plan.impact import MOST, filled, on_empty, questions, weighed
+from reconciler.model.changes import Risk
+from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.plan import Plan
+from reconciler.model.reports.impact import ImpactQuery, ReadingGroup, Stakes
+from reconciler.render.plan.impact import size, stakes_lines
+from tests.support.builders import flow, topic, topology, world
 
 
 def lowered(count: int) -> tuple[Topology, Plan, LiveState]:
@@ -38,7 +38,7 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     wished = replace(wished, deletions=(Tombstone("east", "old", old.topic_id, "moved", "2099-01-01"),))
     made = seen.plan(wished)
     assert questions(made, seen.look(wished)) == {
-        "east": (Question("small", 2, 60), Question("old", 2), Question("grown", 2)),
+        "east": (ImpactQuery("small", 2, 60), ImpactQuery("old", 2), ImpactQuery("grown", 2)),
     }
     told = {one.id: one.stakes for one in weighed(made, wished, {}).changes}
     assert told["partitions:east/grown"] == Stakes(flows=("east-to-west",))
@@ -50,7 +50,7 @@ def test_what_expires_is_told_of_the_retention_and_not_of_what_else_happens_to_t
     seen.clusters["east"].put("both", 2, retention_ms="9000")
     wished = topology(topic("both", partitions=4, configs={"retention.ms": "60"}))
     made = seen.plan(wished)
-    assert questions(made, seen.look(wished)) == {"east": (Question("both", 2, 60),)}
+    assert questions(made, seen.look(wished)) == {"east": (ImpactQuery("both", 2, 60),)}
     told = {TopicRef("east", "both"): Stakes(1 << 20, 40, 30)}
     found = {one.id: stakes_lines([one.stakes]) for one in weighed(made, wished, told).changes}
     assert any("30 are older than that" in line for line in found["configs:east/both"])
@@ -106,7 +106,7 @@ def test_what_is_not_known_is_told_and_blocks_nothing() -> None:
 
 
 def test_equal_changes_are_added_up_and_one_unknown_makes_no_sum() -> None:
-    one = Stakes(1 << 30, 10, 5, (Reader("g", "Stable", 2, 7),))
+    one = Stakes(1 << 30, 10, 5, (ReadingGroup("g", "Stable", 2, 7),))
     assert stakes_lines([one, one])[:2] == (
         "holds at most 20 records, 2.0 GiB on disk, all replicas",
         "of these at most 10 are older than that and go at once, about 1.0 GiB",
@@ -125,7 +125,7 @@ def test_a_topic_that_was_empty_is_asked_again_before_its_saved_plan_is_applied(
     wished, made, live = lowered(3)
     refs = [TopicRef("east", f"t{number:03}") for number in range(3)]
     made = weighed(made, wished, {refs[0]: Stakes(0, 0), refs[1]: Stakes(0, 0), refs[2]: Stakes(9, 9)})
-    assert on_empty(made, live) == {"east": (Question("t000", 2), Question("t001", 2))}
+    assert on_empty(made, live) == {"east": (ImpactQuery("t000", 2), ImpactQuery("t001", 2))}
     now = {refs[0]: Stakes(0, 0), refs[1]: Stakes(1 << 20, 1_234)}
     assert [str(one) for one in filled(made, now)] == ["records of east/t001: was none, is at most 1,234"]
     dark = filled(made, {refs[0]: Stakes(unknown=("records: no answer",))})

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import (
+from reconciler.engine.diff import diff
+from reconciler.engine.plan.build import plan
+from reconciler.errors import Unknown
+from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
     CreateTopic,
@@ -21,18 +24,15 @@ from reconciler.changes import (
     StartMirror,
     StopMirror,
     TopicChange,
-    cluster_of,
 )
-from reconciler.diffing import diff, topics
-from reconciler.diffing.wishes import wishes
-from reconciler.errors import Unknown
-from reconciler.live import LiveCluster, LiveState
-from reconciler.planning import plan
-from reconciler.plans import Plan, Result
-from reconciler.topology import TopicDefaults, TopicRef, Topology, by_name
-from tests.builders import cluster, flow, topology
-from tests.builders import topic as make_topic
-from tests.worlds import CLUSTERS, LiveParts, live_parts, topologies
+from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, by_name
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.plan import Plan, Result
+from reconciler.resources.topics import diff as topics
+from reconciler.resources.topics.desired import desired_topics
+from tests.support.builders import cluster, flow, topology
+from tests.support.builders import topic as make_topic
+from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 
@@ -44,6 +44,7 @@ def may_apply(planned: Plan) -> bool:
 Item = TypeVar("Item")
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts)
 def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts) -> None:
@@ -56,6 +57,7 @@ def test_after_apply_the_next_plan_is_empty(wished: Topology, before: LiveParts)
     assert (again.changes, again.refused, again.unknown) == ((), (), ())
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts, st.randoms(use_true_random=False))
 def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuffle: random.Random) -> None:
@@ -77,6 +79,7 @@ def test_order_of_input_never_matters(wished: Topology, before: LiveParts, shuff
     assert plan(wished, live) == plan(other, moved)
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts, st.sampled_from(CLUSTERS))
 def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, before: LiveParts, lost: str) -> None:
@@ -85,7 +88,7 @@ def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, befo
     assert any(one.subject == f"cluster {lost}" for one in planned.unknown)
     silent = {f.name for f in wished.flows.values() if lost in (f.source, f.target)}
     for one in planned.changes:
-        assert cluster_of(one.change) != lost
+        assert one.change.cluster != lost
         if isinstance(one.change, TopicChange | ReassignReplicas):
             assert not any(f"flow {name} " in one.change.reason.text for name in silent)
         else:
@@ -93,6 +96,7 @@ def test_no_change_rests_on_a_cluster_that_did_not_answer(wished: Topology, befo
             assert not silent.intersection(wished.mirrors[one.change.mirror].flows)
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts, st.integers(0, 12))
 def test_killed_at_any_step_the_next_run_reaches_the_same_end(wished: Topology, before: LiveParts, step: int) -> None:
@@ -113,6 +117,7 @@ def test_killed_at_any_step_the_next_run_reaches_the_same_end(wished: Topology, 
     assert broken.state() == whole.state()
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts)
 def test_order_and_needs(wished: Topology, before: LiveParts) -> None:
@@ -132,6 +137,7 @@ SAID = st.tuples(st.sampled_from((None, 1)), st.sampled_from((None, 2)), FEW_CON
 THERE = st.tuples(st.sampled_from((1, 2)), st.sampled_from((1, 2)), FEW_CONFIGS)
 
 
+@pytest.mark.slow
 @settings(thorough, max_examples=300)
 @given(st.lists(st.tuples(SAID, THERE), min_size=6, max_size=12), st.booleans())
 def test_topics_that_are_alike_are_compared_once_with_the_same_outcome(
@@ -152,11 +158,11 @@ def test_topics_that_are_alike_are_compared_once_with_the_same_outcome(
         patched.setattr(topics, "_case", lambda *_: None)
         one_by_one, _ = diff(wished, live)
     at_once, routing = diff(wished, live)
-    assert {one.subject for one in at_once.settled}.union(at_once.as_wished) == {s.subject for s in one_by_one.settled}
-    assert replace(at_once, settled=(), as_wished=()) == replace(one_by_one, settled=())
-    together = wishes(wished, live, routing)
+    assert {one.subject for one in at_once.settled}.union(at_once.as_desired) == {s.subject for s in one_by_one.settled}
+    assert replace(at_once, settled=(), as_desired=()) == replace(one_by_one, settled=())
+    together = desired_topics(wished, live, routing)
     for one in declared:
-        alone = wishes(replace(wished, topics=by_name((one,))), live, routing)
+        alone = desired_topics(replace(wished, topics=by_name((one,))), live, routing)
         assert together[TopicRef("a", one.name)] == alone[TopicRef("a", one.name)]
 
 
@@ -176,6 +182,7 @@ def _equal_configs_once(live: LiveState) -> LiveState:
     return LiveState({name: shared(found) for name, found in live.clusters.items()}, live.mirrors)
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts)
 def test_nothing_undeclared_is_touched(wished: Topology, before: LiveParts) -> None:
@@ -189,6 +196,7 @@ def test_nothing_undeclared_is_touched(wished: Topology, before: LiveParts) -> N
             assert one.change.after > one.change.before
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts)
 def test_every_declared_topic_field_has_an_outcome(wished: Topology, before: LiveParts) -> None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.engine.rollout.gates import GateScope, faults
 from reconciler.errors import Unknown
-from reconciler.healths import ClusterHealth, Short, Sight, lacks_replicas
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.promotions import ClusterStand, Promotion, Stand, dumps, loads
-from reconciler.replicas import Move
-from reconciler.rollout.judging import Scope, faults
-from reconciler.rollouts import Gates, MirrorGate
+from reconciler.model.environment.rollout import Gates, MirrorGate
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.replicas import ReassignmentInFlight
+from reconciler.model.reports.health import ClusterHealth, Short, Sight, lacks_replicas
+from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand, dumps, loads
 
-SCOPE = Scope(("east",), {"west": ("east-to-west",)})
+SCOPE = GateScope(("east",), {"west": ("east-to-west",)})
 
 
 def mirror(**fields: object) -> LiveMirror:
@@ -23,7 +23,7 @@ def mirror(**fields: object) -> LiveMirror:
     return LiveMirror("west", state, flows={"east-to-west": replace(told, **fields)})  # type: ignore[arg-type]
 
 
-def told(gates: Gates, sight: Sight, scope: Scope = SCOPE) -> list[str]:
+def told(gates: Gates, sight: Sight, scope: GateScope = SCOPE) -> list[str]:
     return [str(one) for one in faults(gates, scope, sight)]
 
 
@@ -74,13 +74,13 @@ def test_gates_may_be_wider_or_left_out() -> None:
 def test_a_replica_that_is_being_copied_is_not_missing() -> None:
     one = Short("a", 0, (1, 2, 3), (1, 2))
     assert lacks_replicas(one, None)
-    assert not lacks_replicas(one, Move("a", 0, (1, 2, 3), adding=(3,)))
-    assert lacks_replicas(one, Move("a", 0, (1, 2, 3), adding=(1,)))
+    assert not lacks_replicas(one, ReassignmentInFlight("a", 0, (1, 2, 3), adding=(3,)))
+    assert lacks_replicas(one, ReassignmentInFlight("a", 0, (1, 2, 3), adding=(1,)))
 
 
 def test_the_record_comes_back_as_it_was_written() -> None:
     one = Promotion("e", 5, "ada", "why", {"east": ClusterStand("canary", Stand.SOAKING, 7)})
     assert loads(dumps(one)) == one
-    for bad in (b"", b"[]", b"{}", dumps(one).replace(b"soaking", b"boiling"), dumps(one).replace(b": 1,", b": 2,")):
+    for bad in (b"", b"[]", b"{}", dumps(one).replace(b"soaking", b"boiling"), dumps(one).replace(b":1,", b":2,")):
         with pytest.raises(ValueError, match="no record of a rollout"):
             loads(bad)

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.applying import Caution, Silent, apply
-from reconciler.errors import BlockedError
-from reconciler.exit_codes import ExitCode
-from reconciler.handover import handovers
-from reconciler.healths import ClusterHealth, Short, Sight
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.promotions import Promotion, Stand, dumps, loads
-from reconciler.rendering.rounds import round_lines
-from reconciler.rollout.advancing import Settling, looked
-from reconciler.rollout.conducting import Conductor, Manner
-from reconciler.rollout.ending import Ended, code_of
-from reconciler.rollout.judging import Scope
-from reconciler.rollouts import Gates, Rollout, RolloutWave
-from reconciler.running import Round
-from reconciler.topology import Topology
-from tests.builders import World, cluster, topic, topology, world
+from reconciler.engine.apply.limits import ApplyLimits, Silent
+from reconciler.engine.apply.run import apply
+from reconciler.engine.loop import Round
+from reconciler.engine.rollout.gates import GateScope
+from reconciler.engine.rollout.result import RolloutResult, code_of
+from reconciler.engine.rollout.run import Conductor, RolloutOptions
+from reconciler.engine.rollout.soak import Settling, looked
+from reconciler.errors import BlockedError, ExitCode
+from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
+from reconciler.model.environment.topology import Topology
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.reports.health import ClusterHealth, Short, Sight
+from reconciler.model.state.rollout_progress import Promotion, Stand, dumps, loads
+from reconciler.render.reports.run import round_lines
+from reconciler.resources.mirrors.handover import handovers
+from tests.support.builders import World, cluster, topic, topology, world
 
 SOAK = 20_000
 WAIT = 60_000
@@ -66,7 +66,7 @@ class Course:
         if self.calls == self.kill_at:
             raise KilledError
 
-    def look(self, scope: Scope) -> Sight:
+    def look(self, scope: GateScope) -> Sight:
         self._called()
         if 0 <= self.falls_sick_at <= self.at:
             self.sick = {"east"}
@@ -110,13 +110,13 @@ class Diary(Silent):
             self.course.diary.append(("change", self.waves[outcome.id], self.course.at))
 
 
-def run(course: Course, want: Topology, manner: Manner | None = None) -> tuple[Sequence[Outcome], Conductor]:
+def run(course: Course, want: Topology, manner: RolloutOptions | None = None) -> tuple[Sequence[Outcome], Conductor]:
     """One apply. Raises KilledError, BlockedError."""
     course.diary.append(("run", "", course.at))
     plan = course.seen.plan(want)
-    conductor = Conductor(plan, want, course, manner or Manner())
+    conductor = Conductor(plan, want, course, manner or RolloutOptions())
     conductor.require_open()
-    caution = Caution(promotion=conductor)
+    caution = ApplyLimits(promotion=conductor)
     seen = course.seen
     outcomes = apply(plan, seen.clusters, seen.runner, handovers(want), Diary(course, plan), caution)
     return outcomes, conductor
@@ -125,7 +125,7 @@ def run(course: Course, want: Topology, manner: Manner | None = None) -> tuple[S
 def code(want: Topology, course: Course, ended: tuple[Sequence[Outcome], Conductor], plan: Plan) -> ExitCode:
     outcomes, conductor = ended
     alone = ExitCode.DONE if all(one.result is Result.DONE for one in outcomes) else ExitCode.PARTIAL
-    return code_of(alone, Ended(plan, outcomes, "", conductor.halted))
+    return code_of(alone, RolloutResult(plan, outcomes, "", conductor.halted))
 
 
 def check(diary: Sequence[tuple[str, str, int]]) -> None:
@@ -290,11 +290,11 @@ def test_a_wished_stop_ends_a_soak_and_the_next_run_goes_on_with_what_is_left() 
 
     def stops(seconds: float) -> None:
         wait(seconds)
-        course.stop = "a stop was wished" if course.at == 15_000 else ""
+        course.stop = "asked to stop" if course.at == 15_000 else ""
 
     course.wait = stops  # type: ignore[method-assign]
     _, conductor = run(course, want)
-    assert "a stop was wished" in conductor.halted
+    assert "asked to stop" in conductor.halted
     course.stop = ""
     began = course.at
     _, conductor = run(course, want)
@@ -309,11 +309,11 @@ def test_one_look_a_round_never_waits() -> None:
     want, known = wished(), dict[str, Settling]()
     for _ in range(12):
         plan = course.seen.plan(want)
-        conductor = Conductor(plan, want, course, Manner(patient=False, gap_ms=12_000), known)
+        conductor = Conductor(plan, want, course, RolloutOptions(patient=False, gap_ms=12_000), known)
         conductor.require_open()
         before = course.at
         seen = course.seen
-        apply(plan, seen.clusters, seen.runner, handovers(want), Diary(course, plan), Caution(promotion=conductor))
+        apply(plan, seen.clusters, seen.runner, handovers(want), Diary(course, plan), ApplyLimits(promotion=conductor))
         assert course.at == before
         course.at += 5_000
     assert "b" in course.seen.clusters["west"].topics
@@ -341,7 +341,7 @@ def test_a_round_that_waits_says_so_without_alarm() -> None:
 
 def test_heedless_goes_in_order_and_asks_nobody() -> None:
     course = Course(sick={"east", "west"})
-    outcomes, conductor = run(course, wished(), Manner(heedless=True))
+    outcomes, conductor = run(course, wished(), RolloutOptions(heedless=True))
     assert {one.result for one in outcomes} == {Result.DONE}
     assert conductor.halted == ""
     assert [kind for kind, _, _ in course.diary] == ["run", "change", "change"]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from reconciler import planfile
-from reconciler.changes import Stage, cluster_of
-from reconciler.narrowing import known_part
-from reconciler.planning import plan
-from reconciler.plans import Plan, Result
-from reconciler.reviewed import uncovered
-from reconciler.rollout import course_of, until_wave
-from reconciler.rollouts import Gates, Rollout, RolloutWave
-from reconciler.topology import Topology
-from tests.builders import flow, ids, topic, topology, world
-from tests.worlds import CLUSTERS, LiveParts, live_parts, topologies
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.build import plan
+from reconciler.engine.plan.select import known_part
+from reconciler.engine.rollout.waves import course_of, until_wave
+from reconciler.model.changes import Stage
+from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
+from reconciler.model.environment.topology import Topology
+from reconciler.model.plan import Plan, Result
+from reconciler.operations.covered_by_review import uncovered
+from tests.support.builders import flow, ids, topic, topology, world
+from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
 thorough = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 
@@ -49,7 +50,7 @@ def test_each_wave_keeps_what_it_rests_on(wished: Topology, before: LiveParts, r
     for one in planned.changes:
         assert set(one.needs) <= seen, "what it needs is done before"
         seen.add(one.id)
-        clusters = {cluster_of(one.change)} - {""} or {
+        clusters = {one.change.cluster} - {""} or {
             wished.flows[name].target
             for name in wished.mirrors[one.change.mirror].flows  # type: ignore[union-attr]
         }
@@ -61,6 +62,7 @@ def test_each_wave_keeps_what_it_rests_on(wished: Topology, before: LiveParts, r
         assert stages == sorted(stages, key=[stage.value for stage in Stage].index)
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts, rollouts())
 def test_all_waves_are_the_plan_without_waves(wished: Topology, before: LiveParts, rollout: Rollout) -> None:
@@ -78,6 +80,7 @@ def test_all_waves_are_the_plan_without_waves(wished: Topology, before: LivePart
     assert other.plan(waved).changes == ()
 
 
+@pytest.mark.slow
 @thorough
 @given(topologies(), live_parts, rollouts())
 def test_wave_after_wave_reaches_the_same_end(wished: Topology, before: LiveParts, rollout: Rollout) -> None:

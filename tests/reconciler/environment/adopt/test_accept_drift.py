@@ -6,11 +6,11 @@ import difflib
 
 import pytest
 
-from reconciler.accepting import accept
+from reconciler.environment.adopt.accept_drift import accept
+from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
-from reconciler.live import LiveState
-from reconciler.loading import load
-from tests.fakes import FakeCluster
+from reconciler.model.live import LiveState
+from tests.support.fakes.cluster import FakeCluster
 
 TEXT = """\
 # who reads this: everybody
@@ -144,6 +144,7 @@ def test_a_value_that_others_share_is_not_written() -> None:
     told = refusal(worlds(east), "east/shared")
     assert "anchor" in told
     assert "shared retention.ms (topic at" in told
+    assert "topic sharing would change with it" in told
 
 
 def test_a_list_is_edited_by_hand() -> None:

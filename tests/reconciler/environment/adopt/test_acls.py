@@ -7,18 +7,18 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.access.adopting import adopt_access
-from reconciler.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.adopting import Taking, adopt
-from reconciler.adoption import is_empty
+from reconciler.engine.plan.build import plan
+from reconciler.environment.adopt.acls import adopt_access
+from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.write import texts
+from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.live import LiveState
-from reconciler.loading import load
-from reconciler.planning import plan
-from reconciler.topology import Cluster
-from reconciler.topology_text import texts
-from tests.fakes import FakeCluster
-from tests.unit.test_access_plans import rule, rules
+from reconciler.model.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.live import LiveState
+from reconciler.operations.adopt import is_empty
+from tests.support.access.acls import rule, rules
+from tests.support.fakes.cluster import FakeCluster
 
 EAST = Cluster("east", ("a.example:9092",), cluster_id="id-of-east")
 NAMES = st.sampled_from(["orders", "pay.", "*", "on", "a b", 'q"q', "{prefix: x}", "ünder", "x\x00y", "12", "null"])
@@ -42,7 +42,7 @@ def test_a_plan_of_adopted_rules_changes_nothing_and_none_is_lost(acls: frozense
     live.acls = set(acls)
     seen = live.read()
     access = live.read_access()
-    made = adopt(EAST, replace(seen, access=access), Taking())
+    made = adopt(EAST, replace(seen, access=access), AdoptOptions())
     wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
     planned = plan(wished, LiveState({"east": replace(seen, access=access)}, {}))
     assert is_empty(planned)
@@ -69,6 +69,6 @@ def test_an_unreadable_ownership_record_leaves_access_out_and_says_so() -> None:
     live = FakeCluster("east")
     live.acls = {rule("allow User:a read topic orders")}
     live.record_unreadable = Unknown("record", "may not read __reconciler", "Allow it.")
-    made = adopt(EAST, replace(live.read(), access=live.read_access()), Taking())
+    made = adopt(EAST, replace(live.read(), access=live.read_access()), AdoptOptions())
     assert not made.access.rules
     assert any("may not read __reconciler" in note for note in made.notes)

@@ -14,16 +14,16 @@ import ruamel.yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.adopting import Adoption, Taking, adopt, written
-from reconciler.adoption import adopt_wish, is_empty
+from reconciler.engine.plan.build import plan
+from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt, written
+from reconciler.environment.adopt.write import scalar, texts, value
+from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import ConfigValue, LiveCluster, LiveState, Source
-from reconciler.loading import load
-from reconciler.planning import plan
-from reconciler.topology import Cluster, Topology
-from reconciler.topology_text import scalar, texts, value
-from tests.builders import cluster, topic, topology
-from tests.fakes import FakeCluster
+from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.live import ConfigValue, LiveCluster, LiveState, Source
+from reconciler.operations.adopt import adopt_request, is_empty
+from tests.support.builders import cluster, topic, topology
+from tests.support.fakes.cluster import FakeCluster
 
 EAST = Cluster("east", ("a.example:9092", "[::1]:9092"), cluster_id="id-of-east")
 TRAPS = ("on", "off", "yes", "No", "n", "y", "null", "Null", "NULL", "true", "False", "1e3", "0123", "0x1f", "0o17",
@@ -31,7 +31,7 @@ TRAPS = ("on", "off", "yes", "No", "n", "y", "null", "Null", "NULL", "true", "Fa
 
 
 def adopted(live: LiveCluster, *exclude: str, known: Topology | None = None) -> Adoption:
-    return adopt(EAST, live, Taking(tuple(map(re.compile, exclude)), known))
+    return adopt(EAST, live, AdoptOptions(tuple(map(re.compile, exclude)), known))
 
 
 def loaded(made: Adoption) -> Topology:
@@ -223,6 +223,7 @@ def test_many_topics_are_grouped_by_what_their_names_begin_with() -> None:
     assert found == texts(adopted(fake.read())), "the order is stable"
 
 
+@pytest.mark.slow
 def test_ten_thousand_topics() -> None:
     fake = FakeCluster("east")
     for number in range(10_000):
@@ -253,12 +254,12 @@ def test_ten_thousand_topics() -> None:
 def test_words_that_cannot_be_meant_are_refused_without_the_secret(words: dict[str, object], told: str) -> None:
     given_: dict[str, object] = {"name": "east", "servers": "a:9092", "client": [], "out": Path("e"), "exclude": []}
     with pytest.raises(ReconcilerError) as caught:
-        adopt_wish(**(given_ | words))  # type: ignore[arg-type]
+        adopt_request(**(given_ | words))  # type: ignore[arg-type]
     assert told in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
 def test_a_reference_is_kept_as_it_is() -> None:
-    wish = adopt_wish("east", "a:9092,b:9092", ["sasl.password=${env:PW}"], Path("e"), [])
-    made = adopt(replace(wish.cluster, cluster_id="x"), FakeCluster("east").read(), Taking())
+    desired = adopt_request("east", "a:9092,b:9092", ["sasl.password=${env:PW}"], Path("e"), [])
+    made = adopt(replace(desired.cluster, cluster_id="x"), FakeCluster("east").read(), AdoptOptions())
     assert loaded(made).clusters["east"].client == {"sasl.password": "${env:PW}"}

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.environment.importers.positions.connect_records import Stored, positions
+from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit
+from reconciler.environment.importers.positions.write_yaml import write_starts
+from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
-from reconciler.inheriting import Inheritance, Stored, World, inherit, positions, write_starts
-from reconciler.loading import load
-from reconciler.rendering.inherited import inherited_json, inherited_text
-from reconciler.topology import Start, TopicRef, Topology
+from reconciler.model.environment.topology import TopicRef, Topology
+from reconciler.render.reports.import_positions import inherited_json, inherited_text
+from reconciler.replication.handover import Start
+from tests.support.paths import SCHEMAS
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/imported-positions.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((SCHEMAS / "reports" / "imported-positions.schema.json").read_text("utf-8"))
 CONNECTOR = "MirrorSourceConnector"
 CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['a:1']}\n  west: {bootstrap_servers: ['b:1']}\n"
 FLOW = "  f: {source: east, target: west, topics: [orders, pay.*]}\n"
@@ -93,7 +96,7 @@ def judged(stored: Mapping[bytes, bytes], flow: str = FLOW, alias: str = "east",
     """Source: orders with two partitions of 10 to 100, pay with one of 0 to 50; the target has both remote topics."""
     bounds = {("orders", 0): (10, 100), ("orders", 1): (10, 100), ("pay", 0): (0, 50)}
     there = frozenset({"east.orders", "east.pay"})
-    world = replace(World({"orders": 2, "pay": 1, "x": 1}, bounds, {}, there), **changes)  # type: ignore[arg-type]
+    world = replace(PositionAnswers({"orders": 2, "pay": 1, "x": 1}, bounds, {}, there), **changes)  # type: ignore[arg-type]
     return inherit(topology(flow).flows["f"], PLACE, positions(stored.items()), (CONNECTOR, alias), world)
 
 
@@ -122,7 +125,7 @@ def test_what_is_left_aside_is_told_with_why() -> None:
     }
     left = why(judged(stored))
     assert "begins at 10: 1 offset deleted before they were copied" in left["orders-0"]
-    assert "stands at 101, and the source ends at 100" in left["orders-1"]
+    assert "is at 101, and the source ends at 100" in left["orders-1"]
     assert "has 2 partitions" in left["orders-2"]
     assert "no such topic" in left["payed-0"]
     assert "does not mirror it: no pattern matches" in left["x"]

@@ -9,18 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mirror.board import Board
-from mirror.connecting import cluster_of
-from mirror.driver import Driver
-from mirror.lanes import Endpoint
-from mirror.settings import parse
-from mirror.status import Application
-from mirror.takeover import WireTakeover
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.driver import Driver
+from reconciler_mirror.driver.takeover import WireTakeover
+from reconciler_mirror.report.status import Application
 
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.loading import load
-from tests.unit.test_mirror_settings import handover
-from wire.errors import SettingError
+from reconciler.kafka.client.errors import SettingError
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
 
 CLUSTERS = """clusters:
   east:

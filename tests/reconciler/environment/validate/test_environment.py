@@ -1,4 +1,4 @@
-"""Rules between clusters, topics, flows and mirrors. docs/messages.md has one case of each; here are their edges."""
+"""Rules between clusters, topics, flows and mirrors. docs/change/messages.md has one case of each; here are edges."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.checking import check
+from reconciler.environment.load import load
+from reconciler.environment.validate.environment import check
+from reconciler.environment.yaml.locations import Place, Places
 from reconciler.errors import Problem, TopologyError
-from reconciler.flow_syncs import ConfigSync, Groups
-from reconciler.loading import load
-from reconciler.places import Place, Places
-from reconciler.topology import Cluster, Mirror, Naming, TopicDefaults, Topology
-from tests.builders import cluster, flow, topic, topology
+from reconciler.model.environment.flows import ConfigSync, Groups
+from reconciler.model.environment.topology import Cluster, Mirror, TopicDefaults, Topology
+from reconciler.replication.handover import Naming
+from tests.support.builders import cluster, flow, topic, topology
 
 IDENTITY = Naming("identity")
 DASHED = Naming("default", "-")
@@ -275,16 +276,18 @@ def test_known_clusters_are_found_without_a_walk_over_every_entry() -> None:
 
 
 class TestPolicies:
-    @pytest.mark.parametrize("policy", ["tests.policies:Failing", "tests.policies:Incomplete", "no.such:Thing"])
+    @pytest.mark.parametrize(
+        "policy", ["tests.support.policies:Failing", "tests.support.policies:Incomplete", "no.such:Thing"]
+    )
     def test_one_that_does_not_work(self, policy: str) -> None:
         assert "bad-policy" in _codes(topology(flow("a", "b", naming=Naming(policy)), topic("x", "a")))
 
     def test_one_that_works(self) -> None:
-        wished = topology(flow("a", "b", naming=Naming("tests.policies:Suffixing")), topic("x", "a"))
+        wished = topology(flow("a", "b", naming=Naming("tests.support.policies:Suffixing")), topic("x", "a"))
         assert check(wished) == ()
 
     def test_loops_are_found_with_the_declared_topics(self) -> None:
-        forgetful = Naming("tests.policies:Forgetful")
+        forgetful = Naming("tests.support.policies:Forgetful")
         wished = topology(flow("a", "b", "x.*", naming=forgetful), flow("b", "a", "x.*", naming=forgetful))
         assert "mirror-loop" in _codes(wished)
 

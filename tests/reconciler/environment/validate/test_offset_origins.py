@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.loading import load
 
 CLUSTERS = "".join(f"  {name}: {{bootstrap_servers: ['127.0.0.1:{19092 + n}']}}\n" for n, name in enumerate("abc"))
 SAME = "naming: {policy: identity}, provenance: local"

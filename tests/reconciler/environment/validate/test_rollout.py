@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.comparing import compare
+from reconciler.engine.edits.compare import compare
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.loading import load
-from reconciler.rollouts import Gates, MirrorGate
-from reconciler.topology import Topology
+from reconciler.model.environment.rollout import Gates, MirrorGate
+from reconciler.model.environment.topology import Topology
 
 CLUSTERS = """clusters:
   east: {bootstrap_servers: ["east:9092"], region: eu-west}

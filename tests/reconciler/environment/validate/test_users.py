@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.engine.plan.select import known_part
 from reconciler.errors import TopologyError
-from reconciler.narrowing import known_part
-from reconciler.users import UserRecord
-from tests.builders import codes, world
-from tests.unit.test_user_plans import APP, SHA_256, SHA_512, env, users
+from reconciler.model.users import UserRecord
+from tests.support.access.users import APP, SHA_256, SHA_512, env, users
+from tests.support.builders import codes, world
 
 SCRAM = """
 clusters:

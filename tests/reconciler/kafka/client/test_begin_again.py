@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.wire.raw import cluster_of
-from wire import protocol, transactions
-from wire.cluster import TRANSACTION, Cluster
-from wire.connection import Connection
-from wire.errors import CONCURRENT_TRANSACTIONS, UNSTABLE, BrokerError, FencedError
-from wire.hanging import settle
-from wire.position_requests import Committed
-from wire.transactions import Identity
+from reconciler.kafka.client import transactions
+from reconciler.kafka.client.cluster import TRANSACTION, ClusterClient
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, UNSTABLE, BrokerError, FencedError
+from reconciler.kafka.client.hanging_transactions import settle
+from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.raw import cluster_of
 
 CreateTopic = Callable[..., str]
 INVALID_TXN_STATE = 48
@@ -35,7 +36,7 @@ def target(
 class Holders:
     """Two who use one transactional.id, with a topic whose positions they commit."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self.cluster, self.topic = cluster, topic
         self.first, self.second = self.another(), self.another()
 
@@ -43,7 +44,7 @@ class Holders:
         return Identity(self.cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
 
     async def open(self, holder: Identity, offset: int) -> None:
-        await holder.commit_positions({(self.topic, 0): Committed(offset, 0, "")})
+        await holder.commit_positions({(self.topic, 0): OffsetToCommit(offset, 0, "")})
 
     async def position(self) -> int:
         """Once it is decided."""
@@ -173,13 +174,13 @@ async def _end_answered_to_nobody(target: ClusterHandle, topic: str, *, replaced
         target.start()
         if replaced:
             await both.second.start()
-            await settle(both.second, both.cluster, [(topic, 0)])  # a marker may have been lost with its broker
+            await settle(both.cluster, [(topic, 0)], both.second)  # a marker may have been lost with its broker
             with pytest.raises(FencedError):
                 await both.another().start(both.first)
         else:
             again = both.another()
             await again.start(both.first)
-            await settle(again, both.cluster, [(topic, 0)])
+            await settle(both.cluster, [(topic, 0)], again)
             assert again.left is True
             assert again.endings.of(*held) is True
             await both.open(again, 7)

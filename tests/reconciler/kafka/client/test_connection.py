@@ -11,28 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.buffers import BufferPool, Spares
-from wire.connection import Connection
-from wire.dialing import connect
-from wire.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
-from wire.frames import POOLED_FROM
-from wire.protocol import ApiVersionsRequest
-from wire.settings import ConnectionSettings, SaslSettings
+from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
+from reconciler.kafka.client.buffers import BufferPool, Spares
+from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
+from reconciler.kafka.client.frames import POOLED_FROM
+from reconciler.kafka.protocol.generated import ApiVersionsRequest
+from tests.support.lanes.frames import framed, versions_answer
 
 T = TypeVar("T")
 Answer = Callable[[int, bytes], bytes]
 QUICK = ConnectionSettings(connect_timeout=2, request_timeout=1)
-
-
-def versions_answer(correlation: int, error: int = 0) -> bytes:
-    """ApiVersions 3: the header stays without tags (KIP-511)."""
-    keys = b"".join(struct.pack(">hhhb", key, 0, 13, 0) for key in (0, 1, 3, 17, 18, 36))
-    body = struct.pack(">h", error) + bytes([7]) + keys + struct.pack(">ib", 0, 0)
-    return struct.pack(">i", correlation) + body
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 async def _with_broker(answer: Answer, use: Callable[[tuple[str, int]], Awaitable[T]]) -> T:

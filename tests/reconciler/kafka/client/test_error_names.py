@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import for_code
 
-from wire.errors import BrokerError, name_of
+from reconciler.kafka.client.errors import BrokerError, name_of
 
 # Kafka renamed the first in 2.6; the others never had the client's names
 OTHERWISE = {6: "NOT_LEADER_OR_FOLLOWER", 10: "MESSAGE_TOO_LARGE", 17: "INVALID_TOPIC_EXCEPTION"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.buffers import BufferPool, Spares
-from wire.errors import MalformedResponseError
-from wire.frames import LARGEST_FRAME, POOLED_FROM, READ_AHEAD, Frame, Frames
+from reconciler.kafka.client.buffers import BufferPool, Spares
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.client.frames import LARGEST_FRAME, POOLED_FROM, READ_AHEAD, Frame, Frames
 
 _sizes = st.integers(4, 40) | st.sampled_from(
     [READ_AHEAD - 4, READ_AHEAD, POOLED_FROM - 1, POOLED_FROM, 3 * POOLED_FROM]

@@ -6,23 +6,21 @@ import asyncio
 import struct
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-from replication.groups import Unsupported, unsupported
-from sandbox.handles import ClusterHandle, Sandbox
-from tests.conftest import CreateTopic
-from wire.cluster import GROUP, Cluster
-from wire.compact import NO_TAGS, count, string
-from wire.errors import BrokerError
-from wire.group_members import DescribedGroup, Kind, ListedGroup
-from wire.group_offsets import CommittedOffset
-from wire.groups import Groups
-from wire.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.cluster import GROUP, ClusterClient
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.describe_groups import DescribedGroup, GroupKind, ListedGroup
+from reconciler.kafka.protocol.flexible import NO_TAGS, count, string
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
+from reconciler.replication.groups import UnsupportedGroup, unsupported
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.clusters import CreateTopic, member
 
 ACTIVE_MEMBERS = 25
 NOT_YET = (15, 14, 16)
@@ -32,32 +30,15 @@ SHARE_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 76, 88
 Answer = TypeVar("Answer")
 
 
-def ask(handle: ClusterHandle, question: Callable[[Groups], Awaitable[Answer]]) -> Answer:
+def ask(handle: ClusterHandle, question: Callable[[GroupClient], Awaitable[Answer]]) -> Answer:
     async def run() -> Answer:
-        cluster = Cluster(handle.name, handle.bootstrap_servers.split(","), connection_settings({}))
+        cluster = ClusterClient(handle.name, handle.bootstrap_servers.split(","), connection_settings({}))
         try:
-            return await question(Groups(cluster))
+            return await question(GroupClient(cluster))
         finally:
             cluster.close()
 
     return asyncio.run(run())
-
-
-@contextmanager
-def member(handle: ClusterHandle, group: str, topic: str, protocol: str) -> Iterator[None]:
-    """An active member of the group, with partitions."""
-    settings = {**handle.super_client(), "group.id": group, "auto.offset.reset": "earliest", "client.id": "a-client"}
-    consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
-    consumer.subscribe([topic])
-    until = time.monotonic() + 60
-    while not consumer.assignment() and time.monotonic() < until:
-        consumer.poll(0.2)
-    assert consumer.assignment()
-    consumer.commit(offsets=[TopicPartition(topic, 0, 5, metadata="by a member")], asynchronous=False)
-    try:
-        yield
-    finally:
-        consumer.close()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -66,13 +47,13 @@ def test_a_group_with_members(plain: Sandbox, create_topic: CreateTopic, unique:
     topic = create_topic(east, f"{unique}.in", 2)
     group = f"{unique}-{protocol}"
 
-    async def both(groups: Groups) -> tuple[ListedGroup, DescribedGroup]:
+    async def both(groups: GroupClient) -> tuple[ListedGroup, DescribedGroup]:
         one = (await groups.listed())[group]
         return one, (await groups.described([one]))[group]
 
     with member(east, group, topic, protocol):
         listed, described = ask(east, both)
-        assert (listed.kind, listed.state) == (Kind(protocol), "Stable")
+        assert (listed.kind, listed.state) == (GroupKind(protocol), "Stable")
         assert [one.client_id for one in described.members] == ["a-client"]
         assert sorted(described.members[0].assigned) == [(topic, 0), (topic, 1)]
         refused = ask(east, lambda groups: groups.commit({group: {(topic, 0): CommittedOffset(1)}}))
@@ -91,7 +72,7 @@ def joined(east: ClusterHandle, group: str, api: int, version: int, body: bytes)
     """A member of a kind that no client here speaks, by the request that makes it one."""
 
     async def join_and_list() -> ListedGroup:
-        cluster = Cluster("east", east.bootstrap_servers.split(","), connection_settings({}))
+        cluster = ClusterClient("east", east.bootstrap_servers.split(","), connection_settings({}))
         try:
             await cluster.refresh(())
             error = NOT_YET[0]
@@ -104,7 +85,7 @@ def joined(east: ClusterHandle, group: str, api: int, version: int, body: bytes)
                     error = refused.code
                 await asyncio.sleep(0.1)
             assert error == 0
-            return (await Groups(cluster).listed())[group]
+            return (await GroupClient(cluster).listed())[group]
         finally:
             cluster.close()
 
@@ -117,7 +98,7 @@ def test_a_share_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, 
     body = string(group) + string(str(uuid.uuid4())) + struct.pack(">i", 0) + b"\0"  # epoch 0 joins; no rack
     body += count(1) + string(topic) + NO_TAGS
     listed = joined(east, group, SHARE_GROUP_HEARTBEAT, 1, body)
-    assert (listed.kind, listed.protocol) == (Kind.SHARE, "share")
+    assert (listed.kind, listed.protocol) == (GroupKind.SHARE, "share")
 
 
 def test_a_streams_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
@@ -131,8 +112,8 @@ def test_a_streams_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic
     body += struct.pack(">i", 60_000) + topology + none * 3 + string(str(uuid.uuid4()))
     body += b"\xff" + none + null * 2 + b"\0" + NO_TAGS  # no endpoint, no tags, no task offsets, no shutdown
     listed = joined(east, group, STREAMS_GROUP_HEARTBEAT, 0, body)
-    assert (listed.kind, listed.protocol) == (Kind.STREAMS, "streams")
-    assert unsupported(listed.kind, group, "", ()) is Unsupported.STREAMS
+    assert (listed.kind, listed.protocol) == (GroupKind.STREAMS, "streams")
+    assert unsupported(listed.kind, group, "", ()) is UnsupportedGroup.STREAMS
 
 
 def test_a_thousand_groups_cost_little(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:

@@ -10,19 +10,19 @@ from unittest.mock import patch
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
-from mirror import discovery
-from mirror.discovery import Discovered, Discovery, Topic
-from mirror.settings import parse
+from reconciler_mirror.driver import discovery
+from reconciler_mirror.driver.discovery import Discovered, Discovery, SourceTopic
 
-from tests.unit.test_mirror_discovery import Known
-from tests.unit.test_mirror_settings import handover
-from tests.unit.test_wire_topics import metadata
-from wire import topics
-from wire.cluster import Cluster
-from wire.errors import ConnectionLostError
-from wire.frames import Frame
-from wire.listing import TopicListing
-from wire.topics import PartitionOf, TopicOf
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.errors import ConnectionLostError
+from reconciler.kafka.client.frames import Frame
+from reconciler.kafka.client.topic_listing import TopicListing
+from reconciler.kafka.protocol import metadata_and_configs as topics
+from reconciler.kafka.protocol.metadata_and_configs import PartitionOf, TopicOf
+from reconciler.replication.handover_reader import parse
+from tests.support.fakes.known_topics import Known
+from tests.support.lanes.frames import metadata
+from tests.support.lanes.handover import handover
 
 ORDERS = TopicOf("orders", 0, bytes(16), False, (PartitionOf(0, 1, (1,), (1,)),))
 BILLS = TopicOf("bills", 0, bytes(16), False, ())
@@ -63,7 +63,7 @@ def read(listing: TopicListing) -> Any:
 
 def test_an_answer_that_says_the_same_is_not_decoded() -> None:
     broker = Broker([ORDERS])
-    listing = TopicListing(cast(Cluster, broker))
+    listing = TopicListing(cast(ClusterClient, broker))
     with patch.object(topics, "unpack_topics", wraps=topics.unpack_topics) as decoded:
         first = read(listing)
         assert list(first) == [ORDERS]
@@ -77,7 +77,7 @@ def test_an_answer_that_says_the_same_is_not_decoded() -> None:
 
 def test_a_connection_that_lay_idle_may_be_gone_once() -> None:
     broker = Broker([ORDERS], lost=1)
-    listing = TopicListing(cast(Cluster, broker))
+    listing = TopicListing(cast(ClusterClient, broker))
     assert list(read(listing)) == [ORDERS]
     broker.lost = 2
     with pytest.raises(ConnectionLostError):
@@ -96,7 +96,7 @@ def test_the_brokers_before_the_topics_are_learned_and_may_differ() -> None:
 class Steady(Known):
     """The same object while nothing changes, as the mirror's own connection gives it."""
 
-    known: dict[str, Topic] = field(default_factory=dict)
+    known: dict[str, SourceTopic] = field(default_factory=dict)
 
     def topics(self) -> Any:
         found = super().topics()

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from wire.errors import MalformedResponseError
-from wire.versions import Offered, pack_api_versions, unpack_api_versions
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol.api_versions import Offered, pack_api_versions, unpack_api_versions
 
 SHORT = st.integers(0, 32_767)
 VERSIONS = st.dictionaries(SHORT, st.tuples(SHORT, SHORT), max_size=200)
@@ -65,5 +65,6 @@ def test_an_answer_that_breaks_off_is_never_believed(data: st.DataObject) -> Non
 
 def test_who_packs_by_hand_does_not_wait_for_the_generated_codec() -> None:
     """A plan's reads begin with it; kafka-python is a tenth of a second of imports."""
-    program = "import sys, wire.dialing, wire.topics, reconciler.beginning; sys.exit('kafka' in sys.modules)"
+    modules = "reconciler.kafka.client.dial, reconciler.kafka.protocol.metadata_and_configs"
+    program = f"import sys, {modules}, reconciler.operations.session.early_reads; sys.exit('kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from wire.active_producers import pack, unpack
-from wire.endings import Endings
-from wire.errors import MalformedResponseError
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.client.transaction_ends import Endings
+from reconciler.kafka.protocol.describe_producers import pack, unpack
 
 
 def answer(*producers: tuple[int, int, int], error: int = 0) -> bytes:

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from wire.errors import MalformedResponseError
-from wire.transaction_state import TransactionState, pack, unpack
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol.describe_transactions import TransactionState, pack, unpack
 
 
 def answer(error: int, state: str) -> bytes:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from wire import fetch_answers, fetching, producing
-from wire.errors import MalformedResponseError
-from wire.fetch_answers import Fetched
-from wire.fetching import FetchLimits, FetchSession, Want
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol import fetch_request as fetching
+from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import produce as producing
+from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
+from reconciler.kafka.protocol.fetch_response import Fetched
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, committed=True, rack="east-a")
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "payments")}

@@ -22,11 +22,12 @@ from kafka.protocol.consumer import (
     OffsetFetchResponse,
 )
 
-from wire import group_members, group_offsets
-from wire.compact import count, string
-from wire.errors import MalformedResponseError
-from wire.group_members import Kind, ListedGroup
-from wire.group_offsets import CommittedOffset
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol import describe_groups as group_members
+from reconciler.kafka.protocol import group_offsets
+from reconciler.kafka.protocol.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.flexible import count, string
+from reconciler.kafka.protocol.group_offsets import CommittedOffset
 
 NAMES = st.text(min_size=1, max_size=200)
 OFFSETS = st.dictionaries(
@@ -148,7 +149,7 @@ def test_a_listing_of_groups(version: int) -> None:
     ]
     answer = ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=groups, version=version)
     _, error, found = group_members.unpack_list(version, frame(answer), 4)
-    kinds = [Kind.CLASSIC, Kind.CONSUMER, Kind.OTHER] if version == 5 else [Kind.CLASSIC] * 3
+    kinds = [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.OTHER] if version == 5 else [GroupKind.CLASSIC] * 3
     states = ["Stable", "Empty", ""] if version >= 4 else [""] * 3
     assert error == 0
     assert found == [

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import struct
-import uuid
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import MetadataRequest
 
-from wire import topics
-from wire.errors import MalformedResponseError
-from wire.topics import BrokerOf, ConfigOf, ConfigReader, ConfigsOf, PartitionOf, TopicOf
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.protocol import metadata_and_configs as topics
+from reconciler.kafka.protocol.metadata_and_configs import (
+    BrokerOf,
+    ConfigOf,
+    ConfigReader,
+    ConfigsOf,
+    PartitionOf,
+    TopicOf,
+)
+from tests.support.lanes.frames import frame, metadata
 
 TEXT = st.text(max_size=200)
 NODES = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
@@ -30,45 +34,6 @@ TOPICS = st.lists(
 )
 ENTRY = st.builds(ConfigOf, TEXT, st.none() | TEXT, st.integers(0, 6), st.booleans(), st.booleans())
 SETS = st.lists(st.lists(ENTRY, max_size=4).map(tuple), min_size=1, max_size=3)
-
-
-def frame(answer: Any) -> memoryview:
-    """A flexible header in front of the body."""
-    return memoryview(struct.pack(">i", 9) + b"\0" + bytes(answer.encode()))
-
-
-def metadata(found: list[TopicOf], version: int) -> memoryview:
-    kind = MetadataResponse.MetadataResponseTopic
-    broker = MetadataResponse.MetadataResponseBroker
-    brokers = [
-        broker(node_id=1, host="a", port=9092, rack=None),
-        broker(node_id=2, host="b", port=9093, rack="rack"),
-    ]
-    told = [
-        kind(
-            error_code=topic.error,
-            name=topic.name,
-            topic_id=uuid.UUID(bytes=topic.topic_id),
-            is_internal=topic.internal,
-            partitions=[
-                kind.MetadataResponsePartition(
-                    error_code=0,
-                    partition_index=part.number,
-                    leader_id=part.leader,
-                    leader_epoch=4,
-                    replica_nodes=list(part.replicas),
-                    isr_nodes=list(part.isr),
-                    offline_replicas=[7],
-                )
-                for part in topic.partitions
-            ],
-        )
-        for topic in found
-    ]
-    answer = MetadataResponse(
-        throttle_time_ms=5, brokers=brokers, cluster_id="c", controller_id=1, topics=told, version=version
-    )
-    return frame(answer)
 
 
 def described(found: list[ConfigsOf], synonyms: bool) -> memoryview:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirror.batch_partition import Partition, Piece
-from mirror.record_work import RecordWork
+from reconciler_mirror.lane.partition import Partition, Piece
+from reconciler_mirror.record_work.settings import RecordWork
 
-from replication.additions import AddedHeader
-from tests.unit.test_record_work import Plain, batch_of, read, work_on
-from tests.unit.test_wire_records import checked
-from wire import fields
-from wire.batches import HEADER, CorruptBatchError, scan
-from wire.errors import MalformedResponseError
-from wire.splicing import with_headers_added
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records import fields
+from reconciler.kafka.records.add_headers import with_headers_added
+from reconciler.kafka.records.batches import HEADER, CorruptBatchError, scan
+from reconciler.replication.added_headers import AddedHeader
+from tests.support.lanes.batches import Plain, batch_of, checked, read, work_on
 
 _sizes = st.sampled_from([0, 1, 30, 63, 64, 200, 8191, 8192, 20_000])
 _data = st.none() | _sizes.map(lambda size: b"x" * size) | st.binary(max_size=30)

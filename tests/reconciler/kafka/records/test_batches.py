@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from wire.batches import (
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records.batches import (
     CONTROL,
     HEADER,
     TRANSACTIONAL,
@@ -23,7 +24,6 @@ from wire.batches import (
     verify,
     why_not_whole,
 )
-from wire.errors import MalformedResponseError
 
 LIMIT = 1 << 20
 

@@ -6,16 +6,16 @@ import struct
 import zlib
 
 import pytest
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from wire import codecs
-from wire.batches import CorruptBatchError, scan
-from wire.codecs import LZ4, compress, decompress, with_right_checksum
-from wire.errors import MalformedResponseError
-from wire.records import Record, encode, gather, rebuild, records_of, varint
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records import codecs
+from reconciler.kafka.records.batches import CorruptBatchError, scan
+from reconciler.kafka.records.codecs import LZ4, compress, decompress, with_right_checksum
+from reconciler.kafka.records.records import Record, encode, gather, rebuild, records_of, varint
+from tests.support.lanes.batches import checked, uncompressed
 
 HUGE = 1 << 40
 Plain = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -44,21 +44,6 @@ def read(raw: bytes | bytearray) -> list[Plain]:
         assert batch.validate_crc()
         found += [(r.timestamp, r.key, r.value, r.headers) for r in batch]
     return found
-
-
-def checked(raw: bytearray) -> bytearray:
-    """With a right checksum, which otherwise is made when a batch is sealed."""
-    struct.pack_into(">I", raw, 17, crc32c(raw[21:]))
-    return raw
-
-
-def uncompressed(raw: bytearray) -> bytearray:
-    """The same batch without codec, for readers that lack it."""
-    body = codecs.decompress(raw[22] & 7, memoryview(raw)[61:])
-    out = raw[:61] + body
-    struct.pack_into(">i", out, 8, len(out) - 12)
-    out[22] &= 0xF8
-    return checked(out)
 
 
 @given(records, st.integers(0, 4))

@@ -5,18 +5,31 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from importlib import resources
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.consumer_moves import exit_code
-from reconciler.errors import ReconcilerError, Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.failing import (
-    FailoverWish,
+from reconciler.errors import ExitCode, ReconcilerError, Unknown
+from reconciler.model.environment.topology import Carry
+from reconciler.model.reports.failover import (
+    DrainedFlow,
+    FailoverFacts,
+    FailoverStep,
+    GroupMove,
+    GroupOffset,
+    GroupState,
+    Level,
+    PartitionState,
+    Report,
+    StepResult,
+    TranslatedPartition,
+    Way,
+)
+from reconciler.model.schemas import schema as schema_of
+from reconciler.operations.failover.decide import (
+    FailoverRequest,
     checks_of,
     due,
     least,
@@ -27,34 +40,20 @@ from reconciler.failing import (
     started_by,
     written,
 )
-from reconciler.failovers import (
-    FlowState,
-    GroupMove,
-    GroupOffset,
-    GroupState,
-    Level,
-    PartitionState,
-    Report,
-    Seen,
-    Step,
-    StepResult,
-    Translated,
-    Way,
-)
-from reconciler.rendering.failover import failover_json, failover_markdown, failover_text
-from reconciler.topology import Carry
-from tests.builders import flow, topology
+from reconciler.operations.failover.run import exit_code
+from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text
+from tests.support.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
 BOTH = topology(THERE, BACK)
 MOVE = move_of(BOTH, Way.FAILOVER, "east-to-west")
-RUNNING = FlowState((PartitionState(("orders", 0), ("east.orders", 0), 100, 100, 100),), "running")
+RUNNING = DrainedFlow((PartitionState(("orders", 0), ("east.orders", 0), 100, 100, 100),), "running")
 IDLE = GroupState("classic", "Empty", 0)
 
 
 def offset(translated: int | None, before: int | None, *, exact: bool = True, partition: int = 0) -> GroupOffset:
     key = ("orders", partition), ("east.orders", partition)
-    return GroupOffset(*key, 50, "", Translated(translated, exact, "" if exact else "a gap", 100), before)
+    return GroupOffset(*key, 50, "", TranslatedPartition(translated, exact, "" if exact else "a gap", 100), before)
 
 
 def group(*offsets: GroupOffset, state: str = "Empty", origin: int = 0) -> GroupMove:
@@ -62,12 +61,12 @@ def group(*offsets: GroupOffset, state: str = "Empty", origin: int = 0) -> Group
     return GroupMove("billing", replace(IDLE, members=origin), there, offsets)
 
 
-def seen(**changes: object) -> Seen:
-    return replace(Seen(MOVE, True, "", RUNNING, (group(offset(60, 40)),)), **changes)  # type: ignore[arg-type]
+def seen(**changes: object) -> FailoverFacts:
+    return replace(FailoverFacts(MOVE, True, "", RUNNING, (group(offset(60, 40)),)), **changes)  # type: ignore[arg-type]
 
 
-def levels(one: Seen, wish: FailoverWish | None = None) -> dict[str, Level]:
-    return {check.code: check.level for check in checks_of(one, wish or FailoverWish())}
+def levels(one: FailoverFacts, request: FailoverRequest | None = None) -> dict[str, Level]:
+    return {check.code: check.level for check in checks_of(one, request or FailoverRequest())}
 
 
 def test_failback_is_the_same_move_the_other_way() -> None:
@@ -110,7 +109,7 @@ def test_a_pause_tells_who_made_it_and_what_it_started() -> None:
 def test_a_lost_origin_stops_it_until_that_is_agreed() -> None:
     lost = seen(reachable=False, unreachable_because="no route to host")
     assert levels(lost)["origin"] is Level.STOPS
-    agreed = levels(lost, FailoverWish(unplanned=True))
+    agreed = levels(lost, FailoverRequest(unplanned=True))
     assert agreed["origin"] is Level.WARNS
     assert agreed["loss"] is Level.WARNS
     assert Level.STOPS not in agreed.values()
@@ -122,7 +121,7 @@ def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -
     stuck = replace(RUNNING, partitions=(behind,), job="running" if paused else "stopped")
     stuck = replace(stuck, paused_by="ann", pause_reason="maintenance") if paused else stuck
     assert levels(seen(flow=stuck))["lag"] is Level.STOPS
-    assert levels(seen(flow=stuck), FailoverWish(accept_loss=True))["lag"] is Level.WARNS
+    assert levels(seen(flow=stuck), FailoverRequest(accept_loss=True))["lag"] is Level.WARNS
     again = replace(stuck, paused_by="ann", pause_reason=pause_reason(MOVE, ""))
     assert levels(seen(flow=again))["lag"] is Level.WARNS, "an earlier failover paused it: it goes on from there"
 
@@ -191,7 +190,7 @@ def test_a_step_that_can_set_nothing_does_not_say_that_all_is_set() -> None:
         written(group(offset(60, 90)), {}),
         group(offset(60, 40)),
     )
-    assert offsets_planned([stands], "west") == Step("offsets", StepResult.ALREADY, "all offsets are set")
+    assert offsets_planned([stands], "west") == FailoverStep("offsets", StepResult.ALREADY, "all offsets are set")
     text = "no offset can be set; 1 group not as they should be: billing (it was further there already: it has read "
     assert (
         offsets_planned([stands, ahead], "west").text == f"{text}there, or was set ahead; offsets are never set back)"
@@ -209,7 +208,7 @@ def test_a_run_that_finds_nothing_to_do_ends_as_the_run_that_did_it() -> None:
 
 def test_a_group_that_reads_at_the_destination_is_not_said_to_be_moved() -> None:
     moved, alone = written(group(offset(60, 60)), {}), written(group(offset(60, None), state="Stable"), {})
-    steps = (Step("pause", StepResult.DONE, "paused", 1.0),)
+    steps = (FailoverStep("pause", StepResult.DONE, "paused", 1.0),)
     report = Report("test", seen(groups=(moved, alone)), (), steps, dry=False, left_behind=0)
     verdict = failover_text(report).splitlines()[0]
     assert verdict == (
@@ -219,7 +218,7 @@ def test_a_group_that_reads_at_the_destination_is_not_said_to_be_moved() -> None
 
 def test_what_a_group_that_went_on_at_the_destination_has_missed_is_a_bound() -> None:
     """After a failover without the origin it read on there: nothing of that is missed, and nobody can tell."""
-    steps = (Step("pause", StepResult.DONE, "paused", 1.0),)
+    steps = (FailoverStep("pause", StepResult.DONE, "paused", 1.0),)
     report = Report("test", seen(groups=(written(group(offset(60, 90)), {}),)), (), steps, dry=False, left_behind=0)
     text = failover_text(report)
     assert text.startswith("Moved 1 group from east to west: 0 records read again, at most 30 missed\n")
@@ -229,11 +228,13 @@ def test_what_a_group_that_went_on_at_the_destination_has_missed_is_a_bound() ->
 @pytest.mark.parametrize("dry", [True, False])
 def test_all_formats_say_the_same(dry: bool) -> None:
     groups = (written(group(offset(60, 70), state="Stable", origin=1), {}),)
-    steps = tuple(Step(name, StepResult.DONE, f"{name} it", 1.0) for name in ("drain", "pause", "offsets", "start"))
+    steps = tuple(
+        FailoverStep(name, StepResult.DONE, f"{name} it", 1.0) for name in ("drain", "pause", "offsets", "start")
+    )
     now = seen(groups=groups)
-    report = Report("test", now, checks_of(now, FailoverWish()), steps, dry, None if dry else 3, 4.0)
+    report = Report("test", now, checks_of(now, FailoverRequest()), steps, dry, None if dry else 3, 4.0)
     document = json.loads(failover_json(report, 5))
-    schema = json.loads(resources.files("schemas").joinpath("failover.schema.json").read_text(encoding="utf-8"))
+    schema = schema_of("failover")
     jsonschema.validate(document, schema)
     text, page = failover_text(report), failover_markdown(report)
     for words in (text, page):

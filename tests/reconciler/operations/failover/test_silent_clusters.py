@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import main
-from reconciler.edges.moving import Side
-from reconciler.edges.translating import translated
+from reconciler.backends.clusters.groups import Side
+from reconciler.cli.main import main
 from reconciler.errors import ClusterError
-from reconciler.routing import selector_of
-from reconciler.topology import Topology
-from reconciler.translations import TranslateWish
-from tests.builders import cluster, flow, topology
+from reconciler.model.environment.topology import Topology
+from reconciler.model.reports.offsets import TranslateRequest
+from reconciler.operations.failover.translate_offsets import translated
+from reconciler.resources.flows.routes import selector_of
+from tests.support.builders import cluster, flow, topology
 
 NOBODY = "127.0.0.1:1"
 
@@ -25,7 +25,7 @@ def _positions(wished: Topology) -> object:
 
 def _translated(wished: Topology) -> object:
     name, only = next(iter(wished.flows.items()))
-    return translated(wished, TranslateWish(name, groups=("g",)), selector_of(only))
+    return translated(wished, TranslateRequest(name, groups=("g",)), selector_of(only))
 
 
 @pytest.mark.parametrize("ask", [_positions, _translated])

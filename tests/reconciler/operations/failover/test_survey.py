@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.edges.moving import Committed
+from reconciler.backends.clusters.groups import GroupPosition
+from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.failing import FailoverWish, checks_of, move_of
-from reconciler.failovers import GroupMove, GroupState, Key, Level, Seen, Way
-from reconciler.live import FlowStatus
-from reconciler.loading import load
-from reconciler.routing import selector_of
-from reconciler.surveying import Survey, _lag
-from tests.builders import flow
+from reconciler.model.live import FlowStatus
+from reconciler.model.reports.failover import FailoverFacts, GroupMove, GroupState, Key, Level, Way
+from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
+from reconciler.operations.failover.survey import Survey, _lag
+from reconciler.resources.flows.routes import selector_of
+from tests.support.builders import flow
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ class Destination:
     def partitions(self) -> Mapping[str, int]:
         return {"orders": 4, "us.orders": 4, "other": 1}
 
-    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, Committed]]:
-        stand: dict[str, dict[Key, Committed]] = {
-            "was here": {("orders", 0): Committed(5, "")},
-            "never": {("us.orders", 0): Committed(5, "")},
+    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, GroupPosition]]:
+        stand: dict[str, dict[Key, GroupPosition]] = {
+            "was here": {("orders", 0): GroupPosition(5, "")},
+            "never": {("us.orders", 0): GroupPosition(5, "")},
         }
         return {name: stand[name] for name in groups if name in stand}
 
@@ -68,7 +68,9 @@ def test_what_no_checkpoint_tells_of_a_lost_origin_is_said_with_the_groups_it_co
     assert (found.topics, found.without) == (("orders",), ("never",))
     (check,) = (
         one
-        for one in checks_of(Seen(move, False, "no answer", None, groups, unmapped=found), FailoverWish(unplanned=True))
+        for one in checks_of(
+            FailoverFacts(move, False, "no answer", None, groups, unmapped=found), FailoverRequest(unplanned=True)
+        )
         if one.code == "copies"
     )
     assert (check.level, "copies of orders on us" in check.text) == (Level.WARNS, True)

@@ -14,21 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import beginning, cli_review, wiring
-from reconciler.beginning import begin, begin_early
-from reconciler.edges.kafka.admin import KafkaCluster
-from reconciler.edges.kafka.bulk_reading import PATIENCE
-from reconciler.edges.kafka.read_ahead import ReadAhead
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.topics.read_ahead import ReadAhead
+from reconciler.backends.clusters.topics.read_fast import PATIENCE
+from reconciler.cli.commands import review as cli_review
+from reconciler.environment.load import load
+from reconciler.environment.load_clusters import read_head
 from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.heading import read_head
-from reconciler.live import LiveCluster
-from reconciler.live_words import live_folder
-from reconciler.loading import load
-from reconciler.reviewing import Wish, review
-from reconciler.terminal import run_app
-from reconciler.topology import Principal, Topology
-from reconciler.wiring import open_session, read_topology
-from tests.builders import cluster
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import LiveCluster
+from reconciler.operations.plan import PlanRequest, review
+from reconciler.operations.session import early_reads as beginning
+from reconciler.operations.session import session as wiring
+from reconciler.operations.session.early_reads import begin
+from reconciler.operations.session.session import open_session, read_topology
+from reconciler.render.console import run_app
+from tests.support.builders import cluster
 
 CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['127.0.0.1:1']}\n"
 TOPICS = "topics:\n  orders: {clusters: [east], partitions: 1}\n"
@@ -108,7 +109,7 @@ def test_validate_apply_and_an_offline_plan_connect_nothing_beforehand(tmp_path:
     with open_session(folder, Principal.APPLY):
         pass
     with pytest.raises(ReconcilerError, match="without --base"):
-        review(folder, Wish(offline=True))
+        review(folder, PlanRequest(offline=True))
     assert story == ["load", "load"]
 
 
@@ -184,11 +185,13 @@ def test_a_cluster_with_other_settings_is_not_taken_for_the_one_that_is_read() -
 def test_reads_begin_before_most_of_the_program_is_imported() -> None:
     program = """
 import sys
-from reconciler import beginning, cli_review
-from reconciler.terminal import run_app
+from reconciler.cli.commands import review as cli_review
+from reconciler.operations.session import early_reads as beginning
+from reconciler.render.console import run_app
 
 def begin(folder, principal):
-    late = {"reconciler.wiring", "reconciler.loading", "reconciler.changes", "confluent_kafka", "jsonschema", "ruamel",
+    late = {"reconciler.operations.session.session", "reconciler.environment.load", "reconciler.model.changes",
+            "confluent_kafka", "jsonschema", "ruamel",
             "kafka", "git"} & sys.modules.keys()
     sys.exit(" ".join(late) or 7)
 
@@ -199,30 +202,8 @@ run_app(cli_review.app, ["plan", "env"])
     assert (done.returncode, done.stderr) == (7, "")
 
 
-def test_reads_of_a_plan_begin_before_its_arguments_are_read(tmp_path: Path) -> None:
-    folder = environment(tmp_path / "env", all=CLUSTERS + TOPICS)
-    program = """
-import sys
-from reconciler import beginning, start
-
-def begin(folder, principal):
-    late = {"typer", "pydantic", "reconciler.cli_review"} & sys.modules.keys()
-    sys.exit(" ".join(late) or f"{folder} {principal}")
-
-beginning.begin = begin
-start.main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, "plan", folder, "--prune", "--format=json"], capture_output=True, text=True
-    )
-    assert done.stderr == f"{folder} plan\n"
-
-
 LIVE = [["env"], ["env", "--prune"], ["--format", "json", "env"], ["--format=json", "env"], ["env", "--out", "p.json"],
         ["--write", "a.md", "--write", "b.html", "env"], ["env", "--artifact", "--prune"]]  # fmt: skip
-OTHER = [["env", "--base", "main"], ["env", "--base=main"], ["env", "--offline"], ["env", "--revert"], ["one", "two"],
-         ["env", "--changed-since", "main"], ["--help"], ["env", "-h"], ["--", "env"], [], ["--prune"], ["--format"],
-         ["env", "--no-such"], ["--format", "env"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", LIVE, ids=" ".join)
@@ -236,35 +217,10 @@ def test_what_is_surely_a_live_plan_is_one(words: list[str], monkeypatch: pytest
     monkeypatch.setattr(beginning, "begin", begin)
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", *words])
-    assert begun == [live_folder(words)] == [Path("env")]
-
-
-@pytest.mark.parametrize(
-    ("words", "folder"),
-    [(["env"], Path("env")), (["env", "--format", "json"], Path("env")), (["--out=o", "env"], Path("env")),
-     (["env", "--prune"], None), (["env", "--parity"], None), (["env", "--accept", "a/b"], None), ([], None)],
-)  # fmt: skip
-def test_drift_is_begun_early_where_it_reads_whole_clusters(words: list[str], folder: Path | None) -> None:
-    assert live_folder(words, "drift") == folder
-    assert live_folder(words, "doctor") is None
-
-
-@pytest.mark.parametrize("words", OTHER, ids=" ".join)
-def test_nothing_is_begun_early_for_anything_else(words: list[str]) -> None:
-    assert live_folder(words) is None
-
-
-def test_the_command_takes_what_was_begun_and_begins_no_other(tmp_path: Path, story: list[str]) -> None:
-    folder = environment(tmp_path / "env", clusters=CLUSTERS, topics="topics: [")
-    early = begin_early([str(folder)])
-    with pytest.raises(SystemExit):
-        run_app(cli_review.app, ["plan", str(folder)], early)
-    assert list(dict.fromkeys(story)) == ["read east as plan", "load", "broken off"]
-    assert story.count("read east as plan") == 1
+    assert begun == [Path("env")]
 
 
 def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert begin_early([str(tmp_path / "nowhere")]) is None
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", str(tmp_path / "nowhere")])
     assert "nowhere is not there" in capsys.readouterr().err
@@ -275,13 +231,3 @@ def test_a_plan_that_may_need_no_cluster_begins_no_read(words: list[str], monkey
     monkeypatch.setattr(beginning, "begin", lambda *_: pytest.fail("a cluster is read"))
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", "nowhere", *words])
-
-
-def test_the_interpreter_changes_threads_as_before_when_the_reads_are_over() -> None:
-    before = sys.getswitchinterval()
-    with silent_broker() as address:
-        ahead = ReadAhead({"east": cluster("east", bootstrap_servers=(address,))}, Principal.PLAN)
-        time.sleep(0.1)
-        assert sys.getswitchinterval() < before / 2
-        ahead.close()
-    assert sys.getswitchinterval() == pytest.approx(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.rendering.reasons import reasons_words
+from reconciler.render.plan.outline import reasons_words
 
 
 @pytest.mark.parametrize(

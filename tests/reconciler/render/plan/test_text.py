@@ -5,25 +5,26 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import replace
-from importlib import resources
 
 import jsonschema
 
-from reconciler import planfile
-from reconciler.changes import Reason, Refused
+from reconciler.engine.drift.causes import differences
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import Moved, StalePlan, Unknown
-from reconciler.flow_syncs import ConfigSync
-from reconciler.plans import Basis, Plan
-from reconciler.rendering.drift import differences, drift_json, drift_verdict
-from reconciler.rendering.fitting import Handoff
-from reconciler.rendering.html import plan_html
-from reconciler.rendering.markdown import plan_markdown
-from reconciler.rendering.style import Style
-from reconciler.rendering.text import plan_text
-from reconciler.reviewing import goes_on
-from reconciler.summary import applied_verdict
-from reconciler.topology import TopicDefaults
-from tests.builders import cluster, flow, topic, topology, world
+from reconciler.model.changes import About, Reason, Refused, Subject, Why
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.environment.topology import TopicDefaults
+from reconciler.model.plan import Basis, Plan
+from reconciler.model.schemas import schema
+from reconciler.operations.plan import goes_on
+from reconciler.render.comment_limit import Handoff
+from reconciler.render.plan.html import plan_html
+from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.drift import drift_json, drift_verdict
+from reconciler.render.style import Style
+from tests.support.builders import cluster, flow, topic, topology, world
 
 
 def planned(use_defaults_from: str) -> Plan:
@@ -93,14 +94,19 @@ def test_partitions_that_somebody_added_are_drift() -> None:
         "6 partitions",
     )
     assert found.mended_by == ""
-    assert drift_verdict(plan) == "Drift: 1 difference; 1 that cannot be mended by apply"
+    assert drift_verdict(plan) == "Drift: 1 difference; 1 that apply cannot fix"
     told = json.loads(drift_json(plan))
-    jsonschema.validate(told, json.loads(resources.files("schemas").joinpath("drift.schema.json").read_text("utf-8")))
+    jsonschema.validate(told, schema("drift"))
 
 
 def test_a_saved_plan_that_apply_would_refuse_says_so() -> None:
     clear = Plan(Basis("prod", "0" * 64), ())
-    blocked = replace(clear, refused=(Refused("east/a", Reason("partitions-shrink", "it cannot"), "Ask for more"),))
+    blocked = replace(
+        clear,
+        refused=(
+            Refused(Subject(About.TOPIC, "east", "a"), Reason(Why.PARTITIONS_SHRINK, "it cannot"), "Ask for more"),
+        ),
+    )
     dark = replace(clear, unknown=(Unknown("cluster east", "no answer"),))
     handoff = Handoff("reconciler apply prod --plan p.json")
     assert goes_on(clear, handoff) == "apply exactly this with: reconciler apply prod --plan p.json"
@@ -112,7 +118,7 @@ def test_a_saved_plan_that_apply_would_refuse_says_so() -> None:
 
 def test_nothing_done_is_not_said_to_be_as_declared_where_something_is_blocked() -> None:
     clear = Plan(Basis("prod", "0" * 64), ())
-    refused = (Refused("cluster west", Reason("wrong-cluster-id", "another cluster"), "Look"),)
+    refused = (Refused(Subject(About.CLUSTER, "west"), Reason(Why.WRONG_CLUSTER_ID, "another cluster"), "Look"),)
     held = replace(clear, refused=refused, unknown=(Unknown("cluster east", "no answer"),))
     assert applied_verdict(clear, ()) == "Nothing to apply: everything is as declared"
     assert applied_verdict(held, ()) == "Nothing could be applied: 1 blocked, 1 unknown"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from reconciler.rendering.translations import translations_csv, translations_json, translations_text
-from reconciler.translations import Translated, Translations
-from replication.offset_map import Exactness, Translation
+from reconciler.model.reports.offsets import TranslatedOffset, Translations
+from reconciler.render.reports.offsets import translations_csv, translations_json, translations_text
+from reconciler.replication.offsets.map import Exactness, Translation
 
-EXACT = Translated("billing", "orders", 0, 120, "east.orders", Translation(140, Exactness.RECORD))
-NEXT = Translated("billing", "orders", 1, 7, "east.orders", Translation(9, Exactness.NEXT))
-EARLIER = Translated("billing", "orders", 12, 500, "east.orders", Translation(400, Exactness.EARLIER, "the map ends"))
-NOWHERE = Translated("billing", "pay", 0, 5, "east.pay", Translation(None, Exactness.UNKNOWN, "no such partition"))
+EXACT = TranslatedOffset("billing", "orders", 0, 120, "east.orders", Translation(140, Exactness.RECORD))
+NEXT = TranslatedOffset("billing", "orders", 1, 7, "east.orders", Translation(9, Exactness.NEXT))
+EARLIER = TranslatedOffset(
+    "billing", "orders", 12, 500, "east.orders", Translation(400, Exactness.EARLIER, "the map ends")
+)
+NOWHERE = TranslatedOffset(
+    "billing", "pay", 0, 5, "east.pay", Translation(None, Exactness.UNKNOWN, "no such partition")
+)
 MADE = Translations("prod", "east-to-west", "east", "west", (EXACT, NEXT, EARLIER, NOWHERE), ("group x: nothing",))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.choices import Autonomy
-from reconciler.narrowing import within
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.rendering.rounds import round_lines
-from reconciler.running import Round
-from tests.builders import topic, topology, world
+from reconciler.engine.loop import Round
+from reconciler.engine.plan.select import within
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.render.reports.run import round_lines
+from tests.support.builders import topic, topology, world
 
 
 def planned(count: int) -> Plan:

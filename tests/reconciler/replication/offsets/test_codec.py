@@ -7,24 +7,24 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.copied import Copied
+from reconciler_mirror.lane.copied_runs import Copied
 
-from replication.offset_map import PartitionMap, Run, Stretch
-from replication.offset_map_codec import ChunkError, Place, decode, encode
+from reconciler.replication.offsets.codec import ChunkError, MapPartition, decode, encode
+from reconciler.replication.offsets.map import CopiedRun, PartitionMap, Stretch
 
-PLACE = Place("east-to-west", "orders", 3, UUID(int=7), UUID(int=8))
+PLACE = MapPartition("east-to-west", "orders", 3, UUID(int=7), UUID(int=8))
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=60)
 
 
 def _stretch(begin: int, target: int, steps: list[tuple[int, int, int]], rest: int) -> Stretch:
-    runs: list[Run] = []
+    runs: list[CopiedRun] = []
     source = begin
     for left_out, markers, records in steps:
         source, target = source + left_out, target + markers
         if runs and (source, target) == (runs[-1].source_end, runs[-1].target_end):
             runs[-1] = runs[-1]._replace(records=runs[-1].records + records)
         else:
-            runs.append(Run(source, target, records))
+            runs.append(CopiedRun(source, target, records))
         source, target = source + records, target + records
     return Stretch(begin, source + rest, tuple(runs))
 
@@ -64,7 +64,7 @@ def test_what_was_aborted_never_gets_into_the_map() -> None:
     copied.acknowledged(((5, 5),), 12)
     copied.committed(10)
     (chunk,) = copied.chunks()
-    assert decode(*chunk.encode(PLACE))[1].runs == (Run(0, 0, 5), Run(5, 12, 5))
+    assert decode(*chunk.encode(PLACE))[1].runs == (CopiedRun(0, 0, 5), CopiedRun(5, 12, 5))
 
 
 def test_a_batch_without_an_offset_leaves_a_gap_and_no_guess() -> None:
@@ -78,11 +78,11 @@ def test_a_batch_without_an_offset_leaves_a_gap_and_no_guess() -> None:
     copied.acknowledged(((15, 5),), 17)
     copied.committed(20)
     found = [decode(*chunk.encode(PLACE))[1] for chunk in copied.chunks()]
-    assert found == [Stretch(0, 5, (Run(0, 0, 5),)), Stretch(15, 20, (Run(15, 17, 5),))]
+    assert found == [Stretch(0, 5, (CopiedRun(0, 0, 5),)), Stretch(15, 20, (CopiedRun(15, 17, 5),))]
 
 
 def test_a_regular_stream_of_small_transactions_costs_next_to_nothing() -> None:
-    runs = tuple(Run(i * 3, i * 3 + i, 3) for i in range(10_000))
+    runs = tuple(CopiedRun(i * 3, i * 3 + i, 3) for i in range(10_000))
     key, value = encode(PLACE, Stretch(0, 30_000, runs))
     assert len(key) + len(value) < 90
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replication.offset_map import Run, Stretch
-from replication.offset_map_codec import Place, encode, end_of
-from translation.reading import MapReader
-from wire.cluster import Cluster
-from wire.settings import ConnectionSettings
+from reconciler.kafka.client.auth.settings import ConnectionSettings
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.replication.offsets.codec import MapPartition, encode, end_of
+from reconciler.replication.offsets.map import CopiedRun, Stretch
+from reconciler.replication.offsets.reader import MapReader
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 def _reader(*chunks: tuple[bytes, bytes | None], topics: frozenset[str] | None = None) -> MapReader:
-    made = MapReader(Cluster("west", ["west:9092"], ConnectionSettings()), "f", topics)
+    made = MapReader(ClusterClient("west", ["west:9092"], ConnectionSettings()), "f", topics)
     for chunk in chunks:
         made._chunk(*chunk)
     return made
 
 
 def _chunk(begin: int, target: int, ids: tuple[UUID, UUID] = (OLD, OLD), records: int = 10) -> tuple[bytes, bytes]:
-    stretch = Stretch(begin, begin + records, (Run(begin, target, records),))
-    return encode(Place("f", "orders", 0, *ids), stretch)
+    stretch = Stretch(begin, begin + records, (CopiedRun(begin, target, records),))
+    return encode(MapPartition("f", "orders", 0, *ids), stretch)
 
 
 def test_a_chunk_written_again_counts_once() -> None:

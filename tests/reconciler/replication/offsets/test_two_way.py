@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.copied import Copied
+from reconciler_mirror.lane.copied_runs import Copied
 
-from replication.interleaved import Interleaved
-from replication.offset_map import PartitionMap
-from replication.offset_map_codec import Place, decode
+from reconciler.replication.offsets.codec import MapPartition, decode
+from reconciler.replication.offsets.map import PartitionMap
+from reconciler.replication.offsets.two_way import Interleaved
 
 Entry = tuple[str, int] | None
 """Cluster where a record was written, and its number; None: a control marker, or what was aborted."""
-PLACE = Place("flow", "orders", 0)
+PLACE = MapPartition("flow", "orders", 0)
 
 
 @dataclass

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.access.carriage import Carriage, carriage_of
-from reconciler.access.derived import derive
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.changes import CreateTopic, Stage
-from reconciler.exit_codes import ExitCode
-from reconciler.flow_syncs import AccessSync, Groups
-from reconciler.live import LiveState
-from reconciler.rendering.text import plan_text
-from reconciler.routing import find_routes
-from reconciler.topology import Flow, Naming
-from tests.builders import flow, topic, topology, world
-from tests.unit.test_access_plans import applied, env, gone, made, rule, rules
+from reconciler.errors import ExitCode
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.changes import CreateTopic, Stage
+from reconciler.model.environment.flows import AccessSync, Groups
+from reconciler.model.environment.topology import Flow
+from reconciler.model.live import LiveState
+from reconciler.render.plan.text import plan_text
+from reconciler.replication.handover import Naming
+from reconciler.resources.acls.derive_from_flows import derive
+from reconciler.resources.acls.flow_scope import FlowTopics, carriage_of
+from reconciler.resources.flows.routes import find_routes
+from tests.support.access.acls import applied, env, gone, made, rule, rules
+from tests.support.builders import flow, topic, topology, world
 
 SYNC = AccessSync(enabled=True)
 FLOW = """
@@ -28,7 +29,7 @@ flows:
 """
 
 
-def carriage(one: Flow, *topics: str) -> Carriage:
+def carriage(one: Flow, *topics: str) -> FlowTopics:
     wished = topology(one, *(topic(name, "east", partitions=1) for name in topics))
     seen = world()
     live = LiveState({name: fake.read() for name, fake in seen.clusters.items()}, {})
@@ -101,7 +102,7 @@ def test_identity_naming_keeps_names_but_never_opens_what_the_target_keeps_for_i
 
 
 def test_a_custom_policy_gives_literal_rules_for_topics_that_are_there() -> None:
-    one = flow("east", "west", ".*", naming=Naming("tests.policies:Suffixing"), access=SYNC)
+    one = flow("east", "west", ".*", naming=Naming("tests.support.policies:Suffixing"), access=SYNC)
     assert derived(one, "allow User:a read topic pa*") == set()
     assert derived(one, "allow User:a read topic pa*", topics=("pay", "orders")) == rules(
         "allow User:a read topic pay_from_east"
@@ -132,6 +133,7 @@ PATTERNS = st.sampled_from([".*", "pay.*", "pay\\..*", "orders", "p[a-z]+", "(?=
 PLACES = st.tuples(NAMES | st.just("*"), st.sampled_from(PatternType)).filter(lambda one: one != ("*", "prefixed"))
 
 
+@pytest.mark.slow
 @given(
     st.lists(PATTERNS, min_size=1, max_size=2),
     st.lists(st.sampled_from(["pay\\.secret", "p"]), max_size=1),

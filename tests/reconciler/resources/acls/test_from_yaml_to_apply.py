@@ -3,74 +3,29 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from reconciler.access_rules import AccessRole
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
-from reconciler.changes import CreateAcl, DeleteAcl
-from reconciler.errors import ClusterError, Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.explaining import explain
-from reconciler.loading import load
-from reconciler.observations import observe_again
-from reconciler.planfile import dumps, loads
-from reconciler.planning import basis_now, still_true
-from reconciler.plans import Plan, Result
-from reconciler.rendering.explanation import explanation_text
-from reconciler.rendering.text import plan_text
-from reconciler.topology import Topology
-from tests.builders import World, world
+from reconciler.engine.explain import explain
+from reconciler.engine.plan.build import basis_now, still_true
+from reconciler.engine.plan.file import dumps, loads
+from reconciler.engine.plan.fingerprints import observe_again
+from reconciler.environment.load import load
+from reconciler.errors import ClusterError, ExitCode, Unknown
+from reconciler.model.acls import AccessRole, Unsupported
+from reconciler.model.changes import About, Subject
+from reconciler.model.plan import Result
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.explain import explanation_text
+from tests.support.access.acls import applied, env, gone, made, rule, rules
+from tests.support.builders import world
+from tests.support.paths import ROOT
 
-CLUSTERS = """
-clusters:
-  east: {bootstrap_servers: ["east:9092"]}
-  west: {bootstrap_servers: ["west:9092"]}
-"""
 ROLES = """
 access:
   - {role: producer, principal: "User:orders-app", clusters: [east], topics: [orders, {prefix: pay.}]}
   - {role: consumer, principal: "User:billing", clusters: [east], topics: [orders], groups: [{prefix: billing-}]}
 """
-
-
-def rule(text: str) -> AclBinding:
-    """``allow User:x read topic orders`` or ``... topic pay.*`` for a prefix; ``from 10.0.0.1`` at the end."""
-    permission, principal, operation, resource, name, *rest = text.split()
-    prefixed = len(name) > 1 and name.endswith("*")
-    return AclBinding(
-        ResourceType(resource),
-        name.removesuffix("*") if prefixed else name,
-        PatternType.PREFIXED if prefixed else PatternType.LITERAL,
-        principal,
-        rest[1] if rest else "*",
-        Operation(operation),
-        Permission(permission),
-    )
-
-
-def rules(*texts: str) -> set[AclBinding]:
-    return set(map(rule, texts))
-
-
-def env(*texts: str) -> Topology:
-    return load({f"{index}.yaml": text for index, text in enumerate((CLUSTERS, *texts))}, "test")
-
-
-def made(plan: Plan, cluster: str = "east") -> set[AclBinding]:
-    changes = [one.change for one in plan.changes if isinstance(one.change, CreateAcl)]
-    return {change.acl for change in changes if change.cluster == cluster}
-
-
-def gone(plan: Plan, cluster: str = "east") -> set[AclBinding]:
-    changes = [one.change for one in plan.changes if isinstance(one.change, DeleteAcl)]
-    return {change.acl for change in changes if change.cluster == cluster}
-
-
-def applied(seen: World, wished: Topology) -> None:
-    assert {one.result for one in seen.apply(wished)} <= {Result.DONE}
-    assert seen.plan(wished).exit_code is ExitCode.DONE, plan_text(seen.plan(wished))
 
 
 def test_roles_come_to_the_least_that_works_and_are_read_as_roles() -> None:
@@ -241,7 +196,7 @@ def test_a_slip_in_a_topic_name_is_pointed_at() -> None:
 def test_observations_of_rules_need_no_topic() -> None:
     seen = world()
     wished = env(ROLES)
-    [found] = observe_again(["acl east/allow User:x read on topic orders"], seen.look(wished))
+    [found] = observe_again([Subject(About.ACL, "east", "allow User:x read on topic orders")], seen.look(wished))
     assert found.text == "absent"
 
 
@@ -264,7 +219,7 @@ def test_explain_names_the_rule_the_flow_and_what_nobody_declared() -> None:
 
 
 def test_the_page_about_access_loads() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "change" / "access.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     loaded = load({"access.yaml": text}, "test")
     assert len(loaded.access) == 10

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.loops import Loop, Unproved, find_loops
-from reconciler.topology import Flow, Naming
-from reconciler.travels import Travel, travel_of
-from tests.builders import flow
+from reconciler.model.environment.topology import Flow
+from reconciler.replication.handover import Naming
+from reconciler.resources.flows.loops import Loop, Unproved, find_loops
+from reconciler.resources.flows.names.carried import FlowNaming, travel_of
+from tests.support.builders import flow
 
 DEFAULT = Naming()
 IDENTITY = Naming("identity")
 
 
-def _travels(flows: Iterable[Flow]) -> list[Travel]:
+def _travels(flows: Iterable[Flow]) -> list[FlowNaming]:
     travels = [travel_of(one) for one in flows]
     return [travel for travel in travels if travel is not None]
 
@@ -135,13 +136,14 @@ def test_an_expression_without_automaton_is_doubtful_until_an_example_is_real() 
 
 def test_custom_policies_are_simulated() -> None:
     def custom(name: str) -> list[Flow]:
-        return _pairs("a", "b", naming=Naming(f"tests.policies:{name}"))
+        return _pairs("a", "b", naming=Naming(f"tests.support.policies:{name}"))
 
     assert _find(*custom("Suffixing")) == ()
     loop = _loop(*custom("Forgetful"), topics={"a": ["orders"]})
     assert str(loop) == "a/orders -(a-to-b)-> b/orders_from_a -(b-to-a)-> a/orders_from_a_from_b"
 
 
+@pytest.mark.slow
 def test_a_search_without_end_is_given_up_and_told() -> None:
     namings = itertools.cycle([Naming("default", "."), Naming("default", "-")])
     flows = [
@@ -169,6 +171,7 @@ SAMPLES = ["".join(word) for size in (1, 2, 3) for word in itertools.product("ab
 TOPICS = [name for name in SAMPLES if name not in (".", "..")]
 
 
+@pytest.mark.slow
 @given(_edges)
 @settings(deadline=None, max_examples=60)
 def test_the_proof_agrees_with_trying_all_short_names(
@@ -191,7 +194,7 @@ def test_the_proof_agrees_with_trying_all_short_names(
         assert not _comes_back(list(travels.values()))
 
 
-def _comes_back(travels: list[Travel]) -> bool:
+def _comes_back(travels: list[FlowNaming]) -> bool:
     waiting: list[tuple[str, str, tuple[str, ...]]] = [(one, name, (one,)) for one in "xyz" for name in TOPICS]
     while waiting:
         cluster, name, path = waiting.pop()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from reconciler.changes import CreateTopic
-from reconciler.topology import Carry, Naming
-from replication.additions import AddedHeader
-from tests.builders import changed, codes, flow, topic, topology, world
+from reconciler.model.changes import CreateTopic
+from reconciler.model.environment.topology import Carry
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.handover import Naming
+from tests.support.builders import changed, codes, flow, topic, topology, world
 
 
 def test_a_mesh_of_one_name_gets_the_most_partitions_everywhere_and_then_rests() -> None:

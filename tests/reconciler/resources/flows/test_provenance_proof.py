@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirror.provenance import carried
+from reconciler_mirror.record_work.provenance_header import carried
 
-from reconciler.checking import check
-from reconciler.topology import Carry, Flow, Naming
-from tests.builders import flow, topology
+from reconciler.environment.validate.environment import check
+from reconciler.model.environment.topology import Carry, Flow
+from reconciler.replication.handover import Naming
+from tests.support.builders import flow, topology
 
 IDENTITY = Naming("identity")
 LOCAL, FORWARD = Carry.LOCAL, Carry.FORWARD
@@ -100,6 +101,7 @@ _edges = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(_edges)
 @settings(deadline=None, max_examples=80)
 def test_the_proof_agrees_with_carrying_records_until_nothing_moves(

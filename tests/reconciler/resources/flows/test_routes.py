@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
 import pytest
-from mirror.settings import MirrorMakerTopics as MirrorMakerSettings
-from mirror.settings import parse
 
-from reconciler.flow_syncs import MirrorMakerTopics
-from reconciler.handover import mirror_handover
-from reconciler.routing import find_routes
-from reconciler.topology import Flow, Topology
-from replication.mirrormaker import HEARTBEATS, offset_syncs_topic
-from replication.names import OFFSETS_TOPIC
-from tests.builders import flow, topic, topology, world
+from reconciler.model.environment.flows import MirrorMakerTopics
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.schemas import schema as schema_of
+from reconciler.replication.handover import InternalTopics, OffsetSyncs
+from reconciler.replication.handover_reader import parse
+from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
+from reconciler.replication.names import OFFSETS_TOPIC
+from reconciler.resources.flows.routes import find_routes
+from reconciler.resources.mirrors.handover import mirror_handover
+from tests.support.builders import flow, topic, topology, world
 
 ALL = MirrorMakerTopics(heartbeats=1000, offset_syncs="source")
 Remotes = dict[str, list[str]]
@@ -93,13 +93,13 @@ def test_the_separator_of_internal_names_may_stay_a_dot() -> None:
 
 
 def test_the_job_is_told_only_what_is_asked_for() -> None:
-    schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text("utf-8"))
+    schema = schema_of("mirror")
     plain, asking = flow("a", "b", "x"), flow("a", "b", "x", mirrormaker_topics=ALL)
     assert "mirrormaker_topics" not in _told(plain)["flows"][0]
     told = _told(asking)
     jsonschema.validate(told, schema)
     (settings,) = parse(json.dumps(told)).flows
-    assert settings.mirrormaker == MirrorMakerSettings(1000, ("source", "mm2-offset-syncs.b.internal"))
+    assert settings.mirrormaker == InternalTopics(1000, OffsetSyncs("source", "mm2-offset-syncs.b.internal"))
     assert settings.selector().why_not(HEARTBEATS) is None, "heartbeats travel whatever the topics say"
     assert settings.selector().why_not("b.heartbeats") == "cycle"
     assert settings.selector().why_not("mm2-offset-syncs.b.internal") is not None

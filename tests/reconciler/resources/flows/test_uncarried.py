@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reconciler.plans import Plan
-from reconciler.topology import Naming
-from tests.builders import flow, topic, topology, world
+from reconciler.model.plan import Plan
+from reconciler.replication.handover import Naming
+from tests.support.builders import flow, topic, topology, world
 
 
 def told(plan: Plan) -> list[str]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.changes import RestartMirror, StartMirror, StopMirror
+from reconciler.engine.plan.build import plan
 from reconciler.errors import Unknown
-from reconciler.handover import mirror_handover
-from reconciler.live import JobState
-from reconciler.planning import plan
-from reconciler.topology import Flow, Mirror, Topology
-from tests.builders import World, flow, ids, topic, topology, world
+from reconciler.model.changes import RestartMirror, StartMirror, StopMirror
+from reconciler.model.environment.topology import Flow, Mirror, Topology
+from reconciler.model.live import JobState
+from reconciler.resources.mirrors.handover import mirror_handover
+from tests.support.builders import World, flow, ids, topic, topology, world
 
 
 def running(one: Flow, *more: Flow) -> tuple[World, Topology]:

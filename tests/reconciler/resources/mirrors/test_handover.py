@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import jsonschema
@@ -13,23 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.environment.load import load
 from reconciler.errors import Where
-from reconciler.flow_syncs import ConfigSync, Groups
-from reconciler.handover import explain_difference, flow_handover, handovers, mirror_handover
-from reconciler.topology import (
+from reconciler.model.environment.flows import ConfigSync, Groups
+from reconciler.model.environment.topology import (
     Cluster,
     Delivery,
     Flow,
     Isolation,
     Mirror,
-    Naming,
     Principal,
-    Start,
     TopicDefaults,
     Topology,
     by_name,
 )
-from tests.builders import cluster, flow, topology
+from reconciler.model.schemas import schema as schema_of
+from reconciler.replication.handover import Naming, Start
+from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
+from tests.support.builders import cluster, flow, topology
 
 SECRET = {"sasl.password": "${env:MIRROR_PASSWORD}"}
 EAST = cluster("east", bootstrap_servers=("e1:1", "e2:1"), client={"security.protocol": "SASL_SSL", **SECRET})
@@ -131,10 +131,22 @@ def test_two_flows_in_any_order() -> None:
 
 
 def test_hand_over_follows_its_schema_and_keeps_references() -> None:
-    mirror_schema = json.loads(resources.files("schemas").joinpath("mirror.schema.json").read_text("utf-8"))
+    mirror_schema = schema_of("mirror")
     text = handovers(built(mirror=replace(MIRROR, metrics_port=9404)))["west"]
     jsonschema.Draft202012Validator(mirror_schema).validate(json.loads(text))
     assert "${env:MIRROR_PASSWORD}" in text
+
+
+@pytest.mark.parametrize("word", ["default", "identity"])
+def test_the_word_for_an_older_naming_policy_restarts_no_job_that_was_given_its_path(word: str) -> None:
+    clusters = "clusters: {east: {bootstrap_servers: [e:9092]}, west: {bootstrap_servers: [w:9092]}}"
+    text = "{clusters}\nflows: {{back: {{source: east, target: west, topics: [a], naming: {{policy: '{policy}'}}}}}}\n"
+    policies = (f"{word}-before-4.0", f"replication.policy:{word.capitalize()}ReplicationPolicyTo39")
+    new, old = (
+        handovers(load({"a.yaml": text.format(clusters=clusters, policy=policy)}, "test")) for policy in policies
+    )
+    assert new == old
+    assert new != {}
 
 
 def test_explanation_names_flow_field_and_both_values() -> None:

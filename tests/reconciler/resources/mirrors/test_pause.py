@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.edges.audit_file import AuditFile, read_lines
+from reconciler.backends.state.audit.file import AuditFile, read_lines
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.pausing import Wish, paused_notes, progress, require_exists, scopes, to_lift
-from reconciler.plans import Outcome, Result
-from reconciler.steering import audited
-from replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
-from tests.builders import flow, topology
-from tests.fakes import FakeCluster
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.model.plan import Outcome, Result
+from reconciler.operations.pause import audited
+from reconciler.replication.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
+from reconciler.resources.mirrors.pause import PauseRequest, paused_notes, progress, require_exists, scopes, to_lift
+from tests.support.builders import flow, topology
+from tests.support.fakes.cluster import FakeCluster
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 SCOPES = st.one_of(
@@ -76,13 +76,13 @@ TOPOLOGY = topology(flow("east", "west", "orders", name="orders-flow"), flow("ea
 
 
 def test_a_wish_without_a_flow_means_all_and_a_wrong_one_is_told_with_the_nearest() -> None:
-    assert scopes(TOPOLOGY, Wish()) == (Scope("logs-flow"), Scope("orders-flow"))
+    assert scopes(TOPOLOGY, PauseRequest()) == (Scope("logs-flow"), Scope("orders-flow"))
     with pytest.raises(ReconcilerError, match="Perhaps orders-flow is meant"):
-        scopes(TOPOLOGY, Wish("order-flow"))
+        scopes(TOPOLOGY, PauseRequest("order-flow"))
     with pytest.raises(ReconcilerError, match="without --topic"):
-        scopes(TOPOLOGY, Wish("orders-flow", "", 1))
+        scopes(TOPOLOGY, PauseRequest("orders-flow", "", 1))
     with pytest.raises(ReconcilerError, match="without a flow"):
-        scopes(TOPOLOGY, Wish("", "orders"))
+        scopes(TOPOLOGY, PauseRequest("", "orders"))
 
 
 def test_a_topic_that_is_not_there_is_told_with_the_nearest() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -12,20 +11,29 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror.lanes import Claim
-from mirror.positions import Position, decode, encode
+from reconciler_mirror.lane.positions import LanePosition, decode, encode
+from reconciler_mirror.model import Claim
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.live import FlowStatus, JobState, LiveMirror
-from reconciler.rendering.positions import positions_json, positions_text
-from reconciler.repositioning import Seen, Standing, costs, destinations, require_still, table, taken_over
-from replication.pauses import Scope
-from replication.position_text import END, moved
-from tests.builders import flow
+from reconciler.model.live import FlowStatus, JobState, LiveMirror
+from reconciler.render.reports.seek import positions_json, positions_text
+from reconciler.replication.offsets.position_metadata import END, moved
+from reconciler.replication.pauses import Scope
+from reconciler.resources.mirrors.seek import (
+    SeekPartition,
+    TopicPositions,
+    costs,
+    destinations,
+    require_still,
+    table,
+    taken_over,
+)
+from tests.support.builders import flow
+from tests.support.paths import SCHEMAS
 
-TWO = (Standing(0, 50, 100, 900), Standing(1, 700, 0, 800))
+TWO = (SeekPartition(0, 50, 100, 900), SeekPartition(1, 700, 0, 800))
 ORDERS = Scope("f", "orders")
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "positions.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((SCHEMAS / "reports" / "positions.schema.json").read_text("utf-8"))
 
 
 def test_a_place_is_one_that_the_source_has_for_every_partition() -> None:
@@ -44,7 +52,7 @@ def test_positions_of_another_flow_are_taken_over_where_it_has_one() -> None:
     assert taken_over(TWO, {1: 5, 7: 1}, "old") == ({1: 5}, (0,))
     with pytest.raises(ReconcilerError, match="flow old has no position"):
         taken_over(TWO, {}, "old")
-    with pytest.raises(ReconcilerError, match="stands at 99 of partition 0, of which the source has 100 to 900"):
+    with pytest.raises(ReconcilerError, match="is at 99 of partition 0, of which the source has 100 to 900"):
         taken_over(TWO, {0: 99}, "old")
 
 
@@ -53,14 +61,14 @@ def test_what_is_left_out_and_what_is_copied_again_is_told() -> None:
         "copied again, so that the target has the records twice: 700 offsets"
     ]
     assert costs(TWO, destinations(TWO, "latest")) == ["passed over and never copied: 900 offsets that the source has"]
-    assert costs((Standing(0, None, 0, 9),), {0: 4}) == [
+    assert costs((SeekPartition(0, None, 0, 9),), {0: 4}) == [
         "1 partition has no position yet and would else begin where start says"
     ]
     assert costs(TWO[:1], {0: 100}) == [], "what retention took is not counted a second time"
 
 
 def test_the_table_says_what_is_not_known() -> None:
-    lines = table((Standing(0, None, 3, 9), Standing(11, 1200, 0, 2200)))
+    lines = table((SeekPartition(0, None, 3, 9), SeekPartition(11, 1200, 0, 2200)))
     assert [line.split() for line in lines[1:]] == [
         ["0", "none", "3", "9", "unknown"],
         ["11", "1200", "0", "2200", "1,000"],
@@ -69,7 +77,9 @@ def test_the_table_says_what_is_not_known() -> None:
 
 
 def test_programs_read_where_it_stood_and_where_it_goes_on() -> None:
-    looked = Seen("e", flow("east", "west", name="f"), "orders", "east.orders", (Standing(0, None, 0, 9), TWO[1]))
+    looked = TopicPositions(
+        "e", flow("east", "west", name="f"), "orders", "east.orders", (SeekPartition(0, None, 0, 9), TWO[1])
+    )
     moved_one = replace(looked, moved={1: 5}, left=(0,), taken_from="old")
     for seen in (looked, moved_one):
         jsonschema.validate(json.loads(positions_json(seen)), SCHEMA)
@@ -138,15 +148,16 @@ def test_what_is_not_known_is_not_still() -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(0, 99), st.text(max_size=9))
 def test_who_owns_the_flow_stays_beside_the_position_and_the_old_place_goes(at: int, claim: int, who: str) -> None:
-    before = Position(at, "old", 7, Claim(claim, who), 3, (5, 6))
+    before = LanePosition(at, "old", 7, Claim(claim, who), 3, (5, 6))
     for topic_id, marked in (("old", (5, 6)), ("new", None)):
-        left = moved(encode(before) + END, topic_id)
+        left = moved(12, encode(before) + END, topic_id)
         assert left.endswith(END)
         after = decode(12, left.rstrip(END))
         assert (after.offset, after.topic_id, after.leader_epoch) == (12, "", -1)
+        assert after.proved
         assert (after.claim, after.marked) == (before.claim, marked)
 
 
 @given(st.one_of(st.text(), st.binary().map(lambda raw: raw.decode("latin-1")), st.integers().map(json.dumps)))
 def test_metadata_of_a_stranger_is_no_obstacle(metadata: str) -> None:
-    assert decode(1, moved(metadata, "id").rstrip(END)).topic_id == ""
+    assert decode(1, moved(1, metadata, "id").rstrip(END)) == LanePosition(1)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
 
-from reconciler.errors import ReconcilerError, Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.rendering.verify import verify_json, verify_text
-from reconciler.verification import (
+from reconciler.errors import ExitCode, ReconcilerError, Unknown
+from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.model.reports.verify import (
     ComparedPartition,
     Equality,
+    FieldDigest,
     FirstDifference,
     OffsetRange,
-    Part,
     ShownRecord,
     Verification,
-    VerifyWish,
+    VerificationRequest,
 )
-from reconciler.verifying import answered, request, time_ms
+from reconciler.render.reports.verify import verify_json, verify_text
+from reconciler.resources.mirrors.verify_request import answered, request_fields, time_ms
+from tests.support.paths import SCHEMAS
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "verify.schema.json").read_text())
+SCHEMA = json.loads((SCHEMAS / "verify.schema.json").read_text())
 
 EQUAL = ComparedPartition(
     "east-to-west",
@@ -42,8 +41,8 @@ EQUAL = ComparedPartition(
     source=OffsetRange("east", 0, 12_407),
     target=OffsetRange("west", 0, 12_999),
 )
-SHOWN = ShownRecord(Part(4, "aa" * 16), Part(None, ""), Part(1, "bb" * 16), 1_700_000_000_000)
-OTHER = replace(SHOWN, value=Part(0, "cc" * 16), timestamp=5)
+SHOWN = ShownRecord(FieldDigest(4, "aa" * 16), FieldDigest(None, ""), FieldDigest(1, "bb" * 16), 1_700_000_000_000)
+OTHER = replace(SHOWN, value=FieldDigest(0, "cc" * 16), timestamp=5)
 DIFFERENT = replace(
     EQUAL,
     partition=1,
@@ -58,7 +57,7 @@ UNKNOWN = ComparedPartition(
 
 
 def verification(*partitions: ComparedPartition) -> Verification:
-    return Verification("sandbox", VerifyWish(), partitions, ("local-1",), 3.0)
+    return Verification("sandbox", VerificationRequest(), partitions, ("local-1",), 3.0)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_the_job_is_told_which_topics_are_special() -> None:
         LiveTopic("hidden", "id", (), Unknown("configs of hidden", "denied")),
     ]
     cluster = LiveCluster("east", "id", (), {topic.name: topic for topic in topics})
-    asked = request(VerifyWish(from_ms=5), ["b", "a"], {"east": cluster})
+    asked = request_fields(VerificationRequest(from_ms=5), ["b", "a"], {"east": cluster})
     assert asked["flows"] == ["a", "b"]
     assert (asked["from_ms"], asked["to_ms"]) == (5, None)
     assert asked["topics"]["east"] == {"compacted": ["kept"], "append_time": ["stamped"], "unknown": ["hidden"]}

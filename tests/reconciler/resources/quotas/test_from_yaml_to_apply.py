@@ -8,30 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.adopting import Taking, adopt
-from reconciler.adoption import is_empty
-from reconciler.causes import History
-from reconciler.changes import AlterQuota, Stage
-from reconciler.choices import Autonomy
-from reconciler.errors import ClusterError, TopologyError, Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.explaining import explain
-from reconciler.limiting.adopting import adopt_quotas
-from reconciler.live import LiveState
-from reconciler.loading import load
-from reconciler.narrowing import known_part, within
-from reconciler.observing import Wanted, observe
-from reconciler.planfile import change_document, dumps, loads
-from reconciler.planning import basis_now, plan, still_true
-from reconciler.plans import Plan, Result
-from reconciler.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
-from reconciler.rendering.drift import drift_text
-from reconciler.rendering.explanation import explanation_text
-from reconciler.rendering.text import plan_text
-from reconciler.topology import Cluster, Topology
-from reconciler.topology_text import texts
-from tests.builders import World, world
-from tests.fakes import FakeCluster
+from reconciler.engine.explain import explain
+from reconciler.engine.observe.read_all import ReadScope, observe
+from reconciler.engine.plan.build import basis_now, plan, still_true
+from reconciler.engine.plan.file import change_document, dumps, loads
+from reconciler.engine.plan.select import known_part, within
+from reconciler.environment.adopt.quotas import adopt_quotas
+from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.write import texts
+from reconciler.environment.load import load
+from reconciler.errors import ClusterError, ExitCode, TopologyError, Unknown
+from reconciler.model.changes import AlterQuota, Stage
+from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Plan, Result
+from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
+from reconciler.model.reports.drift import History
+from reconciler.operations.adopt import is_empty
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.drift import drift_text
+from reconciler.render.reports.explain import explanation_text
+from tests.support.builders import World, world
+from tests.support.fakes.cluster import FakeCluster
 
 CLUSTERS = """
 clusters:
@@ -144,7 +143,7 @@ def test_quotas_that_cannot_be_read_are_unknown_and_change_nothing() -> None:
     assert planned.exit_code is ExitCode.ERROR
     assert not planned.changes
     assert [(one.subject, one.detail) for one in planned.unknown] == [("quotas east", ("user orders-app",))]
-    live = observe(dict(seen.clusters), wanted=Wanted(quotas=("east",)))
+    live = observe(dict(seen.clusters), wanted=ReadScope(quotas=("east",)))
     assert live.known("east") is not None
     assert plan(quota("user: orders-app, producer_byte_rate: 1MiB"), live).unknown
 
@@ -277,7 +276,7 @@ def test_drift_tells_each_key() -> None:
     applied(seen, env(QUOTAS))
     seen.clusters["east"].quotas[APP]["producer_byte_rate"] = 1 << 20
     text = drift_text(seen.plan(env(QUOTAS)))
-    assert "quota: east: user orders-app producer_byte_rate: found 1 MiB/s, declared 10 MiB/s" in text
+    assert "quota: east: user orders-app producer_byte_rate live: 1 MiB/s, declared: 10 MiB/s" in text
 
 
 def test_drift_says_whether_a_limit_was_set_by_us_and_changed_since() -> None:
@@ -364,7 +363,7 @@ def test_a_plan_of_adopted_quotas_changes_nothing_and_none_is_lost(live: dict[Qu
     fake = FakeCluster("east")
     fake.quotas = _fitting(live)
     seen = replace(fake.read(), quotas=fake.read_quotas())
-    made = adopt(Cluster("east", ("a.example:9092",), cluster_id="id-of-east"), seen, Taking())
+    made = adopt(Cluster("east", ("a.example:9092",), cluster_id="id-of-east"), seen, AdoptOptions())
     wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
     assert is_empty(plan(wished, LiveState({"east": seen}, {})))
     count = sum(len(quota.limits) for quota in wished.quotas)
@@ -377,11 +376,11 @@ def test_a_plan_of_adopted_quotas_changes_nothing_and_none_is_lost(live: dict[Qu
 
 @given(LIVE, LIVE)
 def test_after_an_apply_the_plan_is_empty(
-    before: dict[QuotaEntity, dict[str, float]], wish: dict[QuotaEntity, dict[str, float]]
+    before: dict[QuotaEntity, dict[str, float]], desired: dict[QuotaEntity, dict[str, float]]
 ) -> None:
     seen = world("east")
     seen.clusters["east"].quotas = _fitting(before)
-    declared = adopt_quotas("east", _fitting(wish)).quotas
+    declared = adopt_quotas("east", _fitting(desired)).quotas
     wished = replace(load({"c.yaml": CLUSTERS.split("  west")[0]}, "test"), quotas=declared)
     applied(seen, wished)
 

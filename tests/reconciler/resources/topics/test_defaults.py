@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import CreateTopic, Risk
-from reconciler.comparing import compare
-from reconciler.comparison import Against
+from reconciler.engine.edits.compare import compare
+from reconciler.engine.explain import explain
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.explaining import explain
-from reconciler.loading import load
-from reconciler.rendering.comparison import comparison_verdict
-from reconciler.topology import Topology
-from tests.builders import altered, changed, world
+from reconciler.model.changes import CreateTopic, Risk
+from reconciler.model.environment.topology import Topology
+from reconciler.model.reports.edit import Against
+from reconciler.render.reports.edit import comparison_verdict
+from tests.support.builders import altered, changed, world
 
 CLUSTERS = """\
 clusters:

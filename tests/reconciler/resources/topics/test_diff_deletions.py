@@ -9,20 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.changes import DeleteTopic
-from reconciler.errors import TopologyError
-from reconciler.exit_codes import ExitCode
-from reconciler.guarding.protecting import is_protected
-from reconciler.loading import load
-from reconciler.narrowing import known_part, unexpired
-from reconciler.planning import plan
-from reconciler.plans import Result
-from reconciler.rendering.drift import drift_text
-from reconciler.rendering.text import plan_text
-from reconciler.topology import Tombstone, Topology
-from tests.builders import World, codes, flow, ids, topic, topology, world
-from tests.fakes import unreachable
-from tests.worlds import CLUSTERS, LiveParts, live_parts, topologies
+from reconciler.engine.plan.build import plan
+from reconciler.engine.plan.select import known_part, unexpired
+from reconciler.environment.load import load
+from reconciler.errors import ExitCode, TopologyError
+from reconciler.model.changes import DeleteTopic
+from reconciler.model.environment.topology import Tombstone, Topology
+from reconciler.model.plan import Result
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.drift import drift_text
+from reconciler.resources.protected_names import is_protected
+from tests.support.builders import World, codes, flow, ids, topic, topology, world
+from tests.support.fakes.cluster import unreachable
+from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 
 ID = "AbCdEfGhIjKlMnOpQrStUv"
 EAST = "clusters:\n  east: {bootstrap_servers: [east:9092]}\n"
@@ -197,7 +196,7 @@ def test_a_tombstone_out_of_date_refuses_one_deletion_and_nothing_else(seen: Wor
     after = buried(topology(topic("new", partitions=3)), late)
     planned = seen.plan(after)
     assert ids(planned) == ["create:east/new"]
-    assert [(one.subject, one.reason.code) for one in planned.refused] == [("east/old", "tombstone-expired")]
+    assert [(str(one.subject), str(one.reason.code)) for one in planned.refused] == [("east/old", "tombstone-expired")]
     assert ids(known_part(planned).plan) == ["create:east/new"]
     assert planned.unmanaged == (), "what is blocked is not said to be never touched"
     del seen.clusters["east"].topics["old"]
@@ -250,6 +249,7 @@ def test_nothing_is_deleted_while_anything_is_unknown(seen: World) -> None:
     assert "cluster west" in narrowed.held[0].why
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), topologies(), live_parts)
 def test_no_delete_without_a_tombstone(before: Topology, after: Topology, parts: LiveParts) -> None:
@@ -264,6 +264,7 @@ def test_no_delete_without_a_tombstone(before: Topology, after: Topology, parts:
     assert all(there[name] <= set(fake.topics) for name, fake in seen.clusters.items())
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(topologies(), live_parts, st.data())
 def test_a_plan_deletes_only_what_has_a_tombstone_with_its_id(

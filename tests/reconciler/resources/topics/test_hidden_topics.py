@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.changes import CreateTopic
 from reconciler.errors import ClusterError
-from reconciler.flow_syncs import ConfigSync
-from tests.builders import changed, flow, ids, topic, topology, world
+from reconciler.model.changes import CreateTopic
+from reconciler.model.environment.flows import ConfigSync
+from tests.support.builders import changed, flow, ids, topic, topology, world
 
 NAMES = ("orders", "pay", "clicks")
 

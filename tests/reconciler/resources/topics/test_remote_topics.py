@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reconciler.changes import AddPartitions, CreateTopic
-from reconciler.flow_syncs import ConfigSync
-from reconciler.live import Source
-from reconciler.topology import Naming
-from tests.builders import altered, changed, codes, flow, ids, rules, topic, topology, world
+from reconciler.model.changes import AddPartitions, CreateTopic
+from reconciler.model.environment.flows import ConfigSync
+from reconciler.model.live import Source
+from reconciler.replication.handover import Naming
+from tests.support.builders import altered, changed, codes, flow, ids, rules, topic, topology, world
 
 
 def test_remote_topics_follow_their_source() -> None:

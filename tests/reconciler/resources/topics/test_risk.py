@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.changes import AlterConfigs, ConfigChange, Reason, Risk, Role
 from reconciler.errors import Unknown
-from reconciler.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
-from reconciler.risks import assess, fallbacks_of
-from reconciler.topology import TopicRef
-from tests.builders import topology
+from reconciler.model.changes import AlterConfigs, ConfigChange, Reason, Risk, Role, Why
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
+from reconciler.resources.kind import world_of
+from reconciler.resources.topics.risk import assess
+from tests.support.builders import topology
 
 OWN, USUAL = ConfigValue("100", Source.TOPIC), ConfigValue("7", Source.CLUSTER)
 
@@ -35,7 +36,7 @@ def live_topic(name: str, configs: Mapping[str, ConfigValue] | Unknown) -> LiveT
 
 def losing(name: str, after: str | None = None) -> AlterConfigs:
     change = ConfigChange("retention.ms", "100", Source.TOPIC, after, "git")
-    return AlterConfigs(TopicRef("east", name), f"id-{name}", (change,), Role.DECLARED, Reason("x", "y"))
+    return AlterConfigs(TopicRef("east", name), f"id-{name}", (change,), Role.DECLARED, Reason(Why.DECLARED, "y"))
 
 
 def state(topics: dict[str, LiveTopic]) -> LiveState:
@@ -46,8 +47,8 @@ def test_all_topics_are_looked_at_once_however_many_lose_an_override() -> None:
     topics = Watched({f"t{n}": live_topic(f"t{n}", {"retention.ms": OWN}) for n in range(50)})
     topics["last"] = live_topic("last", {"retention.ms": USUAL})
     live = state(topics)
-    fallbacks = fallbacks_of(live)
-    found = [assess(losing(f"t{n}"), topology(), live, fallbacks) for n in range(50)]
+    against = world_of(topology(), live)
+    found = [assess(losing(f"t{n}"), against) for n in range(50)]
     assert {one.risk for one in found} == {Risk.HIGH}
     assert all("-> 7" in one.why for one in found)
     assert topics.looks == 1
@@ -56,13 +57,14 @@ def test_all_topics_are_looked_at_once_however_many_lose_an_override() -> None:
 def test_a_value_that_is_set_needs_no_look_at_others() -> None:
     topics = Watched({"t": live_topic("t", {"retention.ms": OWN})})
     live = state(topics)
-    assert assess(losing("t", "200"), topology(), live, fallbacks_of(live)).risk is Risk.LOW
+    assert assess(losing("t", "200"), world_of(topology(), live)).risk is Risk.LOW
     assert topics.looks == 0
 
 
 def test_where_nobody_tells_what_remains_the_worst_is_said() -> None:
     hidden = live_topic("hidden", Unknown("configs of east/hidden", "denied"))
     live = state({"t": live_topic("t", {"retention.ms": OWN}), "hidden": hidden})
-    found = assess(losing("t"), topology(), live, fallbacks_of(live))
+    against = world_of(topology(), live)
+    found = assess(losing("t"), against)
     assert (found.risk, "may keep less" in found.why) == (Risk.HIGH, True)
-    assert not fallbacks_of(live)("west")
+    assert not against.fallbacks("west")

@@ -7,46 +7,29 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import planfile
-from reconciler.acls import Unsupported
-from reconciler.adopting import Taking, adopt
-from reconciler.adoption import is_empty
-from reconciler.changes import AlterUser, DeleteUser, Stage
-from reconciler.choices import Autonomy
-from reconciler.errors import ClusterError, Unknown
-from reconciler.exit_codes import ExitCode
-from reconciler.explaining import explain
-from reconciler.live import LiveState
-from reconciler.loading import load
-from reconciler.narrowing import within
-from reconciler.planfile import dumps, loads
-from reconciler.planning import basis_now, plan, still_true
-from reconciler.plans import Plan, Result
-from reconciler.rendering.drift import drift_json, drift_text
-from reconciler.rendering.explanation import explanation_json, explanation_text
-from reconciler.rendering.text import plan_text
-from reconciler.topology import Cluster, Topology
-from reconciler.topology_text import texts
-from reconciler.users import Mechanism, UserRecord
-from tests.builders import World, codes, ids, rules, world
-from tests.fakes import FakeCluster
-
-CLUSTERS = """
-clusters:
-  east: {bootstrap_servers: ["east:9092"]}
-  west: {bootstrap_servers: ["west:9092"]}
-"""
-SHA_256, SHA_512 = Mechanism.SHA_256, Mechanism.SHA_512
-APP = "name: orders-app, password: '${env:APP}'"
-
-
-def env(*parts: str, clusters: str = CLUSTERS) -> Topology:
-    return load({f"{index}.yaml": text for index, text in enumerate((clusters, *parts))}, "test")
-
-
-def users(*entries: str, clusters: str = CLUSTERS) -> Topology:
-    lines = "".join(f"  - {{clusters: [east], {entry}}}\n" for entry in entries)
-    return env(f"users:\n{lines}" if entries else "users: []\n", clusters=clusters)
+from reconciler.engine.explain import explain
+from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.build import basis_now, plan, still_true
+from reconciler.engine.plan.file import dumps, loads
+from reconciler.engine.plan.select import within
+from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.write import texts
+from reconciler.environment.load import load
+from reconciler.errors import ClusterError, ExitCode, Unknown
+from reconciler.model.acls import Unsupported
+from reconciler.model.changes import AlterUser, DeleteUser, Stage
+from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.live import LiveState
+from reconciler.model.options import Autonomy
+from reconciler.model.plan import Plan, Result
+from reconciler.model.users import Mechanism, UserRecord
+from reconciler.operations.adopt import is_empty
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.drift import drift_json, drift_text
+from reconciler.render.reports.explain import explanation_json, explanation_text
+from tests.support.access.users import APP, SHA_256, SHA_512, env, users
+from tests.support.builders import World, codes, ids, rules, world
+from tests.support.fakes.cluster import FakeCluster
 
 
 def altered(planned: Plan) -> dict[str, AlterUser]:
@@ -288,8 +271,8 @@ def test_equal_users_and_equal_quotas_are_told_as_one() -> None:
 def test_drift_tells_versions_and_credentials() -> None:
     seen = with_app(1)
     text = drift_text(seen.plan(users(f"{APP}, version: 2")))
-    assert "user-version: user east/orders-app: found version 1, SCRAM-SHA-512 with 4096 iterations" in text
-    assert "declared version 2, SCRAM-SHA-512 with 4096 iterations" in text
+    assert "user-version: user east/orders-app live: version 1, SCRAM-SHA-512 with 4096 iterations" in text
+    assert "declared: version 2, SCRAM-SHA-512 with 4096 iterations" in text
 
 
 def test_explain_names_the_credentials_of_a_user_with_their_place_and_what_is_live() -> None:
@@ -319,7 +302,7 @@ def test_a_plan_of_adopted_users_changes_nothing_and_none_is_lost(
     fake.users = live
     fake.recorded = {name: UserRecord(7, tuple(live[name])) for name in ours & live.keys()}
     seen = replace(fake.read(), users=fake.read_users())
-    made = adopt(Cluster("east", ("a.example:9092",), cluster_id="id-of-east"), seen, Taking())
+    made = adopt(Cluster("east", ("a.example:9092",), cluster_id="id-of-east"), seen, AdoptOptions())
     wished = load({f"env/east/{path}": text for path, text in texts(made).items()}, "env")
     assert is_empty(plan(wished, LiveState({"east": seen}, {})))
     assert len(wished.users) + len(made.users.left_out) == len(live)

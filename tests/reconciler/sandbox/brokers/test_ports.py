@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import brokers, commands, ports, processes
-from sandbox.errors import SandboxError
-from sandbox.profiles import BLOCK, HOST, PROFILES, layout
+from reconciler.sandbox import commands
+from reconciler.sandbox.brokers import ports, processes
+from reconciler.sandbox.brokers import up_down as brokers
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.profiles import BLOCK, HOST, PROFILES, layout
 
 
 @pytest.fixture

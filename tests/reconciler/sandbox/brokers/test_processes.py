@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import guardian, processes
+from reconciler.sandbox.brokers import cleanup as guardian
+from reconciler.sandbox.brokers import processes
 
 OWNER = """
 import time
-from sandbox.brokers import running
+from reconciler.sandbox.brokers.up_down import running
 with running("plain", heap="256m", quick=True) as sandbox:
     print(sandbox.home, flush=True)
     time.sleep(600)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.run_folders import state_folder
-from sandbox import demo_copy
-from sandbox.errors import SandboxError
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.sandbox.demo import copy_environment as demo_copy
+from reconciler.sandbox.errors import SandboxError
 
 COMMITTED = demo_copy.COMMITTED
 ADDRESSES = {"east": "127.0.0.1:39000", "west": "127.0.0.1:39050"}

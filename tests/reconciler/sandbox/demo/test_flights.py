@@ -10,8 +10,11 @@ import pytest
 from confluent_kafka import Message, Producer
 from kafka.partitioner.default import murmur2
 
-from sandbox import flights, reading
-from sandbox.handles import Sandbox
+from reconciler.sandbox.demo import flights
+from reconciler.sandbox.demo import read_topic as reading
+from reconciler.sandbox.handles import Sandbox
+
+pytestmark = pytest.mark.slow
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

@@ -10,28 +10,28 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.errors import SandboxError
-from sandbox.fingerprints import (
-    Difference,
+from reconciler.sandbox.demo.digests import (
     FingerprintBuilder,
-    Record,
+    ProvedRecord,
+    RecordDifference,
     encoded,
     first_difference,
     last_common_mark,
 )
-from sandbox.handles import Sandbox
-from sandbox.proof import Proof, prove, table
+from reconciler.sandbox.demo.proof import Proof, prove, table
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.handles import Sandbox
 
 data = st.none() | st.binary(max_size=4)
 headers = st.lists(st.tuples(st.text(max_size=2), data), max_size=3).map(tuple)
-contents = st.builds(Record, st.just(0), data, data, headers, st.integers(0, 3))
+contents = st.builds(ProvedRecord, st.just(0), data, data, headers, st.integers(0, 3))
 
 
-def numbered(count: int) -> list[Record]:
-    return [Record(2 * i, b"k%d" % i, b"v%d" % i, (("h", b"%d" % i),), 1_000 + i) for i in range(count)]
+def numbered(count: int) -> list[ProvedRecord]:
+    return [ProvedRecord(2 * i, b"k%d" % i, b"v%d" % i, (("h", b"%d" % i),), 1_000 + i) for i in range(count)]
 
 
-def fingerprint(records: Sequence[Record]) -> FingerprintBuilder:
+def fingerprint(records: Sequence[ProvedRecord]) -> FingerprintBuilder:
     builder = FingerprintBuilder(0)
     for record in records:
         builder.add(record.offset, record.content)
@@ -39,12 +39,12 @@ def fingerprint(records: Sequence[Record]) -> FingerprintBuilder:
 
 
 @given(contents, contents)
-def test_only_equal_records_have_equal_bytes(one: Record, other: Record) -> None:
+def test_only_equal_records_have_equal_bytes(one: ProvedRecord, other: ProvedRecord) -> None:
     assert (encoded(one.content) == encoded(other.content)) == (one.content == other.content)
 
 
 @given(st.lists(contents, max_size=6), st.lists(contents, max_size=6))
-def test_digests_agree_exactly_when_the_records_do(ours: list[Record], theirs: list[Record]) -> None:
+def test_digests_agree_exactly_when_the_records_do(ours: list[ProvedRecord], theirs: list[ProvedRecord]) -> None:
     equal = [record.content for record in ours] == [record.content for record in theirs]
     assert (fingerprint(ours).done().digest == fingerprint(theirs).done().digest) == equal
     assert (first_difference(ours, theirs) is None) == equal
@@ -64,7 +64,7 @@ def test_the_search_begins_at_the_last_common_mark() -> None:
     assert mark.offset == ours[mark.records - 1].offset + 1
 
 
-Damage = Callable[[list[Record]], list[Record]]
+Damage = Callable[[list[ProvedRecord]], list[ProvedRecord]]
 
 DAMAGES: dict[str, tuple[Damage, int, str]] = {
     "value": (lambda r: [*r[:3], replace(r[3], value=b"x"), *r[4:]], 3, "value: 'v3' at the source, 'x' at the target"),
@@ -88,7 +88,7 @@ def test_each_damage_is_named_at_its_place(damage: str) -> None:
     assert words in found.what
 
 
-def write(settings: dict[str, str], topic: str, records: Sequence[Record], partition: int = 0) -> None:
+def write(settings: dict[str, str], topic: str, records: Sequence[ProvedRecord], partition: int = 0) -> None:
     producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})  # a retry must not swap them
     for record in records:
         producer.produce(
@@ -110,7 +110,7 @@ class Mirrored:
         self.topic = create_topic(plain["east"], topic, partitions=2, retention_ms="-1")
         create_topic(plain["west"], f"east.{topic}", partitions=2, retention_ms="-1")
 
-    def proof(self, ours: Sequence[Record], theirs: Sequence[Record]) -> Proof:
+    def proof(self, ours: Sequence[ProvedRecord], theirs: Sequence[ProvedRecord]) -> Proof:
         write(self.east, self.topic, ours, 1)
         write(self.west, f"east.{self.topic}", theirs, 1)
         return prove(self.east, self.west, [(self.topic, f"east.{self.topic}")])
@@ -121,13 +121,17 @@ def mirrored(plain: Sandbox, create_topic: Callable[..., str], unique: str) -> M
     return Mirrored(plain, create_topic, unique)
 
 
-def on_broker(count: int) -> list[Record]:
+def on_broker(count: int) -> list[ProvedRecord]:
     """Contiguous offsets, as a broker gives them."""
     return [replace(record, offset=index) for index, record in enumerate(numbered(count))]
 
 
 def test_equal_sides_are_proved_with_counts_and_digests(mirrored: Mirrored) -> None:
-    odd = [Record(0, None, None, (), 1), Record(1, b"", b"", (("h", None), ("h", b"")), 2), *on_broker(3_000)]
+    odd = [
+        ProvedRecord(0, None, None, (), 1),
+        ProvedRecord(1, b"", b"", (("h", None), ("h", b"")), 2),
+        *on_broker(3_000),
+    ]
     proof = mirrored.proof(odd, odd)
     assert proof.equal
     assert proof.differences() == ()
@@ -152,9 +156,9 @@ def test_a_wrong_copy_on_real_brokers_is_found_with_both_offsets(mirrored: Mirro
 
 
 def test_null_and_empty_differ(mirrored: Mirrored) -> None:
-    null = Record(0, b"k", None, (("h", None),), 1)
+    null = ProvedRecord(0, b"k", None, (("h", None),), 1)
     proof = mirrored.proof([null], [replace(null, value=b"", headers=(("h", b""),))])
-    assert proof.partitions[1].difference == Difference(
+    assert proof.partitions[1].difference == RecordDifference(
         0,
         0,
         0,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import jars, prerequisites
-from sandbox.errors import SandboxError
-from sandbox.places import CHECKSUMS
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.install import jars, prerequisites
+from reconciler.sandbox.paths import CHECKSUMS
 
 CONTENT = {"a.jar": b"a", "b.jar": b"b"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import prerequisites
-from sandbox.errors import SandboxError
-from sandbox.places import ROOT
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.install import prerequisites
+from reconciler.sandbox.paths import ROOT
 
 
 def tool(folder: Path, name: str, script: str = "exit 0") -> None:
@@ -75,7 +75,7 @@ def test_the_command_offered_is_for_the_installer_at_hand(tmp_path: Path) -> Non
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """What the installer reads before it installs anything."""
-    for name in ("reconciler", "sandbox"):
+    for name in ("reconciler",):
         shutil.copytree(ROOT / name, tmp_path / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "project"
 
@@ -87,7 +87,7 @@ def install(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]:
         (path / name).symlink_to(found)
     shell = shutil.which("sh")
     assert shell is not None
-    command = [shell, str(checkout / "sandbox" / "install.sh")]
+    command = [shell, str(checkout / "reconciler" / "sandbox" / "install" / "install.sh")]
     return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=False)
 
 

@@ -1,14 +1,21 @@
-"""One end of a mirror of Strimzi: its address, and how its connectors log in there, as settings of Kafka's clients.
+"""Reads fields of a Strimzi resource; one end of its mirror, address and login, as settings of Kafka's clients.
 
-Border: fields in, settings out. Secrets of Kubernetes are named and never read.
+Secrets of Kubernetes are named and never read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.mirrormaker.strimzi_fields import Fields, Settings, is_null
-from reconciler.yaml_nodes import Entry, Mapping, Node
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Notes
+from reconciler.environment.yaml.nodes import Document, Entry, Mapping, Node, Scalar
+from reconciler.environment.yaml.nodes import Sequence as YamlSequence
+from reconciler.errors import Where
+
+Settings = dict[str, Property]
+"""Of one connector, by name."""
 
 _OF_WORKERS = {
     "groupId": "group.id", "configStorageTopic": "config.storage.topic", "offsetStorageTopic": "offset.storage.topic",
@@ -17,11 +24,75 @@ _OF_WORKERS = {
 _SCRAM = {"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 
 
+@dataclass(frozen=True, slots=True)
+class StrimziFields:
+    """Fields of a resource in its YAML: present, missing, not known; what is to be told goes to ``notes``."""
+
+    document: Document
+    notes: Notes
+
+    def where(self, node: Node | Entry) -> Where:
+        return self.document.where(node)
+
+    def mistake(self, node: Node | Entry, words: str) -> None:
+        self.notes.wrong(self.where(node), words)
+
+    def differs(self, node: Node | Entry, words: str) -> None:
+        self.notes.differs(f"{self.where(node)}: {words}")
+
+    def unknown(self, name: str, entry: Entry) -> None:
+        self.differs(entry, f"{name} is no field of a KafkaMirrorMaker2 that is known here, and is left out")
+
+    def inside(self, outer: Mapping, key: str) -> Mapping:
+        """What is not there is empty; what is something else is a mistake."""
+        entry = outer.entries.get(key)
+        if entry is None or is_null(entry.value):
+            return Mapping({}, entry.line if entry else outer.line, entry.column if entry else outer.column, 1)
+        if isinstance(entry.value, Mapping):
+            return entry.value
+        self.mistake(entry, f"{key}: it is no mapping. Strimzi refuses it, too. Correct it.")
+        return Mapping({}, entry.line, entry.column, 1)
+
+    def items(self, outer: Mapping, key: str, *, needed: bool = False) -> Iterator[Mapping]:
+        entry = outer.entries.get(key)
+        if entry is not None and isinstance(entry.value, YamlSequence):
+            for item in entry.value.items:
+                if isinstance(item, Mapping):
+                    yield item
+                else:
+                    self.mistake(item, f"{key}: an item is no mapping. Strimzi refuses it, too. Correct it.")
+        elif needed:
+            self.mistake(entry or outer, f"{key} is no list of mirrors. Nothing is copied without it. Add it.")
+
+    def text(self, outer: Mapping, key: str, *, needed: bool = True) -> str:
+        entry = outer.entries.get(key)
+        if entry is not None and isinstance(entry.value, Scalar) and not is_null(entry.value):
+            return entry.value.text
+        if needed or (entry is not None and not isinstance(entry.value, Scalar)):
+            self.mistake(entry or outer, f"{key} is not there, or is no text. Strimzi needs it, too. Correct it.")
+        return ""
+
+    def configs(self, outer: Mapping, prefix: str, settings: Settings) -> None:
+        for key, entry in self.inside(outer, "config").entries.items():
+            if not isinstance(entry.value, Scalar):
+                self.mistake(entry, f"{key}: it is no text. Strimzi refuses it, too. Correct it.")
+            elif is_null(entry.value):
+                self.differs(entry, f"{key} is null, which says nothing")
+            else:
+                self.put(settings, f"{prefix}{key}", entry.value.text, entry)
+
+    def put(self, settings: Settings, name: str, value: str, node: Node | Entry) -> None:
+        """In the order of the operator: what comes later counts."""
+        if name in settings and settings[name].value.strip() != value.strip():
+            self.differs(node, f"it sets {name}, so line {settings[name].where.line} does not count")
+        settings[name] = Property(name, value, self.where(node))
+
+
 @dataclass(slots=True)
-class Cluster:
+class StrimziCluster:
     """One end of a mirror: its address, and how Strimzi logs in there."""
 
-    fields: Fields
+    fields: StrimziFields
     prefix: str
     node: Mapping
     settings: Settings
@@ -30,18 +101,15 @@ class Cluster:
         for key, name in (("alias", "alias"), ("bootstrapServers", "bootstrap.servers")):
             self._put(name, self.fields.text(self.node, key), self.node.entries.get(key, self.node))
         for key, entry in self.node.entries.items():
-            match key:
-                case "alias" | "bootstrapServers" | "tls" | "authentication" | "config":
-                    pass
-                case _ if key in _OF_WORKERS:
-                    self._put(_OF_WORKERS[key], self.fields.text(self.node, key), entry)
-                case _:
-                    self.fields.unknown(key, entry)
+            if key in _OF_WORKERS:
+                self._put(_OF_WORKERS[key], self.fields.text(self.node, key), entry)
+            elif key not in ("alias", "bootstrapServers", "tls", "authentication", "config"):
+                self.fields.unknown(key, entry)
         self._protocol()
         self.fields.configs(self.node, self.prefix, self.settings)
 
     def _put(self, name: str, value: str, node: Node | Entry) -> None:
-        self.settings.put(f"{self.prefix}{name}", value, node)
+        self.fields.put(self.settings, f"{self.prefix}{name}", value, node)
 
     def _protocol(self) -> None:
         tls, login = self.node.entries.get("tls"), self.node.entries.get("authentication")
@@ -52,16 +120,16 @@ class Cluster:
         if login is not None and not is_null(login.value):
             sasl = self._login(self.fields.inside(self.node, "authentication"), login)
         protocol = {(False, False): "", (True, False): "SSL", (False, True): "SASL_PLAINTEXT"}
-        if found := protocol.get((encrypted, sasl), "SASL_SSL"):
-            self._put("security.protocol", found, tls or login or self.node)
+        if text := protocol.get((encrypted, sasl), "SASL_SSL"):
+            self._put("security.protocol", text, tls or login or self.node)
 
     def _trust(self, tls: Mapping, entry: Entry) -> None:
-        found = [
-            _secret(self.fields.text(one, "secretName"), self.fields.text(one, _first(one, "certificate", "pattern")))
-            for one in self.fields.items(tls, "trustedCertificates")
+        names = [
+            _secret(self.fields.text(mapping, "secretName"), self.fields.text(mapping, _certificate_key(mapping)))
+            for mapping in self.fields.items(tls, "trustedCertificates")
         ]
-        if found:
-            self._put("ssl.truststore.certificates", "".join(found), tls.entries["trustedCertificates"])
+        if names:
+            self._put("ssl.truststore.certificates", "".join(names), tls.entries["trustedCertificates"])
         for key in (key for key in tls.entries if key != "trustedCertificates"):
             self.fields.unknown(f"tls.{key}", entry)
 
@@ -92,12 +160,11 @@ class Cluster:
                 self.fields.configs(login, self.prefix, self.settings)
                 known = {"type", "sasl", "config"}
             case _:
-                self.fields.mistake(
-                    entry, f'authentication.type is "{kind}", which is not known here. Nobody could log in. Correct it.'
-                )
+                words = f'authentication.type is "{kind}", which is not known here. Nobody could log in. Correct it.'
+                self.fields.mistake(entry, words)
         for key in (key for key in login.entries if key not in known):
             words = f"authentication.{key} is not taken over. Where it is needed, write it under client"
-            self.fields.made.different.append(f"{self.fields.where(login.entries[key])}: {words}")
+            self.fields.differs(login.entries[key], words)
         return sasl
 
     def _oauth(self, login: Mapping, entry: Entry) -> None:
@@ -117,8 +184,8 @@ class Cluster:
         self._put("sasl.jaas.config", f"{module} required {said};", entry)
 
 
-def _first(outer: Mapping, *keys: str) -> str:
-    return next((key for key in keys if key in outer.entries), keys[0])
+def _certificate_key(outer: Mapping) -> str:
+    return next((key for key in ("certificate", "pattern") if key in outer.entries), "certificate")
 
 
 def _escaped(text: str) -> str:
@@ -128,3 +195,7 @@ def _escaped(text: str) -> str:
 def _secret(name: str, key: str) -> str:
     """As Strimzi's own config provider has it; what a Secret holds becomes a variable."""
     return f"${{strimzisecrets:{name}:{key}}}"
+
+
+def is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.data is None

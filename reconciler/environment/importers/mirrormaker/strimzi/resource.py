@@ -1,8 +1,4 @@
-"""Strimzi's ``KafkaMirrorMaker2`` resources as the connectors that its operator makes of them (v1beta2 and v1).
-
-Border: a YAML or JSON text in, connectors out, each setting with the line of the field that says it. What they become
-together is ``connectors``. Secrets of Kubernetes are named and never read.
-"""
+"""Strimzi's ``KafkaMirrorMaker2`` resource as the connectors that its operator makes of it (v1beta2, v1)."""
 
 from __future__ import annotations
 
@@ -11,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reconciler.mirrormaker.connectors import CHECKPOINT, HEARTBEAT, SOURCE, Connector, Connectors
-from reconciler.mirrormaker.properties import Mistake
-from reconciler.mirrormaker.scopes import Flow
-from reconciler.mirrormaker.strimzi_clusters import Cluster
-from reconciler.mirrormaker.strimzi_fields import Fields, Settings, is_null
-from reconciler.yaml_nodes import Entry, Mapping, Node, Scalar
-from reconciler.yaml_nodes import Sequence as YamlSequence
-from reconciler.yaml_text import read as read_yaml
+from reconciler.environment.importers.mirrormaker.connectors import CHECKPOINT, HEARTBEAT, SOURCE, Connector
+from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
+from reconciler.environment.importers.mirrormaker.strimzi.clusters import (
+    Settings,
+    StrimziCluster,
+    StrimziFields,
+    is_null,
+)
+from reconciler.environment.yaml.nodes import Entry, Mapping, Node, Scalar
+from reconciler.environment.yaml.nodes import Sequence as YamlSequence
+from reconciler.environment.yaml.read import read as read_yaml
 
 _KIND = re.compile(
     r"""^[\s{,]*["']?kind["']?[ \t]*:[ \t]*["']?KafkaMirrorMaker2["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""", re.M
@@ -41,11 +40,11 @@ def is_resource(text: str) -> bool:
     return bool(_KIND.search(text))
 
 
-def read(file: str, text: str, made: Connectors) -> Iterator[Connector]:
+def read(file: str, text: str, notes: Notes) -> Iterator[Connector]:
     """Of each resource of the file; others beside it are passed over."""
     for part in _documents(text):
         if is_resource(part):
-            yield from _Reader(Fields(read_yaml(file, part), made)).connectors()
+            yield from _Reader(StrimziFields(read_yaml(file, part), notes)).connectors()
 
 
 def _documents(text: str) -> Iterator[str]:
@@ -57,26 +56,25 @@ def _documents(text: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reader:
-    fields: Fields
+    fields: StrimziFields
 
     def connectors(self) -> Iterator[Connector]:
         if self.fields.document.problems or self.fields.document.root is None:
-            self.fields.made.mistakes += (
-                Mistake(one.where, f"{one.what}. {one.why}. {one.todo}.") for one in self.fields.document.problems
-            )
+            for problem in self.fields.document.problems:
+                self.fields.notes.wrong(problem.where, f"{problem.what}. {problem.why}. {problem.todo}.")
             return
         for resource in _resources(self.fields.document.root):
             spec = self.fields.inside(resource, "spec")
             for mirror in self.fields.items(spec, "mirrors", needed=True):
                 yield from self._mirror(spec, mirror)
             for key in (key for key in resource.entries if key in ("metadata", "status")):
-                self.fields.unneeded(key, "of Kubernetes")
+                self.fields.notes.skips(key, "of Kubernetes")
             for key, entry in spec.entries.items():
                 if key == "rack":
                     words = "consumers read from brokers of another rack, too; write client.rack under client"
-                    self.fields.made.different.append(f"{self.fields.where(entry)}: rack is not taken over: {words}")
+                    self.fields.differs(entry, f"rack is not taken over: {words}")
                 elif key in _OF_PODS:
-                    self.fields.unneeded(f"spec.{key}", PODS)
+                    self.fields.notes.skips(f"spec.{key}", PODS)
                 elif key not in ("clusters", "target", "mirrors"):
                     self.fields.unknown(f"spec.{key}", entry)
 
@@ -95,13 +93,10 @@ class _Reader:
                 self.fields.mistake(entry, f"{key}: it is no mapping. Strimzi refuses it, too. Correct it.")
             elif key.startswith("groups") and "checkpointConnector" not in mirror.entries:
                 words = "no checkpointConnector is there to use it"
-                self.fields.made.different.append(
-                    f"{self.fields.where(entry)}: {key} has no effect, and is left out: {words}"
-                )
+                self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
         if "sourceConnector" not in mirror.entries:
-            self.fields.mistake(
-                mirror, "there is no sourceConnector, so nothing is copied. Add it, or remove the mirror."
-            )
+            words = "there is no sourceConnector, so nothing is copied. Add it, or remove the mirror."
+            self.fields.mistake(mirror, words)
 
     def _end(self, spec: Mapping, mirror: Mapping, side: str) -> Mapping | None:
         """As v1 has it, else by its alias among ``clusters``."""
@@ -111,46 +106,45 @@ class _Reader:
         by_alias = mirror if f"{side}Cluster" in mirror.entries or side == "source" else spec
         key = f"{side}Cluster" if by_alias is mirror else "connectCluster"
         alias = self.fields.text(by_alias, key)
-        found = [one for one in self.fields.items(spec, "clusters") if self.fields.text(one, "alias") == alias]
-        if not found:
-            if alias:
-                words = f'no cluster of clusters has the alias "{alias}". The mirror has no such end. Correct it.'
-                self.fields.mistake(by_alias.entries.get(key, mirror), f"{key}: {words}")
-            return None
-        return found[0]
+        mappings = [
+            mapping for mapping in self.fields.items(spec, "clusters") if self.fields.text(mapping, "alias") == alias
+        ]
+        if alias and not mappings:
+            words = f'no cluster of clusters has the alias "{alias}". The mirror has no such end. Correct it.'
+            self.fields.mistake(by_alias.entries.get(key, mirror), f"{key}: {words}")
+        return mappings[0] if mappings else None
 
     def _connector(self, flow: Flow, source: Mapping, target: Mapping, mirror: Mapping, entry: Entry) -> Connector:
-        kind, settings = _CONNECTORS[entry.key], Settings(self.fields)
-        Cluster(self.fields, "target.cluster.", target, settings).read()
-        Cluster(self.fields, "source.cluster.", source, settings).read()
+        kind, settings = _CONNECTORS[entry.key], Settings()
+        StrimziCluster(self.fields, "target.cluster.", target, settings).read()
+        StrimziCluster(self.fields, "source.cluster.", source, settings).read()
         inside = self.fields.inside(mirror, entry.key)
         self.fields.configs(inside, "", settings)
-        for key, one in inside.entries.items():
+        for key, each_entry in inside.entries.items():
             if key == "tasksMax":
-                settings.put("tasks.max", self.fields.text(inside, key), one)
+                self.fields.put(settings, "tasks.max", self.fields.text(inside, key), each_entry)
             elif key in ("pause", "state"):
-                self._halted(kind, one)
+                self._halted(kind, each_entry)
             elif key in _OF_OPERATOR:
-                self.fields.unneeded(f"{entry.key}.{key}", PODS)
+                self.fields.notes.skips(f"{entry.key}.{key}", PODS)
             elif key != "config":
-                self.fields.unknown(f"{entry.key}.{key}", one)
+                self.fields.unknown(f"{entry.key}.{key}", each_entry)
         for key, name in _PATTERNS.items():
             if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
-                settings.put(name, self.fields.text(mirror, key), mirror.entries[key])
-        topic = settings.found.get("target.cluster.offset.storage.topic")
+                self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
+        topic = settings.get("target.cluster.offset.storage.topic")
         offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
         named = f"{flow[0]}->{flow[1]}.{kind}"
-        return Connector(named, kind, flow, self.fields.where(entry), tuple(settings.found.values()), offsets_topic)
+        return Connector(named, kind, flow, self.fields.where(entry), tuple(settings.values()), offsets_topic)
 
     def _halted(self, kind: str, entry: Entry) -> None:
         said = entry.value.text if isinstance(entry.value, Scalar) else ""
         if said.lower() in ("true", "paused", "stopped") and kind == SOURCE:
-            self.fields.made.different.append(
-                f"{self.fields.where(entry)}: {entry.key} is {said}, so nothing is copied now; the flow will copy "
-                "once it is applied. Leave it out of the files until then, or hold it still by mirror pause"
-            )
+            words = f"{entry.key} is {said}, so nothing is copied now; the flow will copy once it is applied. "
+            self.fields.differs(entry, words + "Leave it out of the files until then, or hold it still by mirror pause")
         else:
-            self.fields.unneeded(f"{kind}'s {entry.key}", "`mirror pause` holds a flow, a topic or a partition still")
+            words = "`mirror pause` holds a flow, a topic or a partition still"
+            self.fields.notes.skips(f"{kind}'s {entry.key}", words)
 
 
 def _resources(root: Node) -> Sequence[Mapping]:
@@ -162,4 +156,4 @@ def _resources(root: Node) -> Sequence[Mapping]:
         return (root,)
     items = root.entries.get("items")
     inner = items.value.items if items is not None and isinstance(items.value, YamlSequence) else ()
-    return [one for item in inner for one in _resources(item)]
+    return [mapping for item in inner for mapping in _resources(item)]

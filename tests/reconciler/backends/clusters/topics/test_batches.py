@@ -7,11 +7,26 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role, TopicChange
-from reconciler.edges.kafka.batches import RECORDS_PER_REQUEST, Item, cut, rank_of, records_of
-from reconciler.topology import TopicRef
+from reconciler.backends.clusters.topics.batches import (
+    RECORDS_PER_REQUEST,
+    PlannedTopicChange,
+    cut,
+    rank_of,
+    records_of,
+)
+from reconciler.model.changes import (
+    AddPartitions,
+    AlterConfigs,
+    ConfigChange,
+    CreateTopic,
+    Reason,
+    Role,
+    TopicChange,
+    Why,
+)
+from reconciler.model.environment.topology import TopicRef
 
-WHY = Reason("test", "")
+WHY = Reason(Why.DECLARED, "")
 
 
 def _configs(count: int) -> tuple[ConfigChange, ...]:
@@ -31,35 +46,35 @@ changes: st.SearchStrategy[TopicChange] = st.one_of(
         lambda ref, configs: AlterConfigs(ref, "id", _configs(configs), Role.DECLARED, WHY), refs, st.integers(1, 12)
     ),
 )
-items = st.lists(changes).map(lambda found: [Item(f"c{i}", change) for i, change in enumerate(found)])
+items = st.lists(changes).map(lambda found: [PlannedTopicChange(f"c{i}", change) for i, change in enumerate(found)])
 
 
 @given(items)
-def test_every_change_is_in_exactly_one_request(given: list[Item]) -> None:
+def test_every_change_is_in_exactly_one_request(given: list[PlannedTopicChange]) -> None:
     assert sorted(item.id for batch in cut(given) for item in batch) == sorted(item.id for item in given)
 
 
 @given(items)
-def test_no_request_is_above_the_limit_unless_one_change_alone_is(given: list[Item]) -> None:
+def test_no_request_is_above_the_limit_unless_one_change_alone_is(given: list[PlannedTopicChange]) -> None:
     for batch in cut(given):
         assert len(batch) == 1 or sum(records_of(item.change) for item in batch) <= RECORDS_PER_REQUEST
 
 
 @given(items)
-def test_a_request_has_one_kind_and_each_topic_once(given: list[Item]) -> None:
+def test_a_request_has_one_kind_and_each_topic_once(given: list[PlannedTopicChange]) -> None:
     for batch in cut(given):
         assert len({rank_of(item.change) for item in batch}) == 1
         assert len({item.change.ref for item in batch}) == len(batch)
 
 
 @given(items)
-def test_creates_come_before_growth_and_growth_before_configs(given: list[Item]) -> None:
+def test_creates_come_before_growth_and_growth_before_configs(given: list[PlannedTopicChange]) -> None:
     ranks = [rank_of(batch[0].change) for batch in cut(given)]
     assert all(earlier <= later for earlier, later in pairwise(ranks))
 
 
 @given(items)
-def test_the_order_within_a_kind_is_kept(given: list[Item]) -> None:
+def test_the_order_within_a_kind_is_kept(given: list[PlannedTopicChange]) -> None:
     for rank in range(3):
         sent = [item.id for batch in cut(given) for item in batch if rank_of(item.change) == rank]
         assert sent == [item.id for item in given if rank_of(item.change) == rank]
@@ -68,7 +83,7 @@ def test_the_order_within_a_kind_is_kept(given: list[Item]) -> None:
 @given(st.lists(changes, min_size=2))
 def test_requests_are_not_needlessly_small(given: list[TopicChange]) -> None:
     """Two neighbours of one kind without a common topic would have been above the limit together."""
-    batches = list(cut([Item(f"c{i}", change) for i, change in enumerate(given)]))
+    batches = list(cut([PlannedTopicChange(f"c{i}", change) for i, change in enumerate(given)]))
     for one, other in pairwise(batches):
         same_kind = rank_of(one[0].change) == rank_of(other[0].change)
         if same_kind and other[0].change.ref not in {item.change.ref for item in one}:

@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 
-from reconciler.changes import CreateTopic, Reason, Role
-from reconciler.edges.kafka import writing
-from reconciler.edges.kafka.batches import Item
-from reconciler.edges.kafka.connection import Connection
+from reconciler.backends.clusters.topics import write as writing
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
-from reconciler.topology import Cluster, Principal, TopicRef
+from reconciler.model.changes import CreateTopic, Reason, Role, Why
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 
 THROTTLED = ClusterError("east", "quota", "throttled")
 
@@ -26,15 +26,15 @@ class Controller:
         self.requests: list[list[str]] = []
 
     def send(
-        self, _connection: Connection, items: Sequence[Item], validate_only: bool
+        self, _connection: AdminConnection, items: Sequence[PlannedTopicChange], validate_only: bool
     ) -> dict[str, ClusterError | None]:
         self.requests.append([item.id for item in items])
         return {item.id: None if place < self.pace else THROTTLED for place, item in enumerate(items)}
 
 
 @pytest.fixture
-def connection() -> Connection:
-    return Connection(Cluster("east", ("east.invalid:9092",)), Principal.APPLY)
+def connection() -> AdminConnection:
+    return AdminConnection(Cluster("east", ("east.invalid:9092",)), Principal.APPLY)
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +46,16 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
-def items(number: int) -> list[Item]:
-    reason = Reason("test", "")
+def items(number: int) -> list[PlannedTopicChange]:
+    reason = Reason(Why.DECLARED, "")
     return [
-        Item(f"c{i}", CreateTopic(TopicRef("east", f"t{i}"), 1, None, (), Role.DECLARED, reason)) for i in range(number)
+        PlannedTopicChange(f"c{i}", CreateTopic(TopicRef("east", f"t{i}"), 1, None, (), Role.DECLARED, reason))
+        for i in range(number)
     ]
 
 
 def test_what_was_accepted_is_not_sent_again(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
+    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
 ) -> None:
     controller = Controller(pace=2)
     monkeypatch.setattr(writing, "send", controller.send)
@@ -65,7 +66,7 @@ def test_what_was_accepted_is_not_sent_again(
 
 
 def test_when_nothing_moves_it_gives_up_and_says_so(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
+    connection: AdminConnection, monkeypatch: pytest.MonkeyPatch, no_waiting: list[float]
 ) -> None:
     controller = Controller(pace=0)
     monkeypatch.setattr(writing, "send", controller.send)

@@ -10,13 +10,13 @@ from typing import Never
 
 import pytest
 
-from reconciler.edges import supervisor
-from reconciler.edges.lock import environment_lock
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.supervisor import Supervisor, write_json
-from reconciler.edges.verify_job import VerifyRun, run_verify_job
+from reconciler.backends.mirror_jobs.runner import supervisor
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor, write_json
+from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, run_verify_job
+from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.errors import LockHeld, RunnerError
-from reconciler.topology import Mirror
+from reconciler.model.environment.topology import Mirror
 
 HANDOVER = '{"fingerprint": "00000000000000aa"}'
 
@@ -26,7 +26,7 @@ def full(*_: object, **__: object) -> Never:
 
 
 def test_the_lock_holds_though_it_cannot_say_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.edges.lock.os.write", full)
+    monkeypatch.setattr("reconciler.backends.state.lock.file_lock.os.write", full)
     with (
         environment_lock(tmp_path / "e", "apply"),
         pytest.raises(LockHeld, match="another process"),
@@ -64,7 +64,7 @@ def test_a_long_log_is_cut_though_it_cannot_be_kept(tmp_path: Path, monkeypatch:
 def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.edges.spark.bundle", full)
+    monkeypatch.setattr("reconciler.backends.mirror_jobs.runner.spark_submit.bundle", full)
     runner = SparkRunner(tmp_path, {"west": Mirror("west", ("f",), master="local[1]")}, lambda _: None)
     with pytest.raises(RunnerError, match="No space left on device") as told:
         runner.start("west", HANDOVER, lambda _: None)
@@ -75,7 +75,7 @@ def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
 def test_a_comparison_that_cannot_be_started_for_want_of_space_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    monkeypatch.setattr(f"reconciler.edges.verify_job.{fails}", full)
+    monkeypatch.setattr(f"reconciler.backends.mirror_jobs.runner.verify_job.{fails}", full)
     run = VerifyRun(Mirror("west", ("f",), master="local[1]"), tmp_path, HANDOVER, {})
     with pytest.raises(RunnerError, match=r"nothing was verified.*No space left on device"):
         run_verify_job(run, lambda _: None)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import wiring
-from reconciler.cli import main
-from reconciler.edges.run_folders import RunFolder
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.supervisor import write_json
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.runner.supervisor import write_json
+from reconciler.cli.main import main
 from reconciler.errors import ClusterError
-from reconciler.live import JobState, LiveMirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.operations.session import session as wiring
 
 EARLIER = LiveMirror("west", JobState.STOPPED, application_id="local-1", fingerprint="old")
 
@@ -47,7 +47,8 @@ def supervising(state: Path, job: str) -> Iterator[RunFolder]:
     write_json(folder.path / "handover.json", {"fingerprint": "new"})
     write_json(folder.path / "command.json", [sys.executable, "-c", job, str(folder.path / "stop")])
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", "reconciler.edges.supervisor", str(folder.path)], start_new_session=True
+        [sys.executable, "-m", SUPERVISOR, str(folder.path)],
+        start_new_session=True,
     )
     while "job_pid" not in folder.read("supervisor.json") or folder.number("supervisor.json", "job_pid") is None:
         assert supervisor.poll() is None
@@ -157,6 +158,7 @@ def test_a_job_that_is_not_here_is_not_called_stopped_while_its_status_cannot_be
         SparkRunner(tmp_path, {}, silent).stop("west", lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_command_stops_it_while_no_cluster_answers(obedient: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = obedient.path.parent / "e"
     folder.mkdir()

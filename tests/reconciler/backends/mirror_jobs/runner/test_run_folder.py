@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.processes import is_running
-from reconciler.edges.spark import SparkRunner
-from reconciler.edges.supervisor import write_json
-from reconciler.live import JobState, LiveMirror
-from reconciler.topology import Mirror
-from replication import succession
-from tests.runner.test_supervisor import until
+from reconciler.backends.mirror_jobs.runner.processes import is_running
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.runner.supervisor import write_json
+from reconciler.model.environment.topology import Mirror
+from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication import run_folders as succession
+from tests.support.waiting import until
 
 JOB = """
 import os, pathlib, signal, sys, time
@@ -33,7 +34,7 @@ def started(run: Path) -> tuple[subprocess.Popen[bytes], int]:
     """The supervisor and the pid of its job, once the run folder is gone."""
     run.mkdir(parents=True)
     write_json(run / "command.json", [sys.executable, "-c", JOB, str(run)])
-    process = subprocess.Popen([sys.executable, "-m", "reconciler.edges.supervisor", str(run)], stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", SUPERVISOR, str(run)], stderr=subprocess.PIPE)
     until((run / "driver.json").exists, 60)
     pid = int(Path(f"{run}.pid").read_text())
     until(lambda: '"running"' in (run / "supervisor.json").read_text(), 60)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from reconciler.edges.spark import SparkRunner
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.errors import RunnerError
-from reconciler.topology import Mirror
-from sandbox.handles import Sandbox
-from tests.cli.conftest import Ended, Write, cli, two_clusters, write  # noqa: F401  # fixtures
+from reconciler.model.environment.topology import Mirror
+from reconciler.sandbox.handles import Sandbox
+from tests.support.commands import Ended, Write, two_clusters
 
 
 def runner(folder: Path, master: str = "local[1]") -> SparkRunner:
@@ -55,8 +55,8 @@ def test_a_job_that_ends_at_once_gives_the_end_of_its_log(tmp_path: Path, monkey
 
 
 def test_apply_changes_no_topic_when_the_mirror_could_not_start(
-    cli: Callable[..., Ended],  # noqa: F811
-    write: Write,  # noqa: F811
+    cli: Callable[..., Ended],
+    write: Write,
     plain: Sandbox,
     unique: str,
 ) -> None:

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from reconciler.edges.processes import is_running
-from reconciler.edges.supervisor import write_json
+from reconciler.backends.mirror_jobs.runner.processes import is_running
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
+from reconciler.backends.mirror_jobs.runner.supervisor import write_json
+from tests.support.waiting import until
 
 JOB = """
 import json, os, sys, time, pathlib
@@ -34,14 +34,7 @@ sys.exit(int(code))
 
 def start(run: Path, *words: str) -> subprocess.Popen[bytes]:
     write_json(run / "command.json", [sys.executable, *words])
-    return subprocess.Popen([sys.executable, "-m", "reconciler.edges.supervisor", str(run)])
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "did not happen in time"
-        time.sleep(0.02)
+    return subprocess.Popen([sys.executable, "-m", SUPERVISOR, str(run)])
 
 
 def state(run: Path) -> dict[str, object]:
@@ -67,6 +60,7 @@ def test_sigterm_lets_the_job_commit_before_it_leaves(tmp_path: Path, job: str) 
     assert state(tmp_path)["state"] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_job_killed_from_outside_is_started_again(tmp_path: Path, job: str) -> None:
     process = start(tmp_path, job, str(tmp_path), "wait")
     until((tmp_path / "driver.json").exists)

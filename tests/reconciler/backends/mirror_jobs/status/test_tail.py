@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.edges.listening import Listening
-from reconciler.edges.status_tail import Newest
+from reconciler.backends.mirror_jobs.status.records import Listening
+from reconciler.backends.mirror_jobs.status.tail import Newest
 
 
 class Ears:

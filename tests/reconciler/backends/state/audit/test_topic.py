@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from reconciler.edges import audit_topic
-from reconciler.edges.audit_topic import AuditTopicLog
-from tests.builders import cluster
+from reconciler.backends.state.audit import topic as audit_topic
+from reconciler.backends.state.audit.topic import AuditTopicLog
+from tests.support.builders import cluster
 
 CHANGE, END = {"kind": "change"}, {"kind": "end"}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.edges.lock import environment_lock
-from reconciler.edges.run_folders import state_folder
+from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.state.lock.file_lock import environment_lock
 from reconciler.errors import ClusterError, LockHeld, ReconcilerError
-from reconciler.executing import _keeping
-from tests.builders import topic, topology
+from reconciler.operations.session.execution import _keeping
+from tests.support.builders import topic, topology
 
 
 def test_the_second_is_told_who_holds_it_and_how_to_end_that(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.edges.kafka_lock import KafkaLock, this_process
+from reconciler.backends.state.lock.kafka_lock import KafkaLock, this_process
 from reconciler.errors import BlockedError, ClusterError, LockHeld
-from reconciler.locks import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
-from sandbox.handles import Sandbox
-from tests.conformance.conftest import real_cluster
+from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
+from reconciler.sandbox.handles import Sandbox
+from tests.support.clusters import real_cluster
 
 Make = Callable[..., KafkaLock]
 

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import main
-from reconciler.edges.files import read_environment
-from reconciler.inheriting.writing import write_starts
-from reconciler.loading import load
-from reconciler.mirrormaker import unneeded
-from reconciler.mirrormaker.environment import environment
-from reconciler.topology import Flow, Topology
+from reconciler.backends.files import read_environment
+from reconciler.cli.main import main
+from reconciler.environment.importers.mirrormaker import ignored_settings as unneeded
+from reconciler.environment.importers.mirrormaker.environment import environment
+from reconciler.environment.importers.positions.write_yaml import write_starts
+from reconciler.environment.load import load
+from reconciler.model.environment.topology import Flow, Topology
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "mirrormaker"
-PAGE = "".join((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("mirrormaker-settings", "offsets"))
+PAGE = "".join(
+    (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("begin/mirrormaker-settings", "consumers/offsets")
+)
 BASE = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.mirrormaker.properties import decoded, parse
+from reconciler.environment.importers.mirrormaker.properties_file import decoded, parse
 
 TEXT = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\u2028\u2029\ufffe\uffff"), max_size=12

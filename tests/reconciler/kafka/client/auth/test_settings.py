@@ -17,10 +17,11 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from wire.errors import AuthenticationFailedError, SettingError
-from wire.sasl import exchange
-from wire.security import HONOURED, refusals
-from wire.settings import SaslSettings, connection_settings
+from reconciler.kafka.client.auth.sasl import exchange
+from reconciler.kafka.client.auth.settings import SaslSettings, connection_settings
+from reconciler.kafka.client.auth.supported_settings import HONOURED, refusals
+from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
+from tests.support.access.security_settings import VERDICTS
 
 SECRET = "s3cret=,pass"
 
@@ -54,37 +55,8 @@ def test_what_cannot_be_honoured_is_an_error(client: dict[str, str], named: str)
         connection_settings(client)
 
 
-VERDICTS = {
-    "honoured": """
-        security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password
-        sasl.oauthbearer.method sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
-        sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
-        sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.token.endpoint.url
-        sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.config
-        enable.sasl.oauthbearer.unsecure.jwt https.ca.location https.ca.pem ssl.ca.location ssl.ca.pem
-        ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem ssl.key.password ssl.crl.location
-        ssl.cipher.suites ssl.curves.list ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
-    """,
-    "harmless": """
-        sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
-        sasl.kerberos.service.name sasl.oauthbearer.sub.claim.name
-    """,
-    "refused": """
-        ssl.keystore.location ssl.keystore.password ssl.sigalgs.list ssl.providers ssl.engine.location ssl.engine.id
-        ssl.ca.certificate.stores ssl.certificate.verify_cb sasl.jaas.config ssl.truststore.location
-        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-        sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
-        sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
-    """,
-}
-"""What becomes of each security setting that librdkafka 2.16 knows, or names in an error."""
-
-
 @pytest.mark.parametrize(
-    ("setting", "verdict"), [(name, verdict) for verdict, names in VERDICTS.items() for name in names.split()]
+    ("setting", "verdict"), [(name, verdict) for verdict, names in VERDICTS.items() for name in names]
 )
 def test_every_security_setting_is_honoured_harmless_or_refused(setting: str, verdict: str) -> None:
     found = refusals({setting: None})
@@ -98,7 +70,7 @@ def test_no_security_setting_of_librdkafka_is_forgotten() -> None:
     native = [path for path in shipped if path.suffix in {".so", ".dylib"} or ".so." in path.name]
     pattern = rb"\0((?:ssl|sasl|https|security|enable\.ssl|enable\.sasl)\.[a-z_.]+)(?=\0)"
     names = {name for path in native for name in re.findall(pattern, path.read_bytes())}
-    known = {name for names in VERDICTS.values() for name in names.split()}
+    known = {name for names in VERDICTS.values() for name in names}
     assert {name.decode() for name in names} <= known
     assert b"ssl.crl.location" in names
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from wire.errors import SettingError
-from wire.settings import connection_settings
+from reconciler.kafka.client.auth.settings import connection_settings
+from reconciler.kafka.client.errors import SettingError
 
 HOST = "broker.example.net"
 NOW = datetime.datetime.now(datetime.UTC)

@@ -6,32 +6,40 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import resources
 from types import MappingProxyType
 
 import jsonschema
 import pytest
 from rich.console import Console
 
-from reconciler.edges.live_table import REFRESH_SECONDS, watch
-from reconciler.edges.status_records import mirror_from_record
+from reconciler.backends.mirror_jobs.status.records import mirror_from_record
+from reconciler.engine.rollout.status import RolloutStatus, standing_now
 from reconciler.errors import Unknown
-from reconciler.live import Broker, FlowStatus, JobState, LiveCluster, LiveMirror, LivePartition, LiveState, LiveTopic
-from reconciler.locks import Holder, LockRecord, Steal
-from reconciler.promotions import ClusterStand, Promotion, Stand
-from reconciler.rendering.lock import Lock
-from reconciler.rendering.status import Affairs, status_code, status_json, status_text
-from reconciler.rendering.watch import watch_table
-from reconciler.rollout.standing import Standing, standing_now
-from reconciler.rollouts import Course, CourseWave, Gates
-from tests.builders import topology
-from tests.unit.test_status_record import FLOW, record
+from reconciler.model.environment.rollout import Course, CourseWave, Gates
+from reconciler.model.live import (
+    Broker,
+    FlowStatus,
+    JobState,
+    LiveCluster,
+    LiveMirror,
+    LivePartition,
+    LiveState,
+    LiveTopic,
+)
+from reconciler.model.schemas import schema as schema_of
+from reconciler.model.state.lock import Holder, LockRecord, Steal
+from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.render.live_table import REFRESH_SECONDS, watch
+from reconciler.render.reports.status.status import Lock, StatusInputs, status_code, status_json, status_text
+from reconciler.render.reports.status.watch import watch_table
+from tests.support.builders import topology
+from tests.support.jobs.status_records import FLOW, record
 
 STOP = {"code": "record_refused", "text": "t", "todo": "d", "since_ms": 1, "stops": True}
 HINT = {"code": "quota_throttled", "text": "t", "todo": "d", "since_ms": 1, "stops": False}
 BUSY = FlowStatus(
-    "orders", "f" * 16, "degraded", 1, 3, 9, 12_345.6, 7_890_000.0, 1_234, 5.25, (STOP, HINT, STOP),
-    8, 2, paths=({"path": "batch", "reason": "", "partitions": 3},),
+    "orders", "f" * 16, "degraded", 1, 3, 9, 12_345.6, 7_890_000.0, 1_234, 5.25,
+    8, 2, conditions=(STOP, HINT, STOP), paths=({"path": "batch", "reason": "", "partitions": 3},),
     worst_partitions=({"topic": "orders", "partition": 1, "records_lag": 1_000, "seconds_lag": 5.25},),
 )  # fmt: skip
 NEW = FlowStatus("new", "f" * 16, "starting")
@@ -52,7 +60,7 @@ def test_a_pause_is_in_the_row_and_the_json_and_the_text_with_who_and_why() -> N
     pause = {"since_ms": 1, "by": "ann@host", "reason": "why", "partitions": 4, "paused_partitions": 3}
     paused = live(JobState.RUNNING, FlowStatus("calm", "f" * 16, "paused", pauses=(pause,)))
     assert row(paused, "calm")[1] == "paused"
-    assert "paused (1 wish, 3 partitions)" in row(paused, "calm")[-1]
+    assert "paused (1 request, 3 partitions)" in row(paused, "calm")[-1]
     assert "flow calm is paused since 1970-01-01 00:00:00 UTC by ann@host: why; 3 of 4 partitions" in status_text(
         topology(), paused, 5
     )
@@ -84,7 +92,7 @@ def test_the_lag_of_a_job_that_does_not_run_is_what_it_told_last(state: JobState
     """Its source may have grown since, and nobody looked."""
     flow = replace(BUSY, records_lag=0)
     first = status_text(topology(), live(state, flow), 0).splitlines()[0]
-    assert ("; 0 records behind when last told; " in first) is (state != JobState.RUNNING)
+    assert ("; 0 records behind when last reported; " in first) is (state != JobState.RUNNING)
     assert "0 records behind" in first
 
 
@@ -176,7 +184,7 @@ EVERYTHING = FLOW | {
 }  # fmt: skip
 
 
-def standings() -> list[Standing | None]:
+def standings() -> list[RolloutStatus | None]:
     stood = Promotion("test", halted="a gate", clusters={"east": ClusterStand("canary", Stand.SOAKING, 5)})
     state = LiveState({"east": EAST, "west": SILENT}, {})
     promotions = (None, stood, Unknown("rollout", "no answer", "Check it."))
@@ -192,10 +200,10 @@ STOLEN = replace(HELD, steal=Steal("bob", "pc", 1, "run", "he is away"))
 @pytest.mark.parametrize(
     "mirror", [mirror_from_record(record(flows={"f": EVERYTHING}), 5), SILENT, LiveMirror("west", JobState.ABSENT)]
 )
-def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Standing | None, lock: Lock) -> None:
-    schema = json.loads(resources.files("schemas").joinpath("status-report.schema.json").read_text("utf-8"))
+def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: RolloutStatus | None, lock: Lock) -> None:
+    schema = schema_of("status-report")
     state = LiveState({"east": EAST, "west": SILENT}, {"west": mirror})
-    told = json.loads(status_json(topology(), state, 5, Affairs(lock, standing)))
+    told = json.loads(status_json(topology(), state, 5, StatusInputs(lock, standing)))
     jsonschema.Draft202012Validator(schema).validate(told)
     assert told["exit_code"] == status_code(state) == 1
     assert told["clusters"]["east"]["under_replicated_partitions"] == 1
@@ -228,4 +236,4 @@ def test_what_the_record_says_of_a_flow_is_printed() -> None:
     ],
 )
 def test_who_holds_the_lock_and_whether_he_may_be_dead(lock: Lock, now_ms: int, said: str) -> None:
-    assert said in status_text(topology(), LiveState({}, {}), now_ms, Affairs(lock)).splitlines()
+    assert said in status_text(topology(), LiveState({}, {}), now_ms, StatusInputs(lock)).splitlines()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.authorizing import Request, Rulebook
-from reconciler.authorizing.effects import OPERATIONS, SOMEBODY_ELSE, Shift, locked_out, shifts
+from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
+from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE, Shift, locked_out, shifts
 
 NAMES = ("pay", "pay.in", "pay.out", "q")
 RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP)
@@ -58,7 +58,7 @@ def test_every_difference_is_told_and_nothing_else(was: frozenset[AclBinding], n
         for resource in RESOURCES:
             for name in NAMES:
                 for operation in OPERATIONS[resource]:
-                    request = Request(principal, operation, resource, name)
+                    request = AccessRequest(principal, operation, resource, name)
                     first, then = before.allows(request), after.allows(request)
                     from_one_host = any(one.host != "*" for one in was ^ now)
                     if first != then and not from_one_host:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.applying import exit_code
-from reconciler.exit_codes import ExitCode
-from reconciler.probes import Verdict
-from reconciler.probing.undoing import by_hand
-from reconciler.topology import Principal, Topology
-from tests.unit.test_access_outlook import ROLES, ran, secured
-from tests.unit.test_access_plans import rule
-from tests.unit.test_probing import VIEWS, access_of, run, strangers
+from reconciler.engine.apply.limits import exit_code
+from reconciler.errors import ExitCode
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.reports.probe import ProbeVerdict
+from reconciler.resources.acls.probe.undo import by_hand
+from tests.support.access.acls import rule
+from tests.support.access.probes import VIEWS, access_of, run, strangers
+from tests.support.access.secured import ROLES, ran, secured
 
 OWN_DENIAL = rule("deny User:apply alter cluster kafka-cluster")
 
@@ -43,7 +43,7 @@ def test_who_lost_alter_meanwhile_is_told_what_to_put_back_by_whom() -> None:
         "apply principal User:apply may no longer do what it works with: alter on cluster",
         by_hand(OWN_DENIAL, False, "east:9092"),
         by_hand(LATE, False, "east:9092"),
-        "somebody with Alter on the cluster",
+        "a principal with Alter on the cluster",
     ):
         assert word in ended.words, ended.words
     east.acls.discard(OWN_DENIAL)
@@ -86,7 +86,7 @@ def test_who_cannot_log_in_from_here_is_said_not_to_be_probed() -> None:
     ended = run(seen, plus(CONSUMER), no_login=(Principal.MIRROR,))
     assert ended.results[str(LATE)] == "done"
     [check] = [one for one in ended.probes[0].checks if "mirror" in one.subject]
-    assert (check.verdict, "no secret of mirror" in check.text) == (Verdict.SKIPPED, True)
+    assert (check.verdict, "no secret of mirror" in check.text) == (ProbeVerdict.SKIPPED, True)
     assert "by the rules alone" in check.text
 
 
@@ -100,7 +100,7 @@ def test_who_could_not_log_in_before_is_not_held_against_the_wave() -> None:
     seen = ran(secured())
     ended = run(seen, plus(CONSUMER), silent=range(1, 100))
     assert ended.results[str(LATE)] == "done"
-    assert "could not log in before the wave, either" in ended.words
+    assert "could not log in before the ACL batch, either" in ended.words
 
 
 def test_a_right_that_was_missing_before_is_not_held_against_the_wave() -> None:

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from importlib import resources
-from typing import Any
 
 import jsonschema
 import pytest
 
-from reconciler.acls import AclBinding
-from reconciler.applying import Caution, Silent, apply, exit_code
-from reconciler.causes import Cause, History, cause_of
-from reconciler.changes import CreateAcl
-from reconciler.corrections import Corrections, corrected, looked, uncontested
-from reconciler.errors import ClusterError
-from reconciler.exit_codes import ExitCode
-from reconciler.handover import handovers
-from reconciler.live import Made
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.probes import Check, Needs, Probe, Verdict
-from reconciler.probing.rights import MOST, ask_for, wanted
-from reconciler.probing.undoing import by_hand
-from reconciler.rendering.outcomes import outcomes_json, outcomes_text
-from reconciler.topology import Principal, Topology
-from tests.builders import World, world
-from tests.fake_prober import FakeProber
-from tests.unit.test_access_outlook import PLAIN, env
-from tests.unit.test_access_plans import rule, rules
+from reconciler.engine.apply.limits import exit_code
+from reconciler.engine.drift.causes import cause_of
+from reconciler.engine.drift.contested import Corrections, corrected, looked, uncontested
+from reconciler.errors import ClusterError, ExitCode
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes import CreateAcl
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.plan import Result
+from reconciler.model.reports.drift import Cause, History
+from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
+from reconciler.model.schemas import schema as schema_of
+from reconciler.render.reports.apply import outcomes_json
+from reconciler.resources.acls.probe.rights import MOST, ask_for, wanted
+from reconciler.resources.acls.probe.undo import by_hand
+from tests.support.access.acls import rule, rules
+from tests.support.access.probes import BEFORE, DO, LOOK, VIEWS, access_of, run, strangers
+from tests.support.access.secured import PLAIN, env
+from tests.support.builders import World, world
 
 SOME = """
 access:
@@ -42,43 +38,6 @@ READ_A, WRITE_B, OLD = (
     rule("allow User:b write topic orders"),
     rule("allow User:old read topic orders"),
 )
-LOOK, BEFORE, DO, VIEWS, AFTER = range(2, 7)
-"""Calls of a wave on its cluster, after the one look at its id: read, write down, do, read of each broker, strike."""
-
-
-@dataclass
-class Ran:
-    outcomes: tuple[Outcome, ...]
-    plan: Plan
-    probes: list[Probe] = field(default_factory=list)
-
-    @property
-    def results(self) -> dict[str, str]:
-        return {one.id.partition(": ")[2] or one.id: one.result.value for one in self.outcomes}
-
-    @property
-    def words(self) -> str:
-        return outcomes_text(self.plan, self.outcomes, probes=self.probes)
-
-
-class Heard(Silent):
-    def __init__(self) -> None:
-        self.probes: list[Probe] = []
-
-    def probed(self, probe: Probe) -> None:
-        self.probes.append(probe)
-
-
-def run(
-    seen: World, wished: Topology, *arranged: Callable[[], None], held: Callable[[], str] = str, **prober: Any
-) -> Ran:
-    """``arranged`` once the plan is made, so that calls are counted from the begin of the apply."""
-    planned, heard = seen.plan(wished), Heard()
-    for one in arranged:
-        one()
-    caution = Caution(held=held, prober=FakeProber(wished, seen.clusters, **prober), patience=0.1)
-    outcomes = apply(planned, seen.clusters, seen.runner, handovers(wished), heard, caution)
-    return Ran(outcomes, planned, heard.probes)
 
 
 def begun() -> World:
@@ -86,12 +45,6 @@ def begun() -> World:
     seen.clusters["east"].put("orders")
     seen.clusters["east"].acls |= {OLD}
     return seen
-
-
-def strangers(seen: World, *texts: str, call: int = 5) -> Callable[[], None]:
-    """They make these rules just before the brokers are asked what they show."""
-    east = seen.clusters["east"]
-    return lambda: east.at_call(call, lambda: east.acls.update(rules(*texts)))
 
 
 def vanishing(seen: World, acl: AclBinding) -> Callable[[], None]:
@@ -104,16 +57,12 @@ def failing(seen: World, call: int) -> Callable[[], None]:
     return lambda: seen.clusters["east"].fail_on(call, error)
 
 
-def access_of(seen: World, name: str = "east") -> tuple[set[AclBinding], dict[AclBinding, Made]]:
-    return set(seen.clusters[name].acls), dict(seen.clusters[name].owned)
-
-
 def test_each_wave_is_probed_before_it_counts_as_done() -> None:
     seen, wished = begun(), env(PLAIN, SOME)
     ended = run(seen, wished)
     assert [(one.stage, one.rules, one.verdict) for one in ended.probes] == [
-        ("access", 2, Verdict.PASSED),
-        ("removals", 1, Verdict.PASSED),
+        ("access", 2, ProbeVerdict.PASSED),
+        ("removals", 1, ProbeVerdict.PASSED),
     ]
     assert exit_code(ended.outcomes, ended.plan) is ExitCode.DONE
     assert seen.clusters["east"].pending == {}
@@ -129,7 +78,7 @@ def test_a_rule_that_vanishes_after_its_wave_takes_the_wave_back_and_stops_the_c
     assert ended.results["create:east/fresh"] == ended.results["create:west/fresh"] == "done"
     assert access_of(seen) == before
     assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
-    for word in (f"'{READ_A}' is not there on broker 1", "All is as before this wave", "no further access change"):
+    for word in (f"'{READ_A}' is not there on broker 1", "All is as before this ACL batch", "no further access change"):
         assert word in ended.words
     assert run(seen, wished).results[str(OLD)] == "done", "the next apply does it all"
 
@@ -320,7 +269,7 @@ def test_json_of_an_apply_has_the_probes_as_its_schema_says() -> None:
     seen, wished = begun(), env(PLAIN, SOME)
     ended = run(seen, wished, vanishing(seen, READ_A))
     document = json.loads(outcomes_json(ended.plan, ended.outcomes, ended.probes))
-    schema = json.loads(resources.files("schemas").joinpath("outcome.schema.json").read_text("utf-8"))
+    schema = schema_of("outcome")
     jsonschema.Draft202012Validator(schema).validate(document)
     assert document["exit_code"] == 5
     assert [one["verdict"] for one in document["probes"]] == ["failed"]
@@ -343,8 +292,10 @@ def test_drift_says_that_a_run_was_cut_off_before_its_probe() -> None:
 
 
 def test_a_probe_is_as_bad_as_its_worst_check() -> None:
-    passed, unknown, failed = (Check("x", one, str(one)) for one in (Verdict.PASSED, Verdict.UNKNOWN, Verdict.FAILED))
-    skipped = Check("x", Verdict.SKIPPED, "s")
-    assert Probe("east", "access", 1, (passed, skipped)).verdict is Verdict.PASSED
-    assert Probe("east", "access", 1, (passed, unknown)).verdict is Verdict.UNKNOWN
+    passed, unknown, failed = (
+        ProbeCheck("x", one, str(one)) for one in (ProbeVerdict.PASSED, ProbeVerdict.UNKNOWN, ProbeVerdict.FAILED)
+    )
+    skipped = ProbeCheck("x", ProbeVerdict.SKIPPED, "s")
+    assert Probe("east", "access", 1, (passed, skipped)).verdict is ProbeVerdict.PASSED
+    assert Probe("east", "access", 1, (passed, unknown)).verdict is ProbeVerdict.UNKNOWN
     assert Probe("east", "access", 1, (unknown, failed)).why == "failed"

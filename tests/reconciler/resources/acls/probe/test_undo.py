@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason
 from reconciler.errors import Unknown
-from reconciler.live import Before, LiveAccess, Made
-from reconciler.probing.undoing import before_of, by_hand, carried_out, put_back
-from tests.builders import world
-from tests.unit.test_access_plans import rule
+from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason, Why
+from reconciler.model.live import Before, LiveAccess, Made
+from reconciler.resources.acls.probe.undo import before_of, by_hand, carried_out, put_back
+from tests.support.access.acls import rule
+from tests.support.builders import world
 
 ACLS = st.sampled_from(
     [rule(f"{word} User:{who} read topic {name}") for word in ("allow", "deny") for who in "ab" for name in ("t", "u*")]
@@ -29,7 +29,7 @@ def waves(draw: st.DrawFn) -> tuple[LiveAccess, list[AclChange]]:
     pending = {
         acl: Before(draw(st.booleans()), draw(st.sampled_from([None, OWNER]))) for acl in draw(st.frozensets(ACLS))
     }
-    why = Reason("test", "test")
+    why = Reason(Why.DECLARED, "test")
     changes: list[AclChange] = [
         draw(st.sampled_from([CreateAcl, DeleteAcl]))("east", acl, Grant("t", "declared"), why)
         for acl in sorted(draw(st.frozensets(ACLS, min_size=1)))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.alternatives import in_one_order
-from reconciler.handover import mirror_handover
-from tests.builders import flow, topic, topology
+from reconciler.resources.flows.names.normalise import in_one_order
+from reconciler.resources.mirrors.handover import mirror_handover
+from tests.support.builders import flow, topic, topology
 
 Tree = tuple[str, list[list["Tree"]]]
 """Literal text, or a group's beginning with its alternatives."""

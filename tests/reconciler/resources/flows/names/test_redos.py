@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.backtracking import backtracks, unfit
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.loading import load
+from reconciler.resources.flows.names.redos import backtracks, unfit
 
 CLUSTERS = "clusters:\n  east: {bootstrap_servers: ['e:1']}\n  west: {bootstrap_servers: ['w:1']}\n"
 

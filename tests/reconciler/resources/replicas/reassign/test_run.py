@@ -7,38 +7,38 @@ import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
-from reconciler.changes import FinishReassignment, ReassignReplicas
-from reconciler.cli import main
+from reconciler.cli.main import main
+from reconciler.engine.plan.build import basis_now, still_true
+from reconciler.engine.plan.summary import verdict
 from reconciler.errors import ClusterError, Unknown
-from reconciler.live import Broker
-from reconciler.planning import basis_now, still_true
-from reconciler.plans import Outcome, Plan, Result
-from reconciler.reassigning import cancel
-from reconciler.reassigning.window import Watch
-from reconciler.rendering.replicas import reassignments_json, under_way
-from reconciler.replicas import (
+from reconciler.model.changes import FinishReassignment, ReassignReplicas
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import Broker
+from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.replicas import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     Journal,
-    Pace,
+    ReassignmentPace,
     ReplicaFacts,
 )
-from reconciler.summary import verdict
-from reconciler.topology import Topology
-from tests.builders import World, changed, cluster, codes, flow, ids, topic, topology, world
-from tests.fakes import FakeCluster
+from reconciler.render.plan.replicas import reassignments_json, under_way
+from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
+from reconciler.resources.replicas.reassign.run import cancel
+from tests.support.builders import World, changed, cluster, codes, flow, ids, topic, topology, world
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.paths import SCHEMAS
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "reassignments.schema.json").read_text("utf-8"))
-SLOW = Pace(throttle=100, bytes_in_flight=2_000, partitions_in_flight=3)
+SCHEMA = json.loads((SCHEMAS / "reports" / "reassignments.schema.json").read_text("utf-8"))
+SLOW = ReassignmentPace(throttle=100, bytes_in_flight=2_000, partitions_in_flight=3)
 
 
 def wished(factor: int, **fields: Any) -> Topology:
@@ -64,8 +64,8 @@ def nothing_left(fake: FakeCluster) -> bool:
     return not (fake.moves or fake.journals or throttled or any(fake.rates.values()))
 
 
-def quiet(closed: Callable[[], str] = str) -> Watch:
-    return Watch(note=lambda _: None, closed=closed)
+def quiet(closed: Callable[[], str] = str) -> ReassignmentWatch:
+    return ReassignmentWatch(note=lambda _: None, closed=closed)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (1, 2), (3, 2), (3, 1), (2, 3)])
@@ -180,7 +180,7 @@ def interrupted(seen: World, call: int = 14) -> tuple[Plan, tuple[Outcome, ...]]
 def test_an_interrupted_one_says_how_it_goes_on_and_is_gone_on_with() -> None:
     seen = one_topic(1)
     _, (outcome,) = interrupted(seen)
-    assert "goes on, throttled" in outcome.error
+    assert "continues, throttled" in outcome.error
     (planned,) = seen.plan(wished(3)).changes
     assert isinstance(planned.change, ReassignReplicas)
     assert planned.change.in_flight == len(seen.clusters["east"].moves)
@@ -383,10 +383,10 @@ def test_a_silent_cluster_holds_back_no_cancel_on_another(
     asked: list[str] = []
     session = SimpleNamespace(clusters={"east": east, "west": west}, topology=SimpleNamespace(environment="test"))
     execute = SimpleNamespace(session=session, by_hand=lambda change, _: asked.append(change))
-    monkeypatch.setattr("reconciler.enacting.changing", lambda *_: nullcontext(execute))
+    monkeypatch.setattr("reconciler.operations.apply.changing", lambda *_: nullcontext(execute))
     with pytest.raises(SystemExit) as ended:
         main(["reassignments", "cancel", "env", "--yes"])
     assert asked == (["cancel-reassignment:east"] if begun else [])
     said = capsys.readouterr()
-    assert (ended.value.code, "west: unknown, so nothing is taken back there" in said.err) == (1, True)
+    assert (ended.value.code, "west: unknown, so nothing is cancelled there" in said.err) == (1, True)
     assert ("nothing of this environment is under way on the clusters that answered" in said.out) is not begun

@@ -1,0 +1,1 @@
+"""Processes of the benchmarks: brokers, proxies, their CPU time, and their end."""

@@ -1,0 +1,1 @@
+"""Test data of the benchmarks: records loaded, counted and compared."""

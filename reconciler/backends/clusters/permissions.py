@@ -1,0 +1,168 @@
+"""Asks the brokers which permissions a principal has, without changing anything.
+
+Topics: the operations brokers themselves say are allowed (KIP-430). Creates: validate-only requests. Groups and
+transactional ids: requests that are authorized first and then refused, because nobody has the member or producer id
+they name: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs Describe.
+Topics that are not there: a Fetch and a Produce without a record, which are authorized before anybody looks for the
+topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from reconciler.backends.clusters.topics.batches import PlannedTopicChange
+from reconciler.backends.clusters.topics.name_batches import VISIBILITY_PROBE, batched
+from reconciler.backends.clusters.topics.read import DESCRIBE_TOPICS_BATCH, describe_topics
+from reconciler.backends.clusters.topics.requests import send
+from reconciler.backends.connections import errors
+from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminConnection
+from reconciler.backends.connections.requests import Requests
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.kafka.client.errors import DENIED
+from reconciler.kafka.protocol import generated as protocol
+from reconciler.model.changes import CreateTopic, Reason, Role, Why
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef
+from reconciler.model.reports.doctor import Ask, Rights
+
+NO_PRODUCER = 1 << 61
+"""A producer id that no cluster has handed out."""
+_ANY = errors.Asked("ask what it may", "Describe", "--cluster")
+
+Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
+"""The error code of each name."""
+
+
+def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
+    """Never raises for a cluster that does not answer: then ``failed`` says why."""
+    speaker, server = f"<principal {principal}>", cluster.bootstrap_servers[0]
+    try:
+        connection = AdminConnection(cluster, principal)
+        speaker = connection.speaker.kafka_principal
+        asked = connection.admin.describe_cluster(include_authorized_operations=True, request_timeout=CONNECT_SECONDS)
+        allowed = connection.first(asked, errors.DESCRIBE_CLUSTER).authorized_operations
+        operations, denied, sees_all = _topics(connection, ask.topics)
+        creates = _creates(connection, ask.creates)
+        connection.close()
+    except ReconcilerError as error:
+        return Rights(principal, speaker, server, Unknown.of(f"cluster {cluster.name}", error))
+    tried = partial(_tried, cluster, principal)
+    return Rights(
+        principal,
+        speaker,
+        server,
+        operations=operations,
+        denied=denied,
+        sees_all=sees_all,
+        creates=creates,
+        groups=tried("groups", _groups, ask.groups),
+        transactional_ids=tried("transactional ids", _transactional_ids, ask.transactional_ids),
+        described=tried("groups", _described, ask.described),
+        reads=tried("reading", fetch_nothing, ask.reads),
+        writes=tried("writing", produce_nothing, ask.writes),
+        cluster=frozenset(operation.name for operation in allowed or ()),  # librdkafka: None for none at all
+    )
+
+
+def _topics(
+    connection: AdminConnection, names: Iterable[str]
+) -> tuple[dict[str, frozenset[str]], frozenset[str], bool]:
+    operations: dict[str, frozenset[str]] = {}
+    denied: set[str] = set()
+    sees_all = True
+    for topic, described in describe_topics(connection, names, include_authorized_operations=True):
+        if not isinstance(described, ClusterError):
+            allowed = described.authorized_operations or ()
+            operations[topic] = frozenset(operation.name for operation in allowed)
+        else:
+            sees_all = sees_all and topic != VISIBILITY_PROBE
+            denied.update({topic} - {VISIBILITY_PROBE})
+    return operations, frozenset(denied), sees_all
+
+
+def _creates(connection: AdminConnection, names: Iterable[str]) -> dict[str, bool] | Unknown:
+    because = Reason(Why.PROBE, "asked without being made")
+    cluster = connection.speaker.cluster
+    items = [
+        PlannedTopicChange(name, CreateTopic(TopicRef(cluster, name), 1, None, (), Role.DECLARED, because))
+        for name in names
+    ]
+    answers = or_unknown("creating topics", lambda: send(connection, items, validate_only=True))
+    if isinstance(answers, Unknown):
+        return answers
+    return {name: error is None or error.kind != "denied" for name, error in answers.items()}
+
+
+def _tried(
+    cluster: Cluster, principal: Principal, subject: str, ask: Question, names: Collection[str]
+) -> Mapping[str, bool] | Unknown:
+    """Whether each is allowed."""
+    by_name: dict[str, bool] = {}
+    if not names:
+        return by_name
+    try:
+        with Requests(cluster, principal) as requests:
+            for batch in batched(names, DESCRIBE_TOPICS_BATCH):
+                by_name |= {name: code not in DENIED for name, code in ask(requests, batch).items()}
+    except ReconcilerError as error:
+        return Unknown(subject, f"{subject} could not be asked for: {error}", "Look at kafka-acls.sh --list")
+    return by_name
+
+
+def fetch_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
+    """The error code of each topic, none of which need be there: 29 without Read on it. Waits for nothing."""
+    kind = protocol.FetchRequest
+    partition = kind.FetchTopic.FetchPartition(
+        partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
+    )
+    answer = requests.send(
+        _ANY,
+        kind,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[kind.FetchTopic(topic=topic, partitions=[partition]) for topic in topics],
+        forgotten_topics_data=[],
+    )
+    return {response.topic: int(response.partitions[0].error_code) for response in answer.responses}
+
+
+def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
+    """The error code of each topic, none of which need be there: 29 without Write on it. Carries no record, which a
+    topic that is there refuses."""
+    kind = protocol.ProduceRequest.TopicProduceData
+    partition = kind.PartitionProduceData(index=0, records=b"")
+    answer = requests.send(
+        _ANY,
+        protocol.ProduceRequest,
+        transactional_id=None,
+        acks=1,
+        timeout_ms=round(requests.patience * 1000),
+        topic_data=[kind(name=topic, partition_data=[partition]) for topic in topics],
+    )
+    return {response.name: int(response.partition_responses[0].error_code) for response in answer.responses}
+
+
+def _groups(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+    """Heartbeats of a member that does not exist."""
+    nobody: dict[str, Any] = {"generation_id": -1, "member_id": "reconciler-doctor"}
+    kind = protocol.HeartbeatRequest
+    return {name: requests.send(_ANY, kind, group_id=name, **nobody).error_code for name in names}
+
+
+def _described(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+    kind = protocol.DescribeGroupsRequest
+    answer = requests.send(_ANY, kind, groups=list(names), include_authorized_operations=False)
+    return {group.group_id: group.error_code for group in answer.groups}
+
+
+def _transactional_ids(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
+    """The end of a transaction of a producer that does not exist."""
+    nobody: dict[str, Any] = {"producer_id": NO_PRODUCER, "producer_epoch": 0, "committed": False}
+    kind = protocol.EndTxnRequest
+    return {name: requests.send(_ANY, kind, newest=3, transactional_id=name, **nobody).error_code for name in names}

@@ -1,0 +1,65 @@
+"""Reads what earlier runs of an environment left beside its lock: the last apply, a rollout's progress, who holds it.
+
+Writing takes the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from reconciler.backends.state.compare_and_set import LockLog, understood
+from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.state import last_apply, lock, rollout_progress
+from reconciler.model.state.last_apply import Applied, applied_key
+from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, lock_key
+from reconciler.model.state.rollout_progress import Promotion, promotion_key
+
+ANOTHER_VERSION = "Another version of this program wrote it, so"
+
+
+def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Applied | None:
+    """None when nothing was applied yet. Opens and closes a connection of its own. Raises ClusterError."""
+    value = _newest(cluster, applied_key(environment), principal)
+    record = f"the record of the last apply of environment {environment}"
+    why = f"{ANOTHER_VERSION} neither a shrunken topology nor a first contact can be detected"
+    todo = "Use that version, or accept with apply --allow-shrink --first-contact."
+    return understood(value, last_apply.loads, cluster.name, record, why, todo)
+
+
+def read_applied_elsewhere(
+    clusters: Iterable[Cluster], environment: str, principal: Principal
+) -> tuple[str, Applied] | None:
+    """The newest record on clusters that do not keep it now, and on which; those that do not answer have none."""
+    entries: list[tuple[str, Applied]] = []
+    for cluster in clusters:
+        with suppress(ReconcilerError):
+            if (applied := read_applied(cluster, environment, principal)) is not None:
+                entries.append((cluster.name, applied))
+    return max(entries, key=lambda pair: pair[1].at_ms, default=None)
+
+
+def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> Promotion | None:
+    """None when nothing was rolled out yet. Raises ClusterError."""
+    value = _newest(cluster, promotion_key(environment), principal)
+    record = f"the record of the rollout of environment {environment}"
+    why = f"{ANOTHER_VERSION} it is not known what has yet to soak"
+    todo = "Use that version until the rollout is over, or go on with apply --ignore-gates REASON."
+    return understood(value, rollout_progress.loads, cluster.name, record, why, todo)
+
+
+def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:
+    """None when nobody ever held it, or another version of this program does. Raises ClusterError."""
+    value = _newest(cluster, lock_key(environment), principal)
+    with suppress(ValueError):
+        return lock.loads(value) if value is not None else None
+    return None
+
+
+def _newest(cluster: Cluster, key: str, principal: Principal) -> bytes | None:
+    log = LockLog(cluster, LOCK_TOPIC, key, "", principal)
+    try:
+        return log.read() if log.exists() else None
+    finally:
+        log.close()

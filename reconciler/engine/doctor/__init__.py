@@ -1,0 +1,11 @@
+"""Judges facts about clusters, machines and permissions: what works, what does not, what to do about it.
+
+Belongs here: findings as values. Not here: gathering the facts (`operations.doctor`, `backends`).
+"""
+
+from reconciler.engine.doctor.clusters import cluster_findings
+from reconciler.engine.doctor.flows import flow_findings
+from reconciler.engine.doctor.machine import machine_findings
+from reconciler.engine.doctor.permissions import asks, permission_findings
+
+__all__ = ["asks", "cluster_findings", "flow_findings", "machine_findings", "permission_findings"]

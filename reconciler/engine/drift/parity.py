@@ -1,0 +1,232 @@
+"""Parity between clusters: how copies of one topic differ, and whether a rule allows it.
+
+A remote topic is judged by what config sync asks of its live source; a topic that git declares on several clusters by
+what git gives it on each, every copy against the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from reconciler.errors import Unknown
+from reconciler.model.config_values import human, same
+from reconciler.model.environment.topology import Topic, TopicRef, Topology
+from reconciler.model.live import LiveState, Source
+from reconciler.model.reports.parity import (
+    ComparedTopics,
+    Configured,
+    Disparity,
+    Ends,
+    Pair,
+    Parity,
+    ParityVerdict,
+    differing,
+    shown,
+    topic_at,
+    unseen,
+)
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.config_sync import synced_configs
+from reconciler.resources.topics.defaults import DECLARED, Given, configs, layers_of
+from reconciler.text import counted
+
+__all__ = ["Disparity", "Parity", "parity"]
+
+_ONCE = "declared once for both"
+
+
+def parity(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Parity:
+    """Both sides of each flow, and each topic that git declares on several clusters."""
+    disparities: list[Disparity] = []
+    unknown = [
+        Unknown(f"cluster {name}", cluster.error, cluster.todo)
+        for name in sorted(topology.clusters)
+        if isinstance(cluster := live.clusters.get(name, Unknown(name, "nobody read it")), Unknown)
+    ]
+    compared = 0
+    for pair in (*both_sides(topology, live, routes), *declared_twice(topology, live, routes)):
+        if isinstance(pair, Unknown):
+            unknown.append(pair)
+            continue
+        if isinstance(pair, Disparity):
+            disparities.append(pair)
+            continue
+        compared += 1
+        disparities += pair.disparities
+        unknown += pair.unread
+    return Parity(topology.environment, compared, tuple(disparities), tuple(dict.fromkeys(unknown)))
+
+
+def both_sides(
+    topology: Topology, live: LiveState, routes: Sequence[Route]
+) -> Iterator[ComparedTopics | Disparity | Unknown]:
+    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is there."""
+    for route in routes:
+        ends = Ends(route.flow, route.source, route.remote)
+        here, there = topic_at(live, route.source), topic_at(live, route.remote)
+        if here and there:
+            yield _compared(Pair(ends, here, there), _FlowRules(topology, route))
+        elif (here or there) and (hidden := unseen(live, route.remote if here else route.source)):
+            yield hidden
+        elif here or there:
+            words = [counted(len(topic.partitions), "partition") if topic else "no topic" for topic in (here, there)]
+            side = "remote" if here else "source"
+            why = f"the {side} topic is not there; apply makes what is declared or matched"
+            yield ends.apart("topic", words[0], words[1], ParityVerdict(False, why))
+
+
+def declared_twice(
+    topology: Topology, live: LiveState, routes: Sequence[Route]
+) -> Iterator[ComparedTopics | Disparity | Unknown]:
+    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is
+    there, or one cluster was not read."""
+    flowing = {frozenset((route.source, route.remote)) for route in routes}
+    for topic in topology.topics.values():
+        read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]
+        first = next((ref for ref in read if topic_at(live, ref)), None)
+        for ref in read:
+            if first is None or ref == first or {first, ref} in flowing:
+                continue
+            here, there = (topic_at(live, each) for each in (first, ref))
+            assert here is not None
+            ends = Ends("", first, ref)
+            if there is not None:
+                yield _compared(Pair(ends, here, there), _DeclaredRules(topology, topic))
+            elif hidden := unseen(live, ref):
+                yield hidden
+            else:
+                words = counted(len(here.partitions), "partition")
+                yield ends.apart("topic", words, "no topic", ParityVerdict(False, f"{_ONCE}; apply makes it"))
+
+
+class _Rules(Protocol):
+    """By which a difference is allowed or not. ``configs`` is asked once, and only where some config differs."""
+
+    def partitions(self, here: int, there: int) -> ParityVerdict: ...
+
+    def factor(self, there: int) -> ParityVerdict: ...
+
+    def configs(self, pair: Pair) -> Callable[[Configured], ParityVerdict]: ...
+
+
+def _compared(pair: Pair, rules: _Rules) -> ComparedTopics:
+    disparities: list[Disparity] = []
+    here, there = len(pair.here.partitions), len(pair.there.partitions)
+    if here != there:
+        disparities.append(pair.ends.apart("partitions", str(here), str(there), rules.partitions(here, there)))
+    factor, other = pair.here.replication_factor, pair.there.replication_factor
+    if factor is None or factor != other:
+        verdict = ParityVerdict(False, "partitions of one topic differ from each other")
+        if factor is not None and other is not None:
+            verdict = rules.factor(other)
+        disparities.append(pair.ends.apart("replication factor", shown(factor), shown(other), verdict))
+    if config_pairs := tuple(differing(pair)):
+        judge = rules.configs(pair)
+        disparities += (configured.told(pair.ends, judge(configured)) for configured in config_pairs)
+    return ComparedTopics(tuple(disparities), pair.unread)
+
+
+@dataclass(frozen=True, slots=True)
+class _FlowRules:
+    topology: Topology
+    route: Route
+
+    def partitions(self, here: int, there: int) -> ParityVerdict:
+        if there > here:
+            return ParityVerdict(True, "more partitions on the target do no harm, and Kafka cannot remove them")
+        return ParityVerdict(False, "records of the others have no place")
+
+    def factor(self, there: int) -> ParityVerdict:
+        declared = self.route.replication_factor
+        why = "each cluster has its own factor" if declared is None else f"the flow or its target declares {declared}"
+        return ParityVerdict(declared in (None, there), why)
+
+    def configs(self, pair: Pair) -> Callable[[Configured], ParityVerdict]:
+        route, remote = self.route, self.route.remote
+        desired = self.topology.topics.get(remote.name)
+        declared = desired if desired is not None and remote.cluster in desired.clusters else None
+        own = configs(layers_of(self.topology, remote.cluster, declared)) if declared else {}
+        sync = self.topology.flows[route.flow].configs
+        sync = replace(sync, enabled=sync.enabled and not route.two_way)
+        asked = synced_configs(sync, route.source, pair.here.configs, layers_of(self.topology, remote.cluster))
+        assert not isinstance(asked, Unknown)
+        defaults = configs(layers_of(self.topology, remote.cluster))
+
+        def judge(configured: Configured) -> ParityVerdict:
+            key = configured.key
+            if key in own:
+                return _given(own[key], configured, f"declared for {remote} itself")
+            if key in asked.set and key in defaults and asked.set[key].origin == defaults[key].layer.name:
+                return _given(defaults[key], configured, "")
+            return self._synced(configured)
+
+        return judge
+
+    def _synced(self, configured: Configured) -> ParityVerdict:
+        """By MirrorMaker 2's rules, as ``synced_configs`` follows them."""
+        sync = self.topology.flows[self.route.flow].configs
+        if self.route.two_way:
+            return ParityVerdict(True, "the same name flows both ways, so neither side leads")
+        if not sync.enabled:
+            return ParityVerdict(True, "the flow does not sync configs")
+        if hit := next((pattern for pattern in sync.exclude if re.fullmatch(pattern, configured.key)), None):
+            return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
+        if configured.here.read_only or configured.here.source is Source.STATIC:
+            return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")
+        if configured.here.source is Source.BUILT_IN and sync.use_defaults_from == "target":
+            if configured.there.source is Source.TOPIC:
+                return ParityVerdict(False, "not set on the source, so config sync takes the override off the target")
+            return ParityVerdict(True, "not set on the source: each cluster's own default (use_defaults_from: target)")
+        return ParityVerdict(False, "config sync keeps it equal, so this is drift")
+
+
+def _given(given: Given, configured: Configured, own: str) -> ParityVerdict:
+    """``own``: in words, where the topic itself says the value."""
+    words = own if given.layer.name == DECLARED else given.layer.words
+    if same(configured.key, given.value, configured.there.value):
+        return ParityVerdict(True, words)
+    return ParityVerdict(False, f"{words} says {human(configured.key, given.value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _DeclaredRules:
+    topology: Topology
+    topic: Topic
+
+    def partitions(self, _here: int, _there: int) -> ParityVerdict:
+        return _declared("partitions", self.topic.partitions)
+
+    def factor(self, _there: int) -> ParityVerdict:
+        return _declared("factor", self.topic.replication_factor)
+
+    def configs(self, pair: Pair) -> Callable[[Configured], ParityVerdict]:
+        here, there = (
+            configs(layers_of(self.topology, ref.cluster, self.topic)) for ref in (pair.ends.source, pair.ends.remote)
+        )
+        return lambda configured: _layered(configured, here.get(configured.key), there.get(configured.key))
+
+
+def _declared(subject: str, declared: int | None) -> ParityVerdict:
+    if declared is not None:
+        return ParityVerdict(False, f"{_ONCE}: {declared}")
+    why = f"the topic declares no {subject}, so each cluster had its own when the topic was made"
+    return ParityVerdict(True, why)
+
+
+def _layered(configured: Configured, here: Given | None, there: Given | None) -> ParityVerdict:
+    """``here``, ``there``: what git gives the config on each cluster."""
+    if here is None and there is None:
+        if Source.TOPIC not in (configured.here.source, configured.there.source):
+            return ParityVerdict(True, "not set on the topic: each cluster's own default")
+        return ParityVerdict(False, "set outside git on the topic itself, and not alike: declare it, or take it off")
+    sides = ((here, configured.here), (there, configured.there))
+    if wrong := next(
+        (given for given, config in sides if given and not same(configured.key, given.value, config.value)), None
+    ):
+        words = f"{_ONCE}:" if wrong.layer.name == DECLARED else f"{wrong.layer.words} says"
+        return ParityVerdict(False, f"{words} {human(configured.key, wrong.value)}")
+    lines = [given.layer.words for given in (here, there) if given]
+    return ParityVerdict(True, " and ".join(dict.fromkeys(lines)))

@@ -1,0 +1,160 @@
+"""How an edit changes the sections of entries without names: access rules, quotas, SCRAM users.
+
+Two entries that are about the same and differ are one that was edited. What a role comes to on each cluster, and who
+gains and loses access by it, is the live plan's part.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from reconciler.engine.edits.fields import NOT_SET, changed_fields, whole
+from reconciler.model.acls import WILDCARD, AccessRule, Permission
+from reconciler.model.changes import Risk
+from reconciler.model.environment.topology import Topology
+from reconciler.model.quotas import Quota, limit_words
+from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
+from reconciler.model.users import AS_FOUND, ScramUser
+
+Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
+NOBODY = "what is there stays, and is no longer compared"
+_IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
+
+
+@dataclass(frozen=True, slots=True)
+class EditedSection(Generic[Entry]):
+    """``of``: whether the section is written, and its entries. ``gone``, ``absent_gone``: what leaving git means for an
+    entry, and for one that said ``absent``. ``meaning`` says of a field of an entry what its change means."""
+
+    name: str
+    noun: str
+    of: Callable[[Topology], tuple[bool, Sequence[Entry]]]
+    title: Callable[[Entry], str]
+    gone: str
+    absent_gone: str
+    meaning: Callable[[FieldChange, Entry], FieldChange]
+
+    def items(self, base: Topology, now: Topology) -> Iterator[ItemChange]:
+        """Also an empty section means something: it is looked after from then on."""
+        (was_declared, before), (is_declared, after) = self.of(base), self.of(now)
+        if is_declared and not was_declared:
+            yield ItemChange(Sign.ADDED, "section", self.name, means="read on every cluster from now on, and compared")
+        elif was_declared and not is_declared:
+            yield ItemChange(Sign.REMOVED, "section", self.name, means=NOBODY)
+        old, new = self._by_title(before), self._by_title(after)
+        for title in sorted(old.keys() | new.keys()):
+            yield from self._entries(title, old.get(title, []), new.get(title, []), is_declared)
+
+    def _entries(
+        self, title: str, before: Sequence[Entry], after: Sequence[Entry], is_declared: bool
+    ) -> Iterator[ItemChange]:
+        left = [entry for entry in before if not _among(entry, after)]
+        come = [entry for entry in after if not _among(entry, before)]
+        for was, now in zip(left, come, strict=False):
+            fields = tuple(self.meaning(_plain(field), now) for field in _changed(was, now))
+            yield ItemChange(Sign.CHANGED, self.noun, title, now.where.line_words, fields=fields)
+        for entry in left[len(come) :]:
+            means = (self.absent_gone if entry.absent else self.gone) if is_declared else NOBODY
+            yield ItemChange(Sign.REMOVED, self.noun, title, entry.where.line_words, means)
+        for entry in come[len(left) :]:
+            own = (field for field in whole(replace(entry, number=0)) if field.path not in _IN_TITLE)
+            fields = tuple(self.meaning(_plain(field), entry) for field in own)
+            yield ItemChange(Sign.ADDED, self.noun, title, entry.where.line_words, fields=fields)
+
+    def _by_title(self, entries: Iterable[Entry]) -> Mapping[str, list[Entry]]:
+        titled: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            titled[self.title(entry)].append(entry)
+        return titled
+
+
+def _among(entry: Entry, others: Iterable[Entry]) -> bool:
+    """Which entry of its file it is means nothing, nor does the order of its lists."""
+    return any(next(_changed(entry, other), None) is None for other in others)
+
+
+def _changed(was: Entry, now: Entry) -> Iterator[FieldChange]:
+    fields = changed_fields(replace(was, number=0), replace(now, number=0))
+    return (field for field in fields if not field.means)
+
+
+def _plain(field: FieldChange) -> FieldChange:
+    """As the YAML has it: an exact rule's fields and a quota's limits stand beside the others."""
+    section, _, key = field.path.partition(".")
+    if section == "exact":
+        return replace(field, path=key)
+    if section == "limits":
+        return replace(field, path=key, before=_limit(key, field.before), after=_limit(key, field.after))
+    return field
+
+
+def _limit(key: str, value: str) -> str:
+    return value if value in ("", NOT_SET) else limit_words(key, float(value))
+
+
+def _title(rule: AccessRule) -> str:
+    if rule.exact is None:
+        return f"{rule.principal}: {rule.role}"
+    return f"{rule.principal}: {rule.exact.permission.name.lower()} on {rule.exact.resource.name.lower()}"
+
+
+def _of_rule(field: FieldChange, rule: AccessRule) -> FieldChange:
+    denies = rule.exact is not None and rule.exact.permission is Permission.DENY
+    if field.path == "absent" and rule.absent:
+        return replace(field, means="such rules are deleted, no matter who made them", risk=Risk.MEDIUM)
+    if field.path == "permission" and denies:
+        return replace(field, means="a deny rule wins over everything that allows", risk=Risk.MEDIUM)
+    everything = WILDCARD in field.after.split(", ") and WILDCARD not in field.before.split(", ")
+    if everything and field.path not in ("hosts", "clusters") and not (denies or rule.absent):
+        return replace(field, means="all there are and will be", risk=Risk.MEDIUM)
+    return field
+
+
+def _of_quota(field: FieldChange, quota: Quota) -> FieldChange:
+    if field.after != NOT_SET or field.path == "clusters":
+        return field
+    taken = quota.absent or field.path in quota.remove
+    return replace(field, means="" if taken else "the limit stays: only remove deletes it")
+
+
+def _of_user(field: FieldChange, user: ScramUser) -> FieldChange:
+    if field.path == "absent" and user.absent:
+        return replace(field, means="nobody can log in as this user any more", risk=Risk.HIGH, irreversible=True)
+    if field.path == "version" and field.before and user.version != AS_FOUND:
+        means = "a new password is set; clients that log in with the old one are refused from then on"
+        return replace(field, means=means, risk=Risk.MEDIUM)
+    return field
+
+
+SECTIONS: tuple[EditedSection[Any], ...] = (
+    EditedSection(
+        name="access",
+        noun="access rule",
+        of=lambda topology: (topology.access_declared, topology.access),
+        title=_title,
+        gone="what an earlier run made of it is deleted, unless something else asks for it",
+        absent_gone="nothing ensures any more that there are no such rules",
+        meaning=_of_rule,
+    ),
+    EditedSection(
+        name="quotas",
+        noun="quota",
+        of=lambda topology: (topology.quotas_declared, topology.quotas),
+        title=lambda quota: str(quota.entity),
+        gone="an entry that is gone takes no limit away; prune takes those of earlier runs",
+        absent_gone="nothing ensures any more that there is no limit",
+        meaning=_of_quota,
+    ),
+    EditedSection(
+        name="users",
+        noun="user",
+        of=lambda topology: (topology.users_declared, topology.users),
+        title=lambda user: user.name,
+        gone="the user stays on its clusters; prune deletes whom an earlier run made",
+        absent_gone="nothing ensures any more that there is no such user",
+        meaning=_of_user,
+    ),
+)

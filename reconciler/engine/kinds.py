@@ -1,0 +1,31 @@
+"""Every kind of resource, as one tuple that the engine loops over; docs/adding-a-kind.md.
+
+Border: the records themselves are in ``resources/<kind>/kind.py``; rules between kinds are in ``engine.plan.order``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.model.changes import Change
+from reconciler.resources.acls.kind import KIND as ACLS
+from reconciler.resources.kind import Kind
+from reconciler.resources.mirrors.kind import KIND as MIRRORS
+from reconciler.resources.quotas.kind import KIND as QUOTAS
+from reconciler.resources.replicas.kind import KIND as REPLICAS
+from reconciler.resources.topics.kind import KIND as TOPICS
+from reconciler.resources.users.kind import KIND as USERS
+
+KINDS: tuple[Kind[Any], ...] = (TOPICS, ACLS, USERS, QUOTAS, REPLICAS, MIRRORS)
+"""In the order in which verdicts tell of them."""
+STATES = {about: state for kind in KINDS for about, state in kind.states.items()}
+"""How what a plan rests on is put into words."""
+_KIND_OF = {made: kind for kind in KINDS for made in kind.changes}
+
+
+def kind_of(change: Change) -> Kind[Any]:
+    """Raises TypeError for a change that no kind knows: what falls through here would be done by nobody, in silence."""
+    try:
+        return _KIND_OF[type(change)]
+    except KeyError:
+        raise TypeError(f"no kind knows changes of class {type(change).__name__}") from None

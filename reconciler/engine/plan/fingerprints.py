@@ -1,0 +1,121 @@
+"""Fingerprints of the basis a plan rests on, with words for what has changed since, and what of it is read again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from reconciler.engine.kinds import STATES, kind_of
+from reconciler.engine.observe.read_all import ReadScope
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Change, Subject
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.plan import Observation
+from reconciler.replication.handover import canonical_json
+from reconciler.replication.json_codec import sparse_fields
+from reconciler.resources.flows.routes import Route
+
+_SIMPLE = frozenset({str, int, float, bool, type(None)})
+_MAPPINGS = frozenset({dict, MappingProxyType})
+"""Told by their type, which is ten times as quick as to ask whether something is a mapping."""
+
+
+def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> set[Subject]:
+    """Exactly what the changes rest on: their topics, the sources of those topics, mirror jobs and clusters."""
+    sources = {route.remote: route.source for route in routes}
+    return {subject for change in changes for subject in kind_of(change).rests_on(change, sources)}
+
+
+def observe_again(subjects: Iterable[Subject], live: LiveState) -> tuple[Observation, ...]:
+    """The same subjects, as they are in ``live``. Raises KeyError for one that no kind observes."""
+    states: dict[About, Callable[[Subject], str]] = {}
+    observed = []
+    for subject in subjects:
+        if (state := states.get(subject.about)) is None:
+            state = states[subject.about] = STATES[subject.about](live)
+        text = state(subject)
+        observed.append(Observation(subject, hashlib.sha256(text.encode()).hexdigest()[:16], text))
+    return tuple(observed)
+
+
+def shown(text: str) -> str:
+    """The text of an observation for people: configs in the units of the plan itself."""
+    return ", ".join(_in_units(part) for part in text.split(", "))
+
+
+def _in_units(part: str) -> str:
+    key, sign, value = part.partition("=")
+    return f"{key}={human(key, value)}" if sign else part
+
+
+def topology_digest(topology: Topology) -> str:
+    """sha256 of everything declared; where it stands in which file does not count."""
+    return hashlib.sha256(canonical_json(_plain(topology)).encode()).hexdigest()
+
+
+def _plain(value: Any) -> object:
+    kind: Any = type(value)
+    if kind in _SIMPLE:
+        return value
+    if kind in _MAPPINGS or isinstance(value, Mapping):
+        if not value:
+            return {}
+        return {str(key): v if type(v) in _SIMPLE else _plain(v) for key, v in value.items()}
+    if names := _fields(kind):
+        by_name = {n: v if type(v := getattr(value, n)) in _SIMPLE else _plain(v) for n in names}
+        for name, default in sparse_fields(kind).items():
+            if getattr(value, name) == default:
+                del by_name[name]
+        return by_name
+    if isinstance(value, (tuple, list)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """What a digest sees of a noun; looked up once for a kind, since a topology has tens of thousands."""
+    return tuple(f.name for f in fields(kind) if f.name != "where") if is_dataclass(kind) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class RereadScope:
+    """What a saved plan rests on, and nothing more: ``wanted`` of clusters, and the ``mirrors``."""
+
+    wanted: ReadScope
+    mirrors: tuple[str, ...]
+
+
+def basis(observed: Collection[Subject]) -> RereadScope:
+    """``observed``: the subjects of a plan's basis."""
+    topics: dict[str, list[str]] = {subject.cluster: [] for subject in observed if subject.cluster}
+    for subject in observed:
+        if subject.about in (About.TOPIC_STATE, About.REPLICAS):
+            topics[subject.cluster].append(subject.name)
+
+    def clusters(about: About) -> frozenset[str]:
+        return frozenset(subject.cluster for subject in observed if subject.about is about)
+
+    mirrors = tuple(subject.name for subject in observed if subject.about is About.MIRROR)
+    return RereadScope(
+        ReadScope(clusters(About.ACL), clusters(About.QUOTA_STATE), (), clusters(About.USER), topics), mirrors
+    )
+
+
+def unreadable(live: LiveState) -> list[Unknown]:
+    """Every part that was asked for and did not come."""
+    unknowns = [item for item in (*live.clusters.values(), *live.mirrors.values()) if isinstance(item, Unknown)]
+    parts = [part for cluster in live.clusters.values() if isinstance(cluster, LiveCluster) for part in _parts(cluster)]
+    return unknowns + [part for part in parts if isinstance(part, Unknown)]
+
+
+def _parts(cluster: LiveCluster) -> tuple[object, ...]:
+    acls = cluster.acls if cluster.access is not None else None
+    users = (cluster.users.credentials, cluster.users.recorded) if cluster.users is not None else ()
+    return acls, cluster.quotas, *users

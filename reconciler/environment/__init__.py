@@ -1,0 +1,5 @@
+"""From the YAML files of a folder to one frozen environment, and back to YAML. Texts in, texts out.
+
+Belongs here: parsing, validation, adopting and importing. Not here: reading files (`backends.files`), the values
+(`model`).
+"""

@@ -1,0 +1,23 @@
+"""Parses mirrors (Spark applications) from YAML."""
+
+from __future__ import annotations
+
+from reconciler.environment.parse.values import spark_setting
+from reconciler.environment.yaml.entry import Reading
+from reconciler.model.environment.topology import Mirror
+
+
+def build_mirror(reading: Reading) -> Mirror:
+    """``flows`` is empty when the entry names none; ``loading`` fills them in."""
+    return Mirror(
+        name=reading.name,
+        flows=tuple(sorted(reading.texts("flows"))),
+        master=reading.value("master", default="local[2]"),
+        parallelism=reading.value("parallelism", default=2),
+        spark_conf=reading.mapping("spark_conf", each=spark_setting),
+        refresh_interval_ms=reading.interval("refresh_interval", default=5_000),
+        status_interval_ms=reading.interval("status_interval", default=2_000),
+        metrics_port=reading.value("metrics_port", default=0),
+        metrics_host=reading.value("metrics_host", default="127.0.0.1"),
+        where=reading.place.where,
+    )

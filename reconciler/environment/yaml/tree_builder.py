@@ -1,0 +1,193 @@
+"""Builds the node tree from a YAML parser's events: duplicate keys, anchors, merge keys, YAML 1.1 traps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
+
+from reconciler.environment.yaml.nodes import (
+    CONTROL,
+    WORDS_OF_YAML_1_1,
+    Entry,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    ambiguous,
+    control_character,
+)
+from reconciler.errors import Problem, Where
+
+MAX_DEPTH = 50
+MAX_NODES = 1_000_000  # with every alias written out
+
+
+class GiveUpError(Exception):
+    """The problem is noted; reading on makes no sense."""
+
+
+class TreeBuilder:
+    """``next_event``: of a parser at the beginning of a text, None after its last event. ``problems``: what was wrong
+    on the way."""
+
+    def __init__(self, file: str, next_event: Callable[[], Any]) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self._next = next_event
+        self._anchors: dict[str, Node] = {}
+        self._depth = 0
+
+    def problem(self, code: str, at: tuple[int, int], problem: str, why: str, todo: str) -> None:
+        """``at`` is line and column."""
+        self.problems.append(Problem(code, Where(self.file, *at), problem, why, todo))
+
+    def root(self) -> Node | None:
+        """The tree of the only document; None where there is none. Raises GiveUpError, and what the parser raises."""
+        root: Node | None = None
+        documents = 0
+        while (event := self._next()) is not None:
+            mark = event.start_mark
+            if isinstance(event, NodeEvent):
+                root = self._node(event)
+            elif isinstance(event, DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    problem = "a second YAML document begins here (---)"
+                    why = "Each file is one part of the environment, so the rest of the file was not read"
+                    todo = "Move it to a file of its own, or remove the line ---"
+                    self.problem("yaml-documents", (mark.line + 1, mark.column + 1), problem, why, todo)
+                    raise GiveUpError
+        return root
+
+    def _node(self, event: Any) -> Node:
+        """The node that begins with ``event``, to its last event."""
+        mark = event.start_mark
+        line, column = mark.line + 1, mark.column + 1
+        node: Node
+        if type(event) is ScalarEvent:
+            text, style = event.value, event.style
+            if event.tag is not None:
+                self._refuse_tag(event.tag, line, column)
+            if style == '"' and (escaped := CONTROL.search(text)):  # as it is, none comes to the parser
+                self.problems.append(control_character(Where(self.file, line, column), escaped.group()))
+            node = Scalar(text, not style and event.implicit[0], line, column)
+        elif type(event) is AliasEvent:
+            return self._alias(str(event.anchor), line, column)
+        else:
+            node = self._collection(event, line, column)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _collection(self, event: Any, line: int, column: int) -> Mapping | Sequence:
+        if event.tag is not None:
+            self._refuse_tag(event.tag, line, column)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            why, todo = "No topology is nested so deep", "Correct the text"
+            self.problem("yaml-too-large", (line, column), f"nested deeper than {MAX_DEPTH} levels", why, todo)
+            raise GiveUpError
+        read = self._mapping if isinstance(event, MappingStartEvent) else self._sequence
+        node = read(line, column)
+        self._depth -= 1
+        if node.size > MAX_NODES:
+            problem = f"more than {MAX_NODES:,} values with aliases written out"
+            why = "Aliases inside aliases grow without measure"
+            self.problem("yaml-too-large", (line, column), problem, why, "Write the values out, or split the file")
+            raise GiveUpError
+        return node
+
+    def _sequence(self, line: int, column: int) -> Sequence:
+        items: list[Node] = []
+        size = 1
+        while type(event := self._next()) is not SequenceEndEvent:
+            item = self._node(event)
+            if type(item) is Scalar and item.plain and ambiguous(item.text):
+                self._surprise(item)
+            items.append(item)
+            size += item.size
+        return Sequence(tuple(items), line, column, size)
+
+    def _mapping(self, line: int, column: int) -> Mapping:
+        entries: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
+        size = 1
+        while type(event := self._next()) is not MappingEndEvent:
+            key, mark = self._key(event), event.start_mark
+            value = self._node(self._next())
+            if key is None:
+                continue
+            if key == "<<" and type(event) is ScalarEvent and not event.style:
+                self._merge(value, merged)
+            elif key in entries:
+                problem = f"the key {key} appears here for the second time"
+                why = f"It is already on line {entries[key].line}, and only one of them could count"
+                self.problem("duplicate-key", (mark.line + 1, mark.column + 1), problem, why, "Remove or rename one")
+            else:
+                if type(value) is Scalar and value.plain and ambiguous(value.text):
+                    self._surprise(value)
+                entries[key] = Entry(key, value, mark.line + 1, mark.column + 1)
+                size += 1 + value.size
+        if added := {name: entry for name, entry in merged.items() if name not in entries}:
+            entries = {**added, **entries}
+            size += sum(1 + entry.value.size for entry in added.values())
+        return Mapping(entries, line, column, size)
+
+    def _key(self, event: Any) -> str | None:
+        """None of what is no name: that is noted."""
+        if type(event) is ScalarEvent and event.implicit[0] and event.tag is None and event.anchor is None:
+            name: str = event.value
+            return name  # nearly every key: nobody needs its node
+        key = self._node(event)
+        if isinstance(key, Scalar):
+            return key.text
+        why, todo = "Every key of the topology is a name", "Write a plain name before the colon"
+        self.problem("yaml-key", (key.line, key.column), "a key that is a list or a mapping", why, todo)
+        return None
+
+    def _alias(self, anchor: str, line: int, column: int) -> Node:
+        if (node := self._anchors.get(anchor)) is not None:
+            return node
+        why = "Anchors are known in their own file only, and not inside themselves"
+        todo = "Define the anchor above, or write the value out"
+        self.problem("yaml-alias", (line, column), f"the alias *{anchor} has no anchor &{anchor} before it", why, todo)
+        return Scalar(f"*{anchor}", False, line, column)
+
+    def _refuse_tag(self, tag: str, line: int, column: int) -> None:
+        tag = tag.replace("tag:yaml.org,2002:", "!!")
+        todo = "Remove the tag; quote the value when it must be text"
+        self.problem("yaml-tag", (line, column), f"the YAML tag {tag}", "The topology has no use for tags", todo)
+
+    def _merge(self, value: Node, merged: dict[str, Entry]) -> None:
+        """YAML's merge key: what is written out wins, then the earlier of several."""
+        for part in value.items if isinstance(value, Sequence) else (value,):
+            if isinstance(part, Mapping):
+                for name, entry in part.entries.items():
+                    merged.setdefault(name, entry)
+            else:
+                problem = "<< merges something that is not a mapping"
+                why = "A merge key takes the fields of another mapping"
+                todo = "Give it an alias of a mapping, such as <<: *base"
+                self.problem("yaml-merge", (part.line, part.column), problem, why, todo)
+
+    def _surprise(self, node: Scalar) -> None:
+        """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""
+        text = node.text
+        if text.lower() in WORDS_OF_YAML_1_1:
+            plain = "true" if text.lower() in ("yes", "on") else "false"
+            problem, why = f"{text} without quotes", f"YAML 1.1 reads it as {plain}, YAML 1.2 as text"
+        else:
+            plain = "a plain decimal number"
+            problem, why = f"the number {text}", "YAML 1.1 and YAML 1.2 read it as different values"
+        todo = f'Write {plain}, or "{text}" for the text'
+        self.problem("yaml-ambiguous", (node.line, node.column), problem, why, todo)

@@ -1,0 +1,5 @@
+"""Kafka's protocol on plain sockets, as far as this project needs it. Knows nothing else of ours.
+
+Belongs here: connections, requests, record batches. Not here: what is done with them (`backends.clusters`, the mirror
+job).
+"""

@@ -1,0 +1,78 @@
+"""Fetch responses, versions 11 and 13: bounds are checked at every step, records are views and never copied."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from reconciler.kafka.protocol.flexible import ClassicReader, ResponseReader, reading
+
+NAMES, IDS = 11, 13
+
+_HEAD = struct.Struct(">ihi")
+_ANSWER = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+
+
+def version_for(negotiated: Callable[[int, int, int, str], int], *, by_name: bool) -> int:
+    """The layout to ask a broker in, as it offers them; ``by_name``: the id of a topic is not known."""
+    version = negotiated(1, NAMES, NAMES if by_name else IDS, "Fetch")
+    return IDS if version >= IDS else NAMES
+
+
+class FetchedPartition(NamedTuple):
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    aborted: tuple[tuple[int, int], ...]
+    preferred_replica: int
+    records: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    throttle_ms: int
+    error: int
+    session_id: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+@reading("a Fetch")
+def unpack(version: int, frame: memoryview, names: Mapping[UUID, str]) -> Fetched:
+    """Reads a response; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
+    reader = ClassicReader(frame, views=True) if version == NAMES else ResponseReader(frame, views=True)
+    throttle, error, session = reader.fixed(_HEAD)
+    partitions: list[FetchedPartition] = []
+    for _ in range(reader.count()):
+        topic = _name(reader) if version == NAMES else names.get(reader.uuid(), "")
+        partitions += [_partition(reader, topic) for _ in range(reader.count())]
+        reader.tags()
+    reader.finish()
+    return Fetched(throttle, error, session, tuple(partitions))
+
+
+def _name(reader: ResponseReader) -> str:
+    name = reader.string()
+    if not name:
+        raise ValueError("a topic has no name")
+    return name
+
+
+def _partition(reader: ResponseReader, topic: str) -> FetchedPartition:
+    index, error, high, stable, start = reader.fixed(_ANSWER)
+    aborted = tuple(_aborted(reader) for _ in range(reader.count()))
+    replica, records = reader.int32(), memoryview(reader.raw())
+    reader.tags()
+    return FetchedPartition(topic, index, error, high, stable, start, aborted, replica, records)
+
+
+def _aborted(reader: ResponseReader) -> tuple[int, int]:
+    producer_id, first_offset = reader.fixed(_ABORTED)
+    reader.tags()
+    return producer_id, first_offset

@@ -1,0 +1,126 @@
+"""Changes of topics and their configs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.model.changes.vocabulary import Action, ChangeOfTopic, KindName, Reason, Role, Stage
+from reconciler.model.environment.topology import TopicRef
+from reconciler.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key. ``after`` None removes the override. ``origin`` says where the desired value comes from.
+
+    ``goal``: what is desired in the end, where ``after`` is only a step on the way.
+    """
+
+    key: str
+    before: str | None
+    before_source: str
+    after: str | None
+    origin: str
+    goal: str | None = None
+
+
+class _TopicChange(ChangeOfTopic):
+    __slots__ = ()
+    kind = KindName.TOPICS
+    depth: int
+
+    @property
+    def batch(self) -> str:
+        return f"{type(self).__name__} {max(self.depth, 1)}"
+
+
+class _DesiredTopicChange(_TopicChange):
+    """A topic that is there for a reason, other than one that goes."""
+
+    __slots__ = ()
+    role: Role
+
+    @property
+    def stage(self) -> Stage:
+        return Stage.SOURCE_TOPICS if self.role is Role.DECLARED and self.depth == 0 else Stage.TARGET_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic(_DesiredTopicChange):
+    word = "create_topic"
+    verb = "create"
+    action = Action.CREATE
+
+    ref: TopicRef
+    partitions: int
+    replication_factor: int | None
+    configs: tuple[ConfigChange, ...]
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+    @property
+    def shape(self) -> str:
+        partitions = counted(self.partitions, "partition") if self.partitions > 0 else "the brokers' partition count"
+        if self.replication_factor is None:
+            return f"{partitions}, the brokers' replication factor"
+        return f"{partitions}, replication factor {self.replication_factor}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions(_DesiredTopicChange):
+    """``depth`` counts mirror hops from the declared topic; deeper is done first."""
+
+    word = "add_partitions"
+    verb = "partitions"
+    action = Action.UPDATE
+
+    ref: TopicRef
+    topic_id: str
+    before: int
+    after: int
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return (f"{self.id} = {self.after}",)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs(_DesiredTopicChange):
+    word = "alter_configs"
+    verb = "configs"
+    action = Action.UPDATE
+
+    ref: TopicRef
+    topic_id: str
+    configs: tuple[ConfigChange, ...]
+    role: Role
+    reason: Reason
+    depth: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(f"{self.id} {config.key} = {config.after}" for config in self.configs)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(_TopicChange):
+    """From a tombstone or by prune, and only the topic with this id. ``partitions`` as seen.
+
+    ``expires``: the tombstone's last day; empty for a prune.
+    """
+
+    word = "delete_topic"
+    verb = "delete"
+    action = Action.DELETE
+    stage = Stage.REMOVALS
+
+    ref: TopicRef
+    topic_id: str
+    partitions: int
+    expires: str
+    reason: Reason
+    depth: int = 0

@@ -1,0 +1,4 @@
+"""What the commands share: open clusters, early reads, the lock around a run, probing after ACL changes.
+
+Belongs here: connections of a run and their end. Not here: what one command does (the folder above).
+"""

@@ -1,0 +1,43 @@
+"""The report of ``doctor`` as text or JSON: verdict first, then what needs action, then what is in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.model.reports.doctor import Checkup, DoctorVerdict, Finding
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+
+_ORDER = (DoctorVerdict.PROBLEM, DoctorVerdict.UNKNOWN, DoctorVerdict.WARNING, DoctorVerdict.OK)
+_PAINT = {DoctorVerdict.PROBLEM: "alarm", DoctorVerdict.UNKNOWN: "~", DoctorVerdict.WARNING: "~", DoctorVerdict.OK: "+"}
+_COUNTED = (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
+
+
+def checkup_verdict(checkup: Checkup) -> str:
+    counts = [(verdict, count) for verdict in _ORDER if (count := checkup.count(verdict))]
+    parts = [f"{count} {verdict}{'s' if verdict in _COUNTED and count != 1 else ''}" for verdict, count in counts]
+    start = "Not healthy" if checkup.exit_code else "No problem found"
+    return f"{start}: {', '.join(parts)}" if parts else start
+
+
+def checkup_text(checkup: Checkup, style: Style = PLAIN) -> str:
+    lines = [style.paint("bold", checkup_verdict(checkup)), f"environment {checkup.environment}"]
+    for verdict in _ORDER:
+        if findings := [finding for finding in checkup.findings if finding.verdict is verdict]:
+            title = "In order" if verdict is DoctorVerdict.OK else verdict.capitalize()
+            lines += ["", style.paint(_PAINT[verdict], f"{title} ({len(findings)})")]
+            lines += (line for finding in findings for line in _lines(finding))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def checkup_json(checkup: Checkup) -> str:
+    """As schemas/doctor.schema.json."""
+    said, code = checkup_verdict(checkup), checkup.exit_code
+    return report_json("doctor", checkup.environment, verdict=said, exit_code=code, findings=checkup.findings)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    yield f"  {finding.subject}, {finding.check}: {finding.text}"
+    if finding.verdict is not DoctorVerdict.OK:
+        yield from [f"    why: {finding.why}"] if finding.why else ()
+        yield from (f"    do: {line}" for line in finding.todo if line)

@@ -1,0 +1,70 @@
+"""The report of ``drift``: what differs from git, and its cause."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from reconciler.engine.drift.causes import NOTHING, differences
+from reconciler.model.plan import Plan
+from reconciler.model.reports.drift import History
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections
+from reconciler.render.plan.text import left_lists
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Format, Style
+from reconciler.text import counted
+
+
+def drift_verdict(plan: Plan) -> str:
+    count, unknown = len(differences(plan)), f"{len(plan.unknown)} unknown"
+    if count:
+        parts = [f"Drift: {counted(count, 'difference')}"]
+    elif plan.unknown:
+        parts = [f"Not fully known: {unknown}", "no difference in what was read"]
+    else:
+        parts = ["No drift: everything read is as declared"]
+    parts += [f"{len(plan.refused)} that apply cannot fix"] if plan.refused else []
+    return "; ".join([*parts, unknown] if plan.unknown and count else parts)
+
+
+def drift_text(plan: Plan, style: Style = PLAIN, seen: History = NOTHING) -> str:
+    lines = [style.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for item in differences(plan, seen):
+        alike.setdefault((item.kind, item.found, item.aim, item.cause, item.why), []).append(item.subject)
+    for (kind, text, aim, cause, why), subjects in alike.items():
+        lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
+        lines.append(f"    {cause}: {why}")
+    return "\n".join([*lines, *left_lists(plan, style)]) + "\n"
+
+
+def drift_page(plan: Plan, form: Format, seen: History = NOTHING) -> ReportPage:
+    """A comment has the values in the line of what differs, a page below it."""
+    items = []
+    for item in differences(plan, seen):
+        values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
+        if form is Format.MARKDOWN:
+            items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
+        else:
+            items.append(SectionItem(item.subject, (*values, cause), sign="~"))
+    drifted = Section("Differences", "the clusters are not as git declares", tuple(items), urgent=True)
+    sections = (*([drifted] if items else ()), *left_sections(plan))
+    return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
+
+
+def drift_json(plan: Plan, seen: History = NOTHING) -> str:
+    """As schemas/drift.schema.json."""
+    return report_json(
+        "drift",
+        plan.basis.environment,
+        revision=plan.basis.revision,
+        verdict=drift_verdict(plan),
+        exit_code=plan.exit_code,
+        complete=not plan.unknown,
+        clusters=plan.basis.clusters,
+        differences=differences(plan, seen),
+        refused=[{**asdict(refusal), "subject": str(refusal.subject)} for refusal in plan.refused],
+        unknown=plan.unknown,
+        unmanaged=plan.unmanaged,
+        unmanaged_acls=[{"cluster": acl.cluster, "acl": str(acl.acl)} for acl in plan.unmanaged_acls],
+        ignored=plan.ignored,
+    )

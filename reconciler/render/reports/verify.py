@@ -1,0 +1,159 @@
+"""The report of ``verify``: verdict, a table, every difference and every unknown with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
+from reconciler.render.report_json import report_json
+from reconciler.render.style import PLAIN, Style
+from reconciler.text import columns, counted
+
+MOST_ROWS = 40
+_MARKS = {Equality.EQUAL: "+", Equality.DIFFERENT: "alarm", Equality.UNKNOWN: "~"}
+_TITLES = ("source", "target", "compared", "lag", "state")
+
+
+def verify_verdict(verification: Verification) -> str:
+    equal, different, unknown = (verification.of(state) for state in Equality)
+    total = counted(len(verification.partitions), "partition")
+    if different:
+        text = f"Different: {len(different)} of {total}"
+        return f"{text}, {len(unknown)} unknown" if unknown else text
+    if unknown:
+        rest = f"; the other {len(equal)} are equal" if equal else ""
+        return f"Unknown: {len(unknown)} of {total} could not be compared{rest}"
+    if not equal:
+        return "Unknown: there was nothing to compare"
+    lag = sum(partition.lag for partition in equal)
+    behind = f"; {counted(lag, 'offset')} not copied yet" if lag else ""
+    return f"Equal: {total}, {_compared(equal)}{behind}"
+
+
+def verify_text(verification: Verification, style: Style = PLAIN) -> str:
+    lines = [style.paint("bold", verify_verdict(verification))]
+    lines.append(f"environment {verification.environment}, {verification.seconds:.0f} s")
+    for flow, partitions in groupby(sorted(verification.partitions, key=_place), key=lambda each: each.flow):
+        lines += ["", f"flow {flow}", *_table(list(partitions), style)]
+    for partition in sorted(verification.of(Equality.DIFFERENT), key=_place):
+        lines += ["", *_difference(partition, style)]
+    for partition in sorted(verification.of(Equality.UNKNOWN), key=_place):
+        lines += ["", f"{style.paint('~', 'unknown')}: {_row(partition)[0]}: {partition.reason}"]
+        lines.append(f"  {partition.todo}")
+    return "\n".join(lines) + "\n"
+
+
+def verify_json(verification: Verification) -> str:
+    """As schemas/verify.schema.json."""
+    return report_json(
+        "verify",
+        verification.environment,
+        verdict=verify_verdict(verification),
+        exit_code=verification.exit_code,
+        from_ms=verification.request.from_ms,
+        to_ms=verification.request.to_ms,
+        seconds=round(verification.seconds, 3),
+        applications=verification.applications,
+        partitions=sorted(verification.partitions, key=_place),
+    )
+
+
+def _place(partition: ComparedPartition) -> tuple[str, str, int]:
+    return partition.flow, partition.source_topic, partition.partition
+
+
+def _compared(partitions: Sequence[ComparedPartition]) -> str:
+    records, keys = (sum(each.equal for each in partitions if each.compared == unit) for unit in ("records", "keys"))
+    return f"{records:,} records{f' and {keys:,} keys' if keys else ''} compared"
+
+
+def _table(partitions: Sequence[ComparedPartition], style: Style) -> Iterator[str]:
+    """A row a partition; where there are many, those of a topic that are equal share one."""
+    rows = map(_row, partitions) if len(partitions) <= MOST_ROWS or style.full else _folded(partitions)
+    painted = [(*row[:4], style.paint(_MARKS[Equality(row[4])], row[4])) for row in rows]
+    titles, *lines = columns((_TITLES, *painted), right=(2, 3))
+    yield style.paint("faint", f"  {titles}")
+    yield from (f"  {line}" for line in lines)
+
+
+def _names(partition: ComparedPartition) -> tuple[str, str]:
+    return f"{partition.source_topic}-{partition.partition}", f"{partition.target_topic}-{partition.partition}"
+
+
+def _row(partition: ComparedPartition) -> tuple[str, ...]:
+    if partition.partition < 0:
+        return partition.source_topic or "all topics", partition.target_topic, "-", "-", partition.state.value
+    names = _names(partition)
+    if partition.compared == "nothing":
+        return *names, "-", "-", partition.state.value
+    return *names, f"{partition.equal:,} {partition.compared}", f"{partition.lag:,}", partition.state.value
+
+
+def _folded(partitions: Sequence[ComparedPartition]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for (topic, target), group in groupby(partitions, key=lambda each: (each.source_topic, each.target_topic)):
+        members = list(group)
+        equal = [each for each in members if each.state is Equality.EQUAL]
+        if equal:
+            name = f"{topic} ({counted(len(equal), 'partition')})"
+            count = f"{sum(each.equal for each in equal):,} {equal[0].compared}"
+            rows.append((name, target, count, f"{sum(each.lag for each in equal):,}", Equality.EQUAL.value))
+        rows += [_row(each) for each in members if each.state is not Equality.EQUAL]
+    return rows
+
+
+def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
+    head = f"{style.paint('alarm', 'different')}: {' and '.join(_names(partition))}"
+    first = partition.difference
+    if first is None:
+        yield head
+        return
+    yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {_words(first)}"
+    if first.what[0] in ("missing", "extra", "swapped"):
+        at_source = first.source_offset is not None and first.what[0] != "extra"
+        if (shown := first.source if at_source else first.target) is not None:
+            parts = f"key {_part(shown.key, 'byte')}, value {_part(shown.value, 'byte')}"
+            yield f"  the record: {parts}, {_part(shown.headers, 'header')}, timestamp {shown.timestamp} ms"
+    else:
+        yield from (f"  {line}" for line in _fields(first))
+    if partition.compared == "records":
+        read = f"{counted(partition.source_records, 'record')} at the source"
+        yield f"  read: {read}, {partition.target_records:,} at the target"
+    else:
+        yield f"  {partition.differing:,} of {max(partition.source_records, partition.target_records):,} keys differ"
+
+
+def _at(offset: int | None) -> str:
+    return "has nothing" if offset is None else f"offset {offset}"
+
+
+def _words(first: FirstDifference) -> str:
+    more = f" ({first.count} in a row)" if first.count > 1 else ""
+    match first.what:
+        case ("missing",):
+            return f"missing at the target{more}"
+        case ("extra",):
+            return f"more at the target than at the source{more}"
+        case ("swapped",):
+            return "records are in another order"
+        case _:
+            single = len(first.what) == 1 and first.what[0] != "headers"
+            return f"{', '.join(first.what)} {'differs' if single else 'differ'}"
+
+
+def _fields(first: FirstDifference) -> Iterator[str]:
+    if first.source is None or first.target is None:
+        return
+    for name in first.what:
+        ours, theirs = getattr(first.source, name), getattr(first.target, name)
+        if name == "timestamp":
+            yield f"timestamp: {ours} ms at the source, {theirs} ms at the target"
+        else:
+            unit = "header" if name == "headers" else "byte"
+            yield f"{name}: {_part(ours, unit)} at the source, {_part(theirs, unit)} at the target"
+
+
+def _part(part: FieldDigest, unit: str) -> str:
+    """Never the content: it may be nobody's business who reads the report."""
+    return "null" if part.length is None else f"{counted(part.length, unit)} [{part.digest[:12]}]"

@@ -1,0 +1,237 @@
+"""The hand-over, what a mirror job is told: one frozen type for the reconciler that writes and the job that reads it.
+
+Its canonical JSON and the fingerprints decide whether a running job must be restarted, so a field that says nothing is
+left out. Secrets stay references. Format: schemas/mirror.schema.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.replication import record_filter
+from reconciler.replication.added_headers import AddedHeader
+from reconciler.replication.groups import GroupSelector, make_group_selector
+from reconciler.replication.json_codec import SPARSE, Codec, MalformedError, named
+from reconciler.replication.policy import TopicSelector, make_selector
+from reconciler.replication.record_filter import Where
+
+FORMAT_VERSION = 1
+MOST_LANES = 64
+LOCAL, FORWARD = "local", "forward"
+
+
+class HandoverError(ValueError):
+    """The hand-over cannot be used: what is wrong and what to do, in one paragraph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One side of a flow. ``client`` holds librdkafka settings with secrets still as references."""
+
+    cluster: str = field(metadata=named("name"))
+    bootstrap_servers: tuple[str, ...]
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPlace:
+    cluster: Endpoint
+    topic: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """``policy``: ``default``, ``identity`` or an import path ``package.module:Class``."""
+
+    policy: str = "default"
+    separator: str = "."
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``.
+
+    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest or latest) for all others.
+    """
+
+    kind: str = "earliest"
+    timestamp_ms: int | None = None
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    otherwise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Whose offsets are kept on the target, and how often the source's groups are read. ``returning``: the flow that
+    carries the target's records into the same topics of the source, empty when there is none."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    interval_ms: int
+    follow_rewinds: bool
+    returning: str = field(default="", metadata=SPARSE)
+
+    def selector(self) -> GroupSelector:
+        """Raises HandoverError for a pattern that cannot be used."""
+        try:
+            return make_group_selector(self.include, self.exclude)
+        except re.error as error:
+            raise HandoverError(f"A pattern for groups: {error}. Correct the flow's groups and run apply.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSyncs:
+    """MirrorMaker 2's topic of offset syncs. ``side``: ``source`` or ``target``."""
+
+    side: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopics:
+    """MirrorMaker 2's internal topics beside the groups' checkpoints; None: not that one. ``separator``: in internal
+    names, when it is not the naming's (KIP-949)."""
+
+    heartbeats_ms: int | None = None
+    offset_syncs: OffsetSyncs | None = None
+    separator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedHeaders:
+    add: tuple[AddedHeader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """``carry``: LOCAL, only records written at the source; FORWARD, also those that came there from elsewhere.
+    ``arriving``: flows with provenance that write to the source."""
+
+    carry: str
+    arriving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSettings:
+    """``rate_limit``: bytes per second, None for no limit. ``continue_on``: conditions after which a partition goes on
+    behind what is lost; None: no condition was asked about. ``groups`` None: no offsets are synced."""
+
+    name: str
+    fingerprint: str
+    source: Endpoint
+    target: Endpoint
+    topics: tuple[str, ...]
+    exclude_topics: tuple[str, ...]
+    naming: Naming
+    delivery: str
+    isolation: str
+    start: Start
+    lanes: int
+    groups: GroupSettings | None = field(default=None, metadata=SPARSE)
+    mirrormaker_topics: InternalTopics | None = field(default=None, metadata=SPARSE)
+    rate_limit: int | None = field(default=None, metadata=SPARSE)
+    continue_on: tuple[str, ...] | None = field(default=None, metadata=SPARSE)
+    where: Where | None = field(default=None, metadata=SPARSE)
+    headers: AddedHeaders | None = field(default=None, metadata=SPARSE)
+    provenance: Provenance | None = field(default=None, metadata=SPARSE)
+
+    @property
+    def start_kind(self) -> str:
+        """Of partitions that ``start_offsets`` does not name."""
+        return (self.start.otherwise or "earliest") if self.start.kind == "offsets" else self.start.kind
+
+    @property
+    def start_offsets(self) -> Mapping[tuple[str, int], int]:
+        """By source topic and partition; for partitions without a position."""
+        offsets = self.start.offsets or {}
+        return {(topic, number): offset for topic, each in offsets.items() for number, offset in each.items()}
+
+    def starts_at(self, topic: str, partition: int) -> int | None:
+        """Of ``start_offsets``."""
+        return (self.start.offsets or {}).get(topic, {}).get(partition)
+
+    @property
+    def mirrormaker(self) -> InternalTopics:
+        return self.mirrormaker_topics or InternalTopics()
+
+    def selector(self) -> TopicSelector:
+        """Raises HandoverError for a pattern or policy that cannot be used."""
+        try:
+            return make_selector(
+                self.topics,
+                self.exclude_topics,
+                self.naming.policy,
+                self.naming.separator,
+                self.source.cluster,
+                self.target.cluster,
+                heartbeats=self.mirrormaker.heartbeats_ms is not None,
+            )
+        except (re.error, ValueError) as error:
+            raise HandoverError(
+                f"Flow {self.name}: {error}. Correct the flow's topics or naming and run apply."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only."""
+
+    environment: str
+    mirror: str
+    fingerprint: str
+    parallelism: int
+    refresh_interval_ms: int
+    status_interval_ms: int
+    status: StatusPlace
+    flows: tuple[FlowSettings, ...]
+    metrics_port: int = field(default=0, metadata=SPARSE)
+    metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
+
+    @property
+    def metrics_host(self) -> str:
+        return self.metrics_address or "127.0.0.1"
+
+
+def canonical_json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def fingerprint(value: object) -> str:
+    """First 16 hex digits of the sha256 of canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+def document(settings: MirrorSettings | FlowSettings) -> dict[str, Any]:
+    """As in schemas/mirror.schema.json: all of it, or an entry of ``flows``."""
+    version = {"format_version": FORMAT_VERSION} if isinstance(settings, MirrorSettings) else {}
+    return {**version, **CODEC.encoded(settings)}
+
+
+def _start_document(start: Start) -> dict[str, Any]:
+    if start.offsets is None:
+        return {"kind": start.kind, "timestamp_ms": start.timestamp_ms}
+    return {"kind": start.kind, "offsets": _PARTIAL.encoded(start)["offsets"], "otherwise": start.otherwise}
+
+
+def _where(given: Mapping[str, Any]) -> Where:
+    where = record_filter.read(given)
+    try:
+        record_filter.compiled(where)
+    except re.error as error:
+        raise MalformedError(f"holds a regular expression that is none: {error}") from error
+    return where
+
+
+_PARTIAL = Codec(lenient=True)
+CODEC = Codec(
+    {
+        Start: (_start_document, lambda given: _PARTIAL.decoded(Start, given)),
+        Where: (record_filter.told, _where),
+    }
+)

@@ -1,0 +1,106 @@
+"""Reads a hand-over, the text that a mirror job starts with, and tells every problem of one that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from reconciler.replication.handover import (
+    CODEC,
+    FORMAT_VERSION,
+    FORWARD,
+    LOCAL,
+    MOST_LANES,
+    Endpoint,
+    FlowSettings,
+    HandoverError,
+    MirrorSettings,
+)
+from reconciler.replication.json_codec import MalformedError
+
+MOST_PORT = 65_535
+
+
+def parse(text: str) -> MirrorSettings:
+    """Raises HandoverError, which names each field that is wrong, and its value."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply.") from error
+    version = given.pop("format_version", None) if isinstance(given, dict) else None
+    if version != FORMAT_VERSION:
+        raise HandoverError(
+            f"The hand-over has format_version {version!r}; this mirror job reads {FORMAT_VERSION}. Reconciler and "
+            "mirror job come from different releases: install one release of both and run apply."
+        )
+    try:
+        settings = CODEC.decoded(MirrorSettings, given)
+    except MalformedError as error:
+        raise HandoverError(f"The hand-over is malformed: {error}. Write it again with reconciler apply.") from error
+    if problems := list(_problems(settings)):
+        raise HandoverError(
+            f"The hand-over cannot be used: {'; '.join(problems)}. Write it again with reconciler apply."
+        )
+    return settings
+
+
+def _problems(settings: MirrorSettings) -> Iterator[str]:
+    yield from _low("parallelism", settings.parallelism, 1)
+    yield from _low("refresh_interval_ms", settings.refresh_interval_ms, 100)
+    yield from _low("status_interval_ms", settings.status_interval_ms, 100)
+    yield from _low("metrics_port", settings.metrics_port, 0)
+    if settings.metrics_port > MOST_PORT:
+        yield f"metrics_port is {settings.metrics_port}; {MOST_PORT} is the highest port"
+    if not settings.flows:
+        yield "it has no flows"
+    names = Counter(flow.name for flow in settings.flows)
+    yield from (f"it names the flow {name} twice" for name, count in names.items() if count > 1)
+    yield from _no_servers(settings.status.cluster)
+    for flow in settings.flows:
+        yield from (f"flow {flow.name}: {problem}" for problem in _problems_of_flow(flow))
+
+
+def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
+    start, internal = flow.start, flow.mirrormaker
+    yield from _low("lanes", flow.lanes, 1)
+    if flow.lanes > MOST_LANES:
+        yield f"lanes is {flow.lanes}; {MOST_LANES} is the limit"
+    yield from _strange("delivery", flow.delivery, "exactly_once", "at_least_once")
+    yield from _strange("isolation", flow.isolation, "read_committed", "read_uncommitted")
+    yield from _strange("start.kind", start.kind, "earliest", "latest", "timestamp", "offsets")
+    if start.kind == "timestamp" and start.timestamp_ms is None:
+        yield "it starts at a timestamp but start.timestamp_ms is None"
+    if start.kind == "offsets":
+        yield from _strange("start.otherwise", start.otherwise, "earliest", "latest")
+        if start.offsets is None:
+            yield "it starts at offsets but lacks the field start.offsets"
+    for (topic, partition), offset in flow.start_offsets.items():
+        yield from _low(f"start.offsets of {topic}-{partition}", offset, 0)
+    if flow.groups is not None:
+        yield from _low("groups.interval_ms", flow.groups.interval_ms, 100)
+    if internal.heartbeats_ms is not None:
+        yield from _low("mirrormaker_topics.heartbeats_ms", internal.heartbeats_ms, 100)
+    if internal.offset_syncs is not None:
+        yield from _strange("mirrormaker_topics.offset_syncs.side", internal.offset_syncs.side, "source", "target")
+    if flow.rate_limit is not None:
+        yield from _low("rate_limit", flow.rate_limit, 1)
+    if flow.provenance is not None:
+        yield from _strange("provenance.carry", flow.provenance.carry, LOCAL, FORWARD)
+    yield from _no_servers(flow.source)
+    yield from _no_servers(flow.target)
+
+
+def _no_servers(endpoint: Endpoint) -> Iterator[str]:
+    if not endpoint.bootstrap_servers:
+        yield f"cluster {endpoint.cluster} has no bootstrap servers"
+
+
+def _low(name: str, value: int, least: int) -> Iterator[str]:
+    if value < least:
+        yield f"{name} is {value}; it must be a whole number of at least {least}"
+
+
+def _strange(name: str, value: str | None, *words: str) -> Iterator[str]:
+    if value not in words:
+        yield f"{name} is {value!r}; it must be one of {', '.join(words)}"

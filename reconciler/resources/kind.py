@@ -1,0 +1,118 @@
+"""A kind of resource as one record: everything that the engine asks of it, beside what its changes say of themselves.
+
+The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; docs/adding-a-kind.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Generic, TypeVar
+
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Action, Change, ConfigChange, KindName, Risk, Subject
+from reconciler.model.environment.topology import TopicRef, Topology
+from reconciler.model.live import LiveCluster, LiveState, LiveTopic
+from reconciler.model.plan import Planned
+from reconciler.model.ports import ClusterAdmin
+from reconciler.model.reports.drift import Deviation, History, Told
+from reconciler.resources.topics.expected import BrokerConfigs, broker_configs, different_configs
+from reconciler.text import counted
+
+REVERSIBLE = "reversible"
+ABSENT = "absent"
+UNKNOWN = "unknown"
+
+Changed = TypeVar("Changed")
+StateOf = Callable[[LiveState], Callable[[Subject], str]]
+"""Given once for a whole plan, then for each subject: how it is, in words that tell what moved when they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """How dangerous a change is, why, and whether it can be taken back."""
+
+    risk: Risk
+    why: str = ""
+    reversibility: str = REVERSIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a change is assessed against. ``fallbacks``: cluster -> what its topics have without overrides, as far as
+    other topics tell."""
+
+    topology: Topology
+    live: LiveState
+    fallbacks: Callable[[str], BrokerConfigs]
+
+
+def world_of(topology: Topology, live: LiveState) -> World:
+    """Fallbacks are worked out once for each cluster that is asked about, however many changes ask."""
+
+    @cache
+    def fallbacks(cluster: str) -> BrokerConfigs:
+        known = live.known(cluster)
+        return broker_configs(different_configs(known)) if known else {}
+
+    return World(topology, live, fallbacks)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Parts of a verdict, such as ``+5 topics``. ``removed`` are told last, after those of every other kind."""
+
+    changed: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+
+def parts(*of: tuple[Action, int, str]) -> tuple[str, ...]:
+    """Action, count, noun; without those that do not occur."""
+    return tuple(f"{action.value}{counted(count, noun)}" for action, count, noun in of if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Changed]):
+    """``changes``: its classes of ``Change``, each of which belongs to one kind.
+
+    ``assess``: the risk of a change. ``place``: where it comes within its stage, and the name that decides among
+    equals. ``rests_on``: what must be as it was for a saved plan to be applied, given source topics by remote topic;
+    ``states``: how such subjects are. ``is_safe``: whether autonomy ``safe`` makes the change by itself, at that risk.
+    ``takes_away``: classes that do harm with a folder that was half read. ``confirm``: asks a cluster once, after an
+    interruption, and tells of each change whether it was done (raises ClusterError); None: nobody can tell, or only
+    the probe that follows (``resources.acls.probe``).
+    ``deviations``: what the change would bring back; ``cause``: how that came to be, where this kind knows more than
+    when runs ended; of one config, where one is given. ``counts``: its part of a verdict.
+    """
+
+    name: KindName
+    changes: tuple[type[Changed], ...]
+    assess: Callable[[Changed, World], Assessment]
+    place: Callable[[Changed], tuple[int, str]]
+    rests_on: Callable[[Changed, Mapping[TopicRef, TopicRef]], Iterable[Subject]]
+    states: Mapping[About, StateOf]
+    deviations: Callable[[Changed], Iterable[Deviation]]
+    counts: Callable[[Sequence[Changed]], Counts]
+    is_safe: Callable[[Changed, Risk], bool] = lambda _, __: False
+    takes_away: tuple[type[Change], ...] = ()
+    confirm: Callable[[ClusterAdmin, Sequence[Changed]], Callable[[Changed], bool]] | None = None
+    cause: Callable[[Planned, History, ConfigChange | None], Told | None] = lambda _, __, ___: None
+
+
+def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:
+    """``words`` of a cluster and the name within it; a cluster that did not answer is unknown."""
+
+    def of(live: LiveState) -> Callable[[Subject], str]:
+        def state(subject: Subject) -> str:
+            cluster = live.clusters.get(subject.cluster)
+            return UNKNOWN if cluster is None or isinstance(cluster, Unknown) else words(cluster, subject.name)
+
+        return state
+
+    return of
+
+
+def of_topics(words: Callable[[LiveTopic | None], str]) -> StateOf:
+    """``words`` of a topic; None: it is not there."""
+    return of_clusters(lambda cluster, name: words(cluster.topics.get(name)))

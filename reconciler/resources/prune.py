@@ -1,0 +1,102 @@
+"""Prune: unmanaged topics on a cluster's prune list that nothing asks for any more, and unused quotas and users.
+
+Three must agree before a topic goes this way: the cluster's ``prune`` list in git, ``plan --prune``, ``apply --prune``.
+For quotas and users the ownership record stands in for the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why
+from reconciler.model.changes.findings import Findings
+from reconciler.model.environment.topology import Topology
+from reconciler.model.live import LiveState
+from reconciler.resources.protected_names import is_state_of_an_application, protection_of
+from reconciler.resources.shrink_limit import AGREE, too_many
+from reconciler.text import counted, first_of
+
+SHOWN = 5
+
+
+def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], asked: bool) -> Findings:
+    """``asked``: --prune was given; else a note says what would go.
+
+    A cluster that hides topics keeps everything: a source nobody sees has a remote topic that looks left over.
+    """
+    deletions, ignored = _candidates(topology, live, unmanaged)
+    if not asked:
+        return Findings(unmanaged=unmanaged, ignored=ignored, notes=tuple(_offers(deletions)))
+    gone = {deletion.ref for deletion in deletions}
+    left = tuple(topic for topic in unmanaged if topic.ref not in gone)
+    refused = (*_blind(live, deletions), *_above_limit(topology, live, deletions)) if deletions else ()
+    return Findings(changes=tuple(deletions), refused=refused, unmanaged=left, ignored=ignored)
+
+
+def names_shown(names: Sequence[str]) -> str:
+    return first_of(names, SHOWN)
+
+
+def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], before: int) -> Iterator[Refused]:
+    """``problem``: ``users of east``; ``before``: how many of them earlier runs made."""
+    limit = topology.rules.shrink_limit
+    if too_many(gone, before, limit, left=before - len(gone)):
+        why = f"{len(gone)} of {before} {problem} would be pruned, more than {limit.percent} %: {names_shown(gone)}"
+        todo = f"Check whether a file is missing or empty. If it is meant, {AGREE}"
+        yield Refused(Subject(About.PRUNE, name=f"of {problem}"), Reason(Why.PRUNE_ABOVE_LIMIT, why), todo)
+
+
+def _candidates(
+    topology: Topology, live: LiveState, unmanaged: Sequence[Unmanaged]
+) -> tuple[list[DeleteTopic], tuple[Ignored, ...]]:
+    deletions, ignored = [], []
+    for each in unmanaged:
+        desired, cluster = topology.clusters[each.ref.cluster], live.known(each.ref.cluster)
+        pattern = next((text for text in desired.prune_topics if re.fullmatch(text, each.ref.name)), None)
+        if pattern is None or cluster is None:
+            continue
+        topic, place = cluster.topics[each.ref.name], f"{desired.where.file}:{desired.where.line}"
+        if rule := protection_of(each.ref.name, topology.rules.protected):
+            text = f"'{pattern}' of the prune list ({place}) names it, {rule} keeps it"
+            ignored.append(Ignored(str(each.ref), "protected", text))
+        elif topic.internal or is_state_of_an_application(each.ref.name):
+            text = "Kafka Streams keeps the state of an application in it; only a tombstone deletes it"
+            ignored.append(Ignored(str(each.ref), "protected", text))
+        else:
+            text = f"nothing asks for it, and '{pattern}' of the prune list of {desired.name} ({place}) owns its name"
+            reason = Reason(Why.PRUNE, text)
+            deletions.append(DeleteTopic(each.ref, topic.topic_id, each.partitions, "", reason))
+    return deletions, tuple(ignored)
+
+
+def _offers(deletions: Sequence[DeleteTopic]) -> Iterator[str]:
+    for cluster in sorted({deletion.ref.cluster for deletion in deletions}):
+        names = [deletion.ref.name for deletion in deletions if deletion.ref.cluster == cluster]
+        topics = counted(len(names), "unmanaged topic")
+        yield f"plan --prune would delete {topics} of {cluster}: {names_shown(names)}"
+
+
+def _blind(live: LiveState, deletions: Sequence[DeleteTopic]) -> Iterator[Refused]:
+    for name in sorted(live.clusters):
+        known = live.known(name)  # one that is unknown stops every removal anyway
+        if known is not None and not known.sees_all:
+            problem = (
+                f"{len(deletions)} topics would be pruned, but cluster {name} does not show this principal every topic"
+            )
+            why = f"{problem}; the remote topic of a source that is not seen looks as if nothing asked for it"
+            todo = "Let the principal describe every topic (doctor prints the command), or leave --prune out"
+            yield Refused(Subject(About.PRUNE, name=f"with {name}"), Reason(Why.PRUNE_BLIND, why), todo)
+
+
+def _above_limit(topology: Topology, live: LiveState, deletions: Sequence[DeleteTopic]) -> Iterator[Refused]:
+    for name in sorted({deletion.ref.cluster for deletion in deletions}):
+        names = [deletion.ref.name for deletion in deletions if deletion.ref.cluster == name]
+        cluster = live.known(name)
+        there = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
+        if too_many(names, len(there), topology.rules.shrink_limit, left=len(there) - len(names)):
+            limit = topology.rules.shrink_limit
+            problem = f"{len(names)} of {len(there)} topics of {name} would be pruned, more than {limit.percent} %"
+            todo = f"Check whether a file or flow is missing. If it is meant, {AGREE}"
+            subject = Subject(About.PRUNE, name=f"of {name}")
+            yield Refused.of(subject, Why.PRUNE_ABOVE_LIMIT, f"{problem}: {names_shown(names)}", todo)

@@ -1,0 +1,85 @@
+"""The kind of client quotas: how much clients may use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Action, AlterQuota, ConfigChange, KindName, Risk, Subject
+from reconciler.model.live import LiveCluster
+from reconciler.model.plan import Planned
+from reconciler.model.ports import ClusterAdmin
+from reconciler.model.quotas import limit_words, limits_text
+from reconciler.model.reports.drift import Cause, Deviation, History, Line, Told
+from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
+
+AFTER_RULES = 2_000
+"""Place among the removals; no chain of flows is as long."""
+
+
+def assess(change: AlterQuota, _: World) -> Assessment:
+    """How much a client uses today is not known to Kafka's admin API, so every tighter limit may meet one."""
+    tighter = any(
+        limit.after is not None and (limit.before is None or limit.after < limit.before) for limit in change.limits
+    )
+    if tighter:
+        return Assessment(Risk.MEDIUM, "clients that use more are slowed down from then on; nothing of theirs is lost")
+    return Assessment(Risk.LOW)
+
+
+def _state(cluster: LiveCluster, whom: str) -> str:
+    if cluster.quotas is None or isinstance(cluster.quotas, Unknown):
+        return UNKNOWN
+    return next((limits_text(limits) for entity, limits in cluster.quotas.items() if str(entity) == whom), ABSENT)
+
+
+def confirm(admin: ClusterAdmin, _: Sequence[AlterQuota]) -> Callable[[AlterQuota], bool]:
+    quotas = admin.read_quotas()
+    return lambda change: all(quotas.get(change.entity, {}).get(limit.key) == limit.after for limit in change.limits)
+
+
+def deviations(change: AlterQuota) -> Iterator[Deviation]:
+    for limit in change.limits:
+        wished, text = (
+            "no limit" if value is None else limit_words(limit.key, value) for value in (limit.after, limit.before)
+        )
+        yield Deviation(f"{change.cluster}: {change.entity} {limit.key}", "quota", wished, text)
+
+
+def cause(planned: Planned, history: History, _: ConfigChange | None) -> Told | None:
+    last = history.last(planned.id)
+    if last is None or not isinstance(planned.change, AlterQuota) or not _set_all(last, planned.change):
+        return None
+    return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
+
+
+def _set_all(line: Line, change: AlterQuota) -> bool:
+    """Whether that run set every limit to what is desired now."""
+    recorded = line.get("change")
+    limits = recorded.get("limits") if isinstance(recorded, Mapping) else None
+    done = [(limit.get("key"), limit.get("after")) for limit in limits or () if isinstance(limit, Mapping)]
+    return line.get("result") == "done" and all((limit.key, limit.after) in done for limit in change.limits)
+
+
+def counts(changes: Sequence[AlterQuota]) -> Counts:
+    actions = Counter(change.action for change in changes)
+    changed = ((action, actions[action], "quota") for action in (Action.CREATE, Action.UPDATE))
+    return Counts(parts(*changed), parts((Action.DELETE, actions[Action.DELETE], "quota")))
+
+
+KIND: Kind[AlterQuota] = Kind(
+    name=KindName.QUOTAS,
+    changes=(AlterQuota,),
+    assess=assess,
+    place=lambda change: (AFTER_RULES, str(change.subject)),
+    rests_on=lambda change, _: (
+        Subject(About.QUOTA_STATE, change.cluster, str(change.entity)),
+        Subject(About.CLUSTER, change.cluster),
+    ),
+    states={About.QUOTA_STATE: of_clusters(_state)},
+    confirm=confirm,
+    deviations=deviations,
+    cause=cause,
+    counts=counts,
+)

@@ -1,0 +1,252 @@
+"""Explains one topic on one cluster: the layer behind each value, its flows, its names on other clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.errors import NOWHERE, Unknown, Where
+from reconciler.model.changes import Role
+from reconciler.model.config_values import human
+from reconciler.model.environment.topology import Flow, Tombstone, Topic, TopicRef, Topology
+from reconciler.model.live import LiveState, LiveTopic, Source
+from reconciler.model.reports.explain import ExplainedValue, NextName, TopicAnswer
+from reconciler.resources.flows.explain import flow_answer
+from reconciler.resources.flows.routes import Routing
+from reconciler.resources.topics.defaults import DECLARED, Layer, Layers, given, layers_of
+from reconciler.resources.topics.desired import DesiredTopic
+from reconciler.resources.topics.expected import DesiredConfig
+
+BROKERS = "the brokers decide"
+COUNTS = ("partitions", "replication_factor")
+
+
+class FieldLocations(Protocol):
+    """Where the fields of entries are written: ``environment.yaml.locations.Places``."""
+
+    def find(self, section: str, name: str, *path: str | int, or_else: Where = NOWHERE) -> Where: ...
+
+
+class _NotWritten:
+    def find(self, *_: str | int, or_else: Where = NOWHERE) -> Where:
+        return or_else
+
+
+NO_PLACES: FieldLocations = _NotWritten()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainBasis:
+    """``live`` holds every cluster: those not in ``answered`` as git alone has them. ``places``: of the texts, so that
+    a value is told with its own line; else it is told with that of its topic or layer."""
+
+    topology: Topology
+    live: LiveState
+    routing: Routing
+    desired_topics: Mapping[TopicRef, DesiredTopic]
+    answered: frozenset[str]
+    places: FieldLocations = NO_PLACES
+
+    @property
+    def present(self) -> frozenset[TopicRef]:
+        return frozenset(self.desired_topics) | frozenset(self.routing.prospects)
+
+
+def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnswer:
+    """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when nobody set it."""
+    desired, live = basis.desired_topics.get(ref), basis.live.topic(ref)
+    declared = _declaration(basis, ref)
+    values = [*_counts(basis, ref, desired, live), *_configs(basis, ref, desired, live, key)]
+    if key:
+        values = [value for value in values if value.key == key] or [_nobody(key, live)]
+    flows = [flow for flow in basis.topology.flows.values() if flow.source == ref.cluster]
+    return TopicAnswer(
+        ref,
+        _reason(basis, ref, desired, live),
+        declared.where.line_words if declared else "",
+        _seen(basis, ref, live),
+        tuple(values),
+        tuple(flow_answer(flow, ref) for flow in flows),
+        tuple(_hops(basis.routing, ref)),
+    )
+
+
+def _declaration(basis: ExplainBasis, ref: TopicRef) -> Topic | None:
+    topic = basis.topology.topics.get(ref.name)
+    return topic if topic and ref.cluster in topic.clusters else None
+
+
+def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None) -> str:
+    if desired is not None:
+        return desired.reason.text
+    stone = next((tombstone for tombstone in basis.topology.deletions if tombstone.ref == ref), None)
+    if stone is not None:
+        return _tombstone(basis, stone, live)
+    if live is not None:
+        return "unmanaged: neither declared nor made by a flow, never changed"
+    asked = "and not on the cluster" if ref.cluster in basis.answered else "and the cluster was not asked"
+    return f"neither declared nor made by a flow, {asked}"
+
+
+def _tombstone(basis: ExplainBasis, stone: Tombstone, live: LiveTopic | None) -> str:
+    tombstone = f"tombstone ({stone.where.line_words})"
+    if live is None and stone.cluster in basis.answered:
+        return f"gone; its {tombstone} can be removed"
+    if live is not None and live.topic_id != stone.topic_id:
+        return f"unmanaged, never changed: its {tombstone} is for an earlier topic of this name, id {stone.topic_id}"
+    if stone.expired:
+        return f"unmanaged, never changed: its {tombstone} counted until {stone.expires}"
+    return f"to be deleted: its {tombstone} counts until {stone.expires}: {stone.reason}"
+
+
+def _seen(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
+    if ref.cluster not in basis.answered:
+        return ""
+    return f"on the cluster, topic id {live.topic_id}" if live else "not on the cluster"
+
+
+def _counts(
+    basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None
+) -> Iterator[ExplainedValue]:
+    if desired is None:
+        if live is not None:
+            yield ExplainedValue("partitions", "", "not declared", "", str(len(live.partitions)))
+            yield ExplainedValue("replication_factor", "", "not declared", "", str(live.replication_factor or "mixed"))
+        return
+    partitions, factor = (len(live.partitions), live.replication_factor or "mixed") if live else ("", "")
+    for field, wished, because, seen in (
+        ("partitions", desired.new_partitions, _partitions_from(basis, ref, desired), partitions),
+        ("replication_factor", desired.new_factor, _factor_from(basis, ref, desired), factor),
+    ):
+        overridden = _overridden(basis, ref, field, because[0])
+        yield ExplainedValue(field, str(wished or ""), *because, str(seen), overridden)
+
+
+def _partitions_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
+    topic = _declaration(basis, ref)
+    if desired.source and desired.partitions and not (topic and topic.partitions):
+        return f"as many as {desired.source}", _source_place(basis, desired.source)
+    if desired.role is Role.INTERNAL:
+        return "needed by the mirror job", ""
+    return _layer_from(basis, ref, "partitions") or (BROKERS, "")
+
+
+def _factor_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
+    topic = _declaration(basis, ref)
+    flow = _maker(basis, ref)
+    if flow and flow.replication_factor and not (topic and topic.replication_factor):
+        where = basis.places.find("flows", flow.name, "replication_factor", or_else=flow.where)
+        return f"flow {flow.name}", where.line_words
+    if desired.role is Role.INTERNAL:  # the mirror's own topics follow a default also later
+        layer_value = next(given(_layers(basis, ref), "replication_factor"), None)
+        if layer_value is None:
+            return "at most 3, as many as there are brokers", ""
+        return layer_value.layer.name, _line(basis, ref, layer_value.layer, "replication_factor")
+    return _layer_from(basis, ref, "replication_factor") or (BROKERS, "")
+
+
+def _maker(basis: ExplainBasis, ref: TopicRef) -> Flow | None:
+    route = next((route for route in basis.routing.routes if route.remote == ref), None)
+    return basis.topology.flows[route.flow] if route else None
+
+
+def _layers(basis: ExplainBasis, ref: TopicRef) -> Layers:
+    return layers_of(basis.topology, ref.cluster, _declaration(basis, ref))
+
+
+def _layer_from(basis: ExplainBasis, ref: TopicRef, field: str) -> tuple[str, str] | None:
+    """The strongest layer of git that has a count to give."""
+    layer_value = next(given(_layers(basis, ref), field), None)
+    if layer_value is None:
+        return None
+    only_new = "" if layer_value.layer.name == DECLARED else ", for a new topic"
+    return f"{layer_value.layer.name}{only_new}", _line(basis, ref, layer_value.layer, field)
+
+
+def _overridden(basis: ExplainBasis, ref: TopicRef, field: str, won: str) -> tuple[str, ...]:
+    """Layers that had something to say and lost: ``3d by class critical, classes.yaml:4``."""
+    return tuple(
+        f"{human(field, lost.value)} by {lost.layer.name}, {_line(basis, ref, lost.layer, field)}"
+        for lost in given(_layers(basis, ref), field)
+        if not won.startswith(lost.layer.name)
+    )
+
+
+def _configs(
+    basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None, key: str
+) -> Iterator[ExplainedValue]:
+    wanted = desired.configs if desired else {}
+    configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
+    overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}
+    reset = desired.reset if desired else frozenset()
+    for name in sorted({*wanted, *overrides, *({key} & configs.keys())}):
+        entry = configs.get(name)
+        seen = (
+            f"{human(name, entry.value) if not entry.sensitive else '(hidden)'} ({entry.source.value})" if entry else ""
+        )
+        if name in wanted:
+            config = _config_from(basis, ref, desired, name, wanted[name])
+            lost = _overridden(basis, ref, name, config[0])
+            yield ExplainedValue(name, human(name, wanted[name].value), *config, seen, lost)
+        elif name in reset:
+            yield ExplainedValue(
+                name, "", f"no override: at its default on {desired.source if desired else ''}", "", seen
+            )
+        else:
+            because = "not declared, left as it is" if name in overrides else "not declared: no override is set"
+            yield ExplainedValue(name, "", because, "", seen)
+
+
+def _config_from(
+    basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, key: str, wanted: DesiredConfig
+) -> tuple[str, str]:
+    if desired and desired.source and wanted.origin.startswith("source "):
+        return wanted.origin, _source_place(basis, desired.source)
+    layer_value = next(given(_layers(basis, ref), key), None)
+    if layer_value and desired and desired.role is not Role.INTERNAL:
+        return wanted.origin, _line(basis, ref, layer_value.layer, key)
+    return wanted.origin, ""
+
+
+def _source_place(basis: ExplainBasis, ref: TopicRef) -> str:
+    topic = _declaration(basis, ref)
+    return topic.where.line_words if topic else ""
+
+
+def _nobody(key: str, live: LiveTopic | None) -> ExplainedValue:
+    if live is not None and not isinstance(live.configs, Unknown):
+        return ExplainedValue(key, "", "the cluster knows no topic config of this name; check its spelling")
+    return ExplainedValue(key, "", "neither declared nor set; without a cluster's answer its default is not known")
+
+
+def _hops(routing: Routing, ref: TopicRef) -> Iterator[NextName]:
+    """The whole family of a topic: from the one no flow makes, over every flow."""
+    makers = {route.remote: route for route in routing.routes}
+    root, climbed = ref, {ref}
+    while root in makers and makers[root].source not in climbed:
+        root = makers[root].source
+        climbed.add(root)
+    waiting, topics = [root], set[TopicRef]()
+    while waiting:
+        current = waiting.pop(0)
+        topics.add(current)
+        for route in routing.routes:
+            if route.source == current:
+                yield NextName(route.flow, route.source, route.remote, route.depth)
+                waiting += [route.remote] if route.remote not in topics else []
+
+
+def _line(basis: ExplainBasis, ref: TopicRef, layer: Layer, field: str) -> str:
+    """Where the value of ``field`` stands in this layer."""
+    topic = _declaration(basis, ref)
+    section, name = "defaults", "defaults"
+    inner: tuple[str, ...] = ()
+    if layer.name == DECLARED:
+        section, name = "topics", ref.name
+    elif layer.values is basis.topology.clusters[ref.cluster].defaults:
+        section, name, inner = "clusters", ref.cluster, ("defaults",)
+    elif topic is not None and layer.values is basis.topology.rules.classes.get(topic.class_name):
+        section, name = "classes", topic.class_name
+    path = (field,) if field in COUNTS else ("configs", field)
+    return basis.places.find(section, name, *inner, *path, or_else=layer.where).line_words

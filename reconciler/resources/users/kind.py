@@ -1,0 +1,140 @@
+"""The kind of SCRAM users: who can log in with a password."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import assert_never
+
+from reconciler.errors import Unknown
+from reconciler.model.changes import (
+    About,
+    Action,
+    AlterUser,
+    ConfigChange,
+    DeleteUser,
+    KindName,
+    Reason,
+    Risk,
+    Subject,
+    UserChange,
+    Why,
+)
+from reconciler.model.live import LiveCluster, LiveUsers
+from reconciler.model.plan import Planned
+from reconciler.model.ports import ClusterAdmin
+from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.users import credentials_text
+from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
+
+AFTER_RULES = 2_000
+"""Place among the removals; no chain of flows is as long."""
+OLD_PASSWORD = "reversible only with the password it had"  # noqa: S105 - words
+_KINDS_OF_DRIFT = {
+    Why.DECLARED: "user-missing",
+    Why.REMOVED_OUTSIDE: "user-missing",
+    Why.VERSION_RAISED: "user-version",
+}
+
+
+def assess(change: UserChange, _: World) -> Assessment:
+    if isinstance(change, DeleteUser):
+        by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
+        why = f"clients that log in with it{by} cannot connect again; Kafka does not report who does"
+        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+    if change.is_new:
+        return Assessment(Risk.LOW)
+    if change.reason.code is Why.TAKE_OVER:
+        why = "the password that is there was set by someone else: clients that have it cannot connect any more"
+        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+    why = "clients that still have the old password cannot connect anew; open connections go on until they end"
+    return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
+
+
+def _state(cluster: LiveCluster, name: str) -> str:
+    users = cluster.users
+    if users is None or not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
+        return UNKNOWN
+    record, there = users.recorded.get(name), users.credentials.get(name)
+    recorded = "not ours" if record is None else str(record)
+    return f"{credentials_text(there) if there else ABSENT}, {recorded}"
+
+
+def confirm(admin: ClusterAdmin, _: Sequence[UserChange]) -> Callable[[UserChange], bool]:
+    users = admin.read_users()
+    return lambda change: _landed(change, users)
+
+
+def _landed(change: UserChange, users: LiveUsers) -> bool:
+    """Of a password only what the ownership record says: nothing else tells whether it was set."""
+    if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
+        return False
+    there = users.credentials.get(change.user, {})
+    if isinstance(change, AlterUser):
+        record = users.recorded.get(change.user)
+        set_and_said = record is not None and record.setting is None and record.version == change.version
+        return set_and_said and all(
+            there.get(credential.mechanism) == credential.after for credential in change.credentials
+        )
+    return not any(mechanism in there for mechanism in change.mechanisms)
+
+
+def deviations(change: UserChange) -> Iterator[Deviation]:
+    """Of passwords only their versions are known."""
+    match change:
+        case AlterUser():
+            wished = credentials_text({credential.mechanism: credential.after for credential in change.credentials})
+            there = {
+                credential.mechanism: credential.before
+                for credential in change.credentials
+                if credential.before is not None
+            }
+            recorded = "no version of ours" if change.recorded is None else f"version {change.recorded}"
+            text = f"{recorded}, {credentials_text(there) or 'no such credential'}"
+            kind = _KINDS_OF_DRIFT.get(change.reason.code, "user")
+            yield Deviation(str(change.subject), kind, f"version {change.version}, {wished}", text)
+        case DeleteUser():
+            text = f"{', '.join(change.mechanisms)} ({change.reason.text})"
+            yield Deviation(str(change.subject), "user-left-over", "no such credential", text)
+        case _:
+            assert_never(change)
+
+
+def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
+    """By the cluster's ownership record, which every run reads, wherever it runs."""
+    match planned.change:
+        case AlterUser(reason=Reason(code=Why.UNFINISHED, text=text)):
+            return Told(Cause.HALF_FINISHED, text)
+        case AlterUser(reason=Reason(code=Why.REMOVED_OUTSIDE)):
+            return Told(Cause.EDITED_OUTSIDE, "an earlier run made the user, and someone has removed it since")
+        case AlterUser(reason=Reason(code=Why.MECHANISM_MISSING | Why.ITERATIONS)):
+            return Told(Cause.NOT_TOLD, "new in git, or changed outside: Kafka does not record who set a credential")
+        case AlterUser(version=version):
+            return Told(Cause.NOT_TOLD, f"no earlier run set version {version}: new in git")
+        case DeleteUser(reason=Reason(code=Why.DECLARED_ABSENT)):
+            return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
+        case _:
+            return Told(Cause.NOT_TOLD, "an earlier run made it, and git names it no longer")
+
+
+def counts(changes: Sequence[UserChange]) -> Counts:
+    new = sum(isinstance(change, AlterUser) and change.is_new for change in changes)
+    renewed = sum(isinstance(change, AlterUser) for change in changes) - new
+    gone = sum(isinstance(change, DeleteUser) and not change.left for change in changes)
+    return Counts(
+        parts((Action.CREATE, new, "user"), (Action.UPDATE, renewed, "user")), parts((Action.DELETE, gone, "user"))
+    )
+
+
+KIND: Kind[UserChange] = Kind(
+    name=KindName.USERS,
+    changes=(AlterUser, DeleteUser),
+    assess=assess,
+    place=lambda change: (AFTER_RULES * isinstance(change, DeleteUser), str(change.subject)),
+    rests_on=lambda change, _: (change.subject, Subject(About.CLUSTER, change.cluster)),
+    states={About.USER: of_clusters(_state)},
+    takes_away=(DeleteUser,),
+    confirm=confirm,
+    deviations=deviations,
+    cause=cause,
+    counts=counts,
+)

@@ -1,0 +1,38 @@
+"""``python -m reconciler.sandbox jars``: fetches Kafka's jars for the Makefile, before anything else can run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from reconciler.errors import ReconcilerError
+from reconciler.sandbox.brokers import up_down
+from reconciler.sandbox.errors import SandboxError
+from reconciler.sandbox.install import jars
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m reconciler.sandbox", description="Kafka's jars on this machine")
+    parser.add_argument("action", choices=["jars"], help="fetch and check Kafka's jars")
+    parser.add_argument("--lock", action="store_true", help="renew jars.sha256 from what Maven serves")
+    try:
+        if parser.parse_args().lock:
+            jars.write_checksums()
+        folder = jars.ensure(_tell)
+        try:
+            up_down.archive_classes(_tell)
+        except SandboxError as error:  # brokers start without it, too
+            _tell(str(error))
+        sys.stdout.write(f"Kafka's jars are in {folder}\n")
+    except ReconcilerError as error:
+        _tell(str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

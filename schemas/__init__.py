@@ -1,1 +1,0 @@
-"""JSON Schemas of everything that crosses a border: YAML in, plans and drift reports out, the hand-over to Spark."""

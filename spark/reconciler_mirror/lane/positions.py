@@ -1,0 +1,109 @@
+"""A flow's positions: offsets of group ``mirror.<flow>`` on the target, with their metadata.
+
+The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
+record copied, the claim of the application that wrote it, where provenance begins, the hour, so that idle positions are
+renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.kafka.client import small_topics as logs
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, CommittedPosition, Key
+from reconciler.kafka.client.errors import check
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.replication.offsets.position_metadata import END, is_proved, with_proof
+from reconciler_mirror.model import NO_CLAIM, Claim
+
+RENEW_AFTER_HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class LanePosition:
+    """``leader_epoch`` is -1 and ``topic_id`` empty when not known.
+
+    ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
+    ``proved``: a mirror or a seek wrote it, and it came as it was written.
+    """
+
+    offset: int
+    topic_id: str = ""
+    leader_epoch: int = -1
+    claim: Claim = NO_CLAIM
+    hour: int = 0
+    marked: tuple[int, int] | None = None
+    proved: bool = True
+
+
+def hour_now() -> int:
+    return int(time.time()) // 3600
+
+
+def is_superseded(positions: Iterable[CommittedPosition], claim: Claim) -> bool:
+    """Whether a later application has written its claim into one of ``positions``."""
+    return any(decode(position.offset, position.metadata).claim > claim for position in positions)
+
+
+def to_commit(position: LanePosition) -> OffsetToCommit:
+    return OffsetToCommit(position.offset, position.leader_epoch, encode(position) + END)
+
+
+def encode(position: LanePosition) -> str:
+    """The metadata string of ``position``; a few dozen bytes (the broker's limit is 4096)."""
+    fields = {
+        "i": position.topic_id,
+        "e": position.leader_epoch,
+        "c": position.claim.number,
+        "a": position.claim.application,
+        "h": position.hour,
+        **({} if position.marked is None else {"m": position.marked}),
+    }
+    return with_proof(position.offset, fields)
+
+
+def decode(offset: int, metadata: str | None) -> LanePosition:
+    """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``."""
+    try:
+        fields = json.loads((metadata or "{}").rstrip(END))
+        return LanePosition(
+            offset,
+            str(fields.get("i", "")),
+            int(fields.get("e", -1)),
+            Claim(int(fields.get("c", 0)), str(fields.get("a", ""))),
+            int(fields.get("h", 0)),
+            None if (marked := fields.get("m")) is None else (int(marked[0]), int(marked[1])),
+            is_proved(offset, fields),
+        )
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return LanePosition(offset, proved=False)
+
+
+async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:
+    """All the group holds, also of topics that are not mirrored any more; what is undecided does not count. Raises
+    BrokerError and what ``groups`` raises."""
+    answer = (await groups.offsets([group]))[group]
+    check(answer.error, f"positions of group {group} on {groups.cluster.name}")
+    return {key: decode(committed.offset, committed.metadata) for key, committed in answer.offsets.items()}
+
+
+def asked_at(kind: str, timestamp_ms: int | None) -> int:
+    """``kind`` earliest, latest or timestamp, as ListOffsets asks."""
+    return {"earliest": EARLIEST, "latest": LATEST}.get(kind, timestamp_ms or 0)
+
+
+async def start_offsets(
+    source: ClusterClient, keys: Collection[Key], kind: str, timestamp_ms: int | None, *, committed: bool = True
+) -> Mapping[Key, int]:
+    """Source offsets for ``kind`` earliest, latest or timestamp (the first record at or after it, else the end).
+
+    Raises BrokerError when one partition cannot be answered, and ConnectionLostError: a start is never guessed.
+    """
+    await source.refresh({topic for topic, _ in keys})
+    offsets = await logs.bounds(source, keys, asked_at(kind, timestamp_ms), committed=committed)
+    beyond = [key for key, offset in offsets.items() if offset < 0]
+    return offsets | await logs.bounds(source, beyond, LATEST, committed=committed)

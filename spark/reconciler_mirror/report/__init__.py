@@ -1,0 +1,4 @@
+"""What the job tells the outside: status record, metrics, latency, losses.
+
+Belongs here: one frozen view in each format. Not here: conditions (`conditions`).
+"""

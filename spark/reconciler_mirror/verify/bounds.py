@@ -1,0 +1,160 @@
+"""Bounds of the comparison: which offsets of each side, so that the answer holds while the mirror runs.
+
+In this order: the committed positions; the end of the target; wait until everything below that end is decided; the end
+of the source. Then every committed source record below its position must be at the target, and whatever the target
+holds below its end must come from the source below its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError, WireError, name_of
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.names import position_group
+from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.driver.cluster_topics import WireTopics
+from reconciler_mirror.driver.discovery import Discovered, Discovery
+from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.model import Condition, PartitionSpec
+from reconciler_mirror.record_work.provenance_start import ids_of
+from reconciler_mirror.record_work.settings import NO_GROUND
+from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, TopicTraits, judge
+from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+
+_POSITIONS_S = 30.0
+_MOVING_S = 10.0  # how long a leader may be unknown
+_DECIDED_S = 75.0  # a transaction of the mirror lives 60 s at most
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    ranges: tuple[PartitionRange, ...]
+    unread: tuple[Unread, ...]
+
+
+def bounds_of(
+    flow: FlowSettings, window: TimeWindow, traits: Mapping[str, TopicTraits], first_index: int = 0
+) -> Bounds:
+    """Never raises for a cluster that does not answer: the flow is then unread, with the reason."""
+    try:
+        topics = (WireTopics(flow.source), WireTopics(flow.target))
+        with closing(Discovery(flow, flow.selector(), topics)) as discovery:
+            discovered = discovery.look(Discovered())
+        unread = [_unread_of(flow, condition) for condition in discovered.conditions]
+        if discovered.complete and not discovered.topics:
+            unread.append(_nothing(flow))
+        seen = asyncio.run(observe(flow, discovered.specs, window)) if discovered.specs else None
+    except (WireError, LookupError) as error:
+        return Bounds((), (_failed(flow, error),))
+    judged = [judge(flow, spec, seen, window, traits) for spec in discovered.specs if seen is not None]
+    ranges = [item for item in judged if isinstance(item, PartitionRange)]
+    unread += [item for item in judged if isinstance(item, Unread)]
+    return Bounds(
+        tuple(replace(partition, index=first_index + number) for number, partition in enumerate(ranges)), tuple(unread)
+    )
+
+
+async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: TimeWindow) -> FlowOffsets:
+    """The order of the reads is what makes the answer hold. Raises WireError or LookupError."""
+    sources = [(spec.topic, spec.partition) for spec in specs]
+    targets = [(spec.target_topic, spec.partition) for spec in specs]
+    committed = flow.isolation == "read_committed"
+    with closing(cluster_of(flow.source)) as source, closing(cluster_of(flow.target)) as target:
+        ours, theirs = OffsetReader(source), OffsetReader(target)
+        position = await _positions(target, position_group(flow.name))
+        target_end = await theirs.read(targets, LATEST, committed=False)
+        return FlowOffsets(
+            position=position,
+            target_end=target_end,
+            undecided=await theirs.undecided(target_end),
+            source_end=await ours.read(sources, LATEST, committed=committed),
+            source_low=await ours.read(sources, EARLIEST, committed=committed),
+            target_low=await theirs.read(targets, EARLIEST, committed=True),
+            from_source=await ours.read(sources, window.from_ms, committed=committed),
+            from_target=await theirs.read(targets, window.from_ms, committed=True),
+            to_source=await ours.read(sources, window.to_ms, committed=committed),
+            failed={**ours.failed, **theirs.failed},
+            ground=await ids_of(source, target) if flow.provenance else NO_GROUND,
+        )
+
+
+async def _positions(target: ClusterClient, group: str) -> dict[Place, LanePosition]:
+    """Raises BrokerError, also while a transaction of the mirror stays undecided for too long."""
+    position: dict[Place, LanePosition] = {}
+    for place, committed in (await GroupClient(target).decided(group, _POSITIONS_S)).items():
+        if committed is None:
+            raise BrokerError(UNSTABLE, f"positions of group {group} on {target.name}")
+        position[place] = positions.decode(committed.offset, committed.metadata)
+    return position
+
+
+class OffsetReader:
+    """ListOffsets on one cluster. ``failed``: partitions that did not answer, and why; they are not in the answers."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self.failed: dict[tuple[str, Place], str] = {}
+
+    async def read(self, places: Iterable[Place], timestamp: int | None, *, committed: bool) -> Offsets:
+        """A leader that moves is asked again for a while. ``timestamp`` None: nothing is asked."""
+        offsets: dict[Place, int] = {}
+        left, until = [] if timestamp is None else list(places), time.monotonic() + _MOVING_S
+        while left:
+            refused = await self._ask(dict.fromkeys(left, timestamp or 0), offsets, committed=committed)
+            lasts = time.monotonic() > until
+            for place, error in refused.items():
+                if lasts or (isinstance(error, BrokerError) and not error.retriable):
+                    name = f"{place[0]}-{place[1]} at {self._cluster.name}"
+                    why = name_of(error.code) if isinstance(error, BrokerError) else str(error)
+                    self.failed[self._cluster.name, place] = f"the offsets of {name} cannot be read: {why}"
+            left = [place for place in refused if (self._cluster.name, place) not in self.failed]
+            await asyncio.sleep(0.1 if left else 0)
+        return offsets
+
+    async def _ask(
+        self, wanted: Mapping[Place, int], offsets: dict[Place, int], *, committed: bool
+    ) -> Mapping[Place, WireError]:
+        """Fills ``offsets``. What was refused, and why."""
+        try:
+            await self._cluster.refresh({topic for topic, _ in wanted})
+            answers = await self._cluster.list_offsets(wanted, committed=committed)
+        except ConnectionLostError as error:
+            return dict.fromkeys(wanted, error)
+        offsets |= {place: answer for place, answer in answers.items() if isinstance(answer, int)}
+        return {place: answer for place, answer in answers.items() if isinstance(answer, BrokerError)}
+
+    async def undecided(self, ends: Offsets, patience_s: float = _DECIDED_S) -> frozenset[Place]:
+        """Partitions with a transaction that began below their end and is neither committed nor aborted in time."""
+        give_up = time.monotonic() + patience_s
+        waiting = dict(ends)
+        while waiting:
+            stable = await self.read(waiting, LATEST, committed=True)
+            waiting = {place: end for place, end in waiting.items() if stable.get(place, end) < end}
+            if time.monotonic() > give_up:
+                break
+            await asyncio.sleep(0.1 if waiting else 0)
+        return frozenset(waiting)
+
+
+def _failed(flow: FlowSettings, error: Exception) -> Unread:
+    todo = "Check that both clusters answer and that the mirror's principal may read there, then verify again."
+    return Unread(flow.name, "", "", -1, f"flow {flow.name}: {error}", todo)
+
+
+def _nothing(flow: FlowSettings) -> Unread:
+    why = f"flow {flow.name} matches no topic at {flow.source.cluster}, so there is nothing to compare"
+    return Unread(flow.name, "", "", -1, why, "Check the flow's topics, or create one.")
+
+
+def _unread_of(flow: FlowSettings, condition: Condition) -> Unread:
+    topic = condition.topic or ""
+    remote = flow.selector().remote_name(topic) if topic else ""
+    return Unread(flow.name, topic, remote, -1, condition.text, condition.todo)

@@ -1,0 +1,63 @@
+"""Writes the table of packages in ``docs/architecture.md``: ``python -m tests.contract.architecture``."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- packages: begin, written by python -m tests.contract.architecture -->", "<!-- packages: end -->"
+
+
+def packages() -> list[Path]:
+    """Every folder with code that is installed, relative to the project."""
+    roots = (ROOT / "reconciler", ROOT / "spark" / "reconciler_mirror")
+    return sorted({module.parent.relative_to(ROOT) for root in roots for module in root.rglob("*.py")})
+
+
+def docstring(package: Path) -> str:
+    source = (ROOT / package / "__init__.py").read_text("utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
+def levels() -> list[tuple[str, ...]]:
+    """The layers of the import contract, top first; names of one level stand side by side."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    contract = next(each for each in settings["contracts"] if each["type"] == "layers")
+    return [tuple(name.strip() for name in layer.split("|")) for layer in contract["layers"]]
+
+
+def table() -> str:
+    return "\n".join([BEGIN, *_rows(), END])
+
+
+def _rows() -> Iterator[str]:
+    known = packages()
+    yield "| level | package | what belongs there |"
+    yield "|---|---|---|"
+    for number, names in enumerate(reversed(levels())):
+        for name in names:
+            top = Path("reconciler", name)
+            for package in known:
+                if package == top or top in package.parents:
+                    yield _row(str(number), package)
+    for package in known:
+        if package.parts[0] == "spark":
+            yield _row("job", package)
+
+
+def _row(level: str, package: Path) -> str:
+    return f"| {level} | `{package}/` | {' '.join(docstring(package).split())} |"
+
+
+def rewritten(text: str) -> str:
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{table()}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rewritten(PAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,28 @@
+"""A newcomer who knows Kafka finds the module: by the words of a task against paths and first docstring lines.
+
+Where this fails, mend the first docstring line or the name of the module, never the phrase or the ranking.
+"""
+
+from pathlib import Path
+
+from tests.contract.newcomer import modules, ranked
+from tests.contract.newcomer_phrases import PHRASES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_there_are_forty_phrases_and_each_names_modules_that_exist() -> None:
+    assert len({phrase for phrase, _ in PHRASES}) == 40
+    paths = modules(ROOT, ("reconciler", "spark"))
+    assert [end for _, right in PHRASES for end in right if sum(path.endswith(f"/{end}") for path in paths) != 1] == []
+
+
+def test_the_right_module_is_among_the_first_three_for_36_of_40_tasks() -> None:
+    paths = modules(ROOT, ("reconciler", "spark"))
+    best = {phrase: ranked(phrase, paths)[:3] for phrase, _ in PHRASES}
+    lost = {
+        phrase: best[phrase]
+        for phrase, right in PHRASES
+        if not any(path.endswith(f"/{end}") for end in right for path in best[phrase])
+    }
+    assert len(PHRASES) - len(lost) >= 36, "\n".join(f"{phrase}: {paths}" for phrase, paths in lost.items())

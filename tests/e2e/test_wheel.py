@@ -1,0 +1,166 @@
+"""The built wheel, installed alone outside the repository, does all that a checkout does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+RECORDS = 5_000
+SOURCES = ("reconciler", "schemas", "spark", "pyproject.toml", "setup.py", "README.md")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that nothing is left in the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / "source" / name, ignore=ignored)
+        else:
+            (folder / "source").mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    _pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(folder / "source"))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def _pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_installs_two_names_with_their_data(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"reconciler", "reconciler_mirror"}
+    schemas = {path.relative_to(ROOT / "schemas") for path in (ROOT / "schemas").rglob("*.json")}
+    assert {f"reconciler/schemas/{path}" for path in schemas} <= names
+    install = {f"reconciler/sandbox/install/{name}" for name in ("install.sh", "jars.sha256", "pom.xml")}
+    jobs = {f"reconciler_mirror/jobs/{name}_job.py" for name in ("mirror", "verify")}
+    assert install | jobs | {"reconciler/py.typed", "reconciler_mirror/py.typed"} <= names
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An empty environment with the wheel in it, and the packages that it depends on beside it."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def run(self, *words: str, code: int = 0) -> str:
+        command = [str(self.folder / "venv" / "bin" / "reconciler"), *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=240, check=False, cwd=self.folder, env=self.environ
+        )
+        assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def read(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--format", "json"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    folder = tmp_path_factory.mktemp("outside")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    _pip("--python", str(folder / "venv" / "bin" / "python"), "install", "--no-deps", str(wheel))
+    # Folders named in a .pth file are searched, but the .pth files in them (such as that of our checkout) are not read.
+    (places,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (places / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environ["RECONCILER_SANDBOX"] = str(folder / "sandbox")
+    program = Installed(folder, environ)
+    yield program
+    subprocess.run(
+        [str(folder / "venv" / "bin" / "reconciler"), "sandbox", "down", "--clear"], env=environ, check=False
+    )
+
+
+def free_ports() -> int:
+    """A port with enough free ones behind it for a plain sandbox; other runs on this machine have others."""
+    for first in range(21_000 + os.getpid() % 5_000, 60_000, 50):
+        if all(_free(port) for port in range(first, first + 30)):
+            return first
+    raise AssertionError("no free ports")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+TOPOLOGY = """
+clusters:
+  east: {{bootstrap_servers: ["{east}"], defaults: {{replication_factor: 1}}}}
+  west: {{bootstrap_servers: ["{west}"], defaults: {{replication_factor: 1}}}}
+topics:
+  orders: {{clusters: [east], partitions: 4}}
+flows:
+  east-to-west: {{source: east, target: west, topics: [orders], replication_factor: 1}}
+mirrors:
+  west: {{master: "local[1]", parallelism: 1}}
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_it_mirrors_records_from_outside_the_repository(installed: Installed) -> None:
+    origin = subprocess.run(
+        [str(installed.folder / "venv" / "bin" / "python"), "-c", "import reconciler; print(reconciler.__file__)"],
+        capture_output=True, text=True, cwd=installed.folder, env=installed.environ, check=True,
+    ).stdout  # fmt: skip
+    assert origin.startswith(str(installed.folder)), "the wheel is what runs, not the checkout"
+    installed.run("sandbox", "up", "--port", str(free_ports()))
+    clusters = installed.read("sandbox", "status")["clusters"]
+    servers = {each["cluster"]: each["bootstrap_servers"] for each in clusters}
+    environment = installed.folder / "production"
+    environment.mkdir()
+    (environment / "topology.yaml").write_text(TOPOLOGY.format(**servers))
+
+    assert "mirror west: start" in installed.run("plan", "production", code=2)
+    installed.run("apply", "production", "--yes", "--first-contact")
+    try:
+        producer = Producer({"bootstrap.servers": servers["east"]})
+        for number in range(RECORDS):
+            producer.produce("orders", b"%d" % number, key=b"%d" % number)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        assert _read_from(servers["west"], "east.orders", RECORDS) == {b"%d" % number for number in range(RECORDS)}
+        compared = installed.read("verify", "production")
+        assert compared["exit_code"] == 0
+        assert sum(each["source_records"] for each in compared["partitions"]) == RECORDS
+        assert installed.read("plan", "production")["exit_code"] == 0
+    finally:
+        installed.run("mirror", "stop", "production")
+
+
+def _read_from(servers: str, topic: str, count: int) -> set[bytes]:
+    """The values of at least ``count`` records, once there are so many."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "outside", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 120
+    while len(values) < count and time.monotonic() < deadline:
+        values += [record.value() for record in consumer.consume(1_000, 1.0) if not record.error()]
+    consumer.close()
+    return set(values)

@@ -1,0 +1,91 @@
+"""Running clusters as a stranger or a super user works on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from reconciler.model.environment.topology import Cluster
+from reconciler.sandbox.handles import ClusterHandle
+
+CreateTopic = Callable[..., str]
+
+
+def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: str) -> Cluster:
+    """The noun for a running cluster; ``settings`` with ``_`` for ``.`` lie over the principal's."""
+    client = handle.client(principal) | {key.replace("_", "."): value for key, value in settings.items()}
+    servers = client.pop("bootstrap.servers")
+    return Cluster(handle.name, tuple(servers.split(",")), client=client)
+
+
+def may_log_in(east: ClusterHandle, user: str, password: str) -> bool:
+    """Whether a connection as ``user`` is accepted; what else it may do is another question."""
+    client = east.client("user") | {"sasl.username": user, "sasl.password": password, "log_level": "0"}
+    heard: list[str] = []
+    admin = AdminClient({**client, "error_cb": lambda error: heard.append(error.name())})
+    asked, until = admin.describe_cluster(request_timeout=15), time.monotonic() + 15
+    while time.monotonic() < until and "_AUTHENTICATION" not in heard and not asked.done():
+        admin.poll(0.1)
+    if "_AUTHENTICATION" in heard:
+        return False
+    asked.result(1)
+    return True
+
+
+DAY = 86_400_000
+
+
+def produce(cluster: ClusterHandle, topic: str, ages_days: dict[int, int]) -> None:
+    """``ages_days``: how old -> how many records of partition 0."""
+    producer = Producer({**cluster.super_client(), "linger.ms": 5})
+    now = int(time.time() * 1000)
+    for age, count in ages_days.items():
+        for _ in range(count):
+            producer.produce(topic, b"x" * 200, partition=0, timestamp=now - age * DAY)
+        producer.flush(20)
+
+
+@contextmanager
+def member(handle: ClusterHandle, group: str, topic: str, protocol: str) -> Iterator[None]:
+    """An active member of the group, with partitions."""
+    settings = {**handle.super_client(), "group.id": group, "auto.offset.reset": "earliest", "client.id": "a-client"}
+    consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    until = time.monotonic() + 60
+    while not consumer.assignment() and time.monotonic() < until:
+        consumer.poll(0.2)
+    assert consumer.assignment()
+    consumer.commit(offsets=[TopicPartition(topic, 0, 5, metadata="by a member")], asynchronous=False)
+    try:
+        yield
+    finally:
+        consumer.close()
+
+
+VERIFICATION = "transaction.partition.verification.enable"
+
+
+def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
+    entry = ConfigEntry(
+        VERIFICATION,
+        value,
+        incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+    )
+    admin = AdminClient(cluster.super_client())
+    changed = admin.incremental_alter_configs([ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])])
+    for future in changed.values():
+        future.result(20)
+
+
+def topics(cluster: ClusterHandle) -> set[str]:
+    return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=10).topics)

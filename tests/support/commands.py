@@ -1,0 +1,103 @@
+"""Commands as a user calls them, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from reconciler.model.schemas import schema as schema_of
+from reconciler.sandbox.handles import Sandbox
+
+Write = Callable[..., Path]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """Everything a user sees; a traceback is never among it."""
+        both = self.out + self.err
+        assert "Traceback" not in both, both
+        return both
+
+
+def two_clusters(sandbox: Sandbox, **extra: str) -> str:
+    """The ``clusters:`` section for a plain sandbox; ``east=`` and ``west=`` add fields."""
+    lines = ["clusters:"]
+    for name, handle in sandbox.clusters.items():
+        lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]{extra.get(name, '')}}}")
+    return "\n".join(lines) + "\n"
+
+
+WAIT = 60.0
+
+
+class Running:
+    """A ``reconciler run`` and what it logged."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.endswith("}")]
+
+    def until(self, event: str, seen: int = 0, **fields: Any) -> dict[str, Any]:
+        """The first line of ``event`` after ``seen`` lines that holds ``fields``."""
+        give_up = time.monotonic() + WAIT
+        while time.monotonic() < give_up:
+            for line in self.lines()[seen:]:
+                if line["event"] == event and fields.items() <= line.items():
+                    return line
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(f"no line {event} {fields}:\n{self.log.read_text()}")
+
+    def ends(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@contextmanager
+def running(env: Path, *words: str) -> Iterator[Running]:
+    log = env.parent / "run.log"
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "reconciler", "run", str(env), *words]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=out)
+    try:
+        yield Running(process, log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def audit(env: Path) -> list[dict[str, Any]]:
+    text = (env.parent / ".reconciler" / env.name / "audit.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    schema = schema_of("audit")
+    for line in found:
+        jsonschema.Draft202012Validator(schema).validate(line)
+    return found
+
+
+def commands_of(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """(words, command) of each command in the group, those of its groups too."""
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, f"{name}{word} ")
+        else:
+            yield f"{name}{word}", command
