@@ -358,6 +358,7 @@ def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_
     hung: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience, times = Patience(monkeypatch), 0
+    never = asyncio.Event()  # held here: a task that only its own future refers to may be collected
 
     async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal times
@@ -375,7 +376,7 @@ def test_a_request_that_leaves_slowly_is_waited_for_and_one_that_does_not_leave_
 
     async def read_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _versions(reader, writer)
-        await asyncio.Event().wait()  # until it is cancelled: who returns may close the connection
+        await never.wait()  # until it is cancelled: who returns may close the connection
 
     async def use() -> None:
         sent = patience.connection.send((0, 12, False), [bytes(32 << 20)])
