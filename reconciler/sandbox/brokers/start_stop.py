@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,11 @@ from reconciler.sandbox.brokers.ports import answers
 from reconciler.sandbox.brokers.processes import BrokerProcess
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.install import class_archive
+from reconciler.sandbox.paths import JARS
 from reconciler.sandbox.profiles import Profile, SandboxBroker
 
+FEATURES = JARS / "bootstrap.checkpoint"
+"""What Kafka's storage tool writes for every cluster alike: this version's feature levels. Kept by the first run."""
 START_SECONDS = 180.0  # one that ends is seen at once; one that is slow has a busy machine
 
 
@@ -42,23 +46,27 @@ def prepare(
 def format_storage(java: str, classpath: str, cluster_id: str, folders: Sequence[Path]) -> None:
     """Formats the data folders of one cluster that are not formatted yet. Raises SandboxError."""
     fresh = [folder for folder in folders if not (folder / "data" / "meta.properties").exists()]
-    if not fresh:
-        return
+    if fresh and not FEATURES.exists():
+        _format_with_kafka(java, classpath, cluster_id, fresh.pop(0))
+    for folder in fresh:
+        # The same features for every node, without a JVM each; the broker adds its own directory id.
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        shutil.copy(FEATURES, folder / "data")
+        meta = f"version=1\ncluster.id={cluster_id}\nnode.id={folder.name.removeprefix('broker-')}\n"
+        (folder / "data" / "meta.properties").write_text(meta)
+
+
+def _format_with_kafka(java: str, classpath: str, cluster_id: str, folder: Path) -> None:
     command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *class_archive.flags()]
     command += ["-cp", classpath, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c"]
-    first, *others = fresh
-    command.append(str(first / "server.properties"))
+    command.append(str(folder / "server.properties"))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
         raise SandboxError("Kafka's storage could not be formatted", said, "See the lines above.")
-    for folder in others:
-        # The same features for every node, without a JVM each; the broker adds its own directory id.
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        shutil.copy(first / "data" / "bootstrap.checkpoint", folder / "data")
-        node_id = folder.name.removeprefix("broker-")
-        meta = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
-        (folder / "data" / "meta.properties").write_text(meta)
+    with tempfile.NamedTemporaryFile(dir=FEATURES.parent, delete=False) as copy:
+        copy.write((folder / "data" / FEATURES.name).read_bytes())
+    Path(copy.name).replace(FEATURES)
 
 
 def start_broker(folder: Path, node: str) -> None:
