@@ -35,7 +35,8 @@ def environment(folder: Path, cluster: ClusterHandle, rules: int, without: int =
     client = {key: value for key, value in cluster.client("apply").items() if key != "bootstrap.servers"}
     client["sasl.password"] = "${env:BENCH_PASSWORD}"
     lines = ["clusters:", f"  {cluster.name}:", f"    bootstrap_servers: ['{cluster.bootstrap_servers}']"]
-    lines += ["    client:", *(f"      {key}: {json.dumps(value)}" for key, value in client.items()), "access:"]
+    lines += [f"    cluster_id: {cluster.cluster_id}", "    client:"]
+    lines += [*(f"      {key}: {json.dumps(value)}" for key, value in client.items()), "access:"]
     for app in range(rules // (2 * APPS_TOPICS) - without):
         topics = ", ".join(f"app{app:04}.events-{number}" for number in range(APPS_TOPICS))
         who = f'principal: "User:app{app:04}", clusters: [{cluster.name}], topics: [{topics}]'

@@ -84,7 +84,8 @@ class Reconciler:
         (folder / "topology.yaml").write_text(json.dumps(environment(run, self.shape), indent=2))
         with (run.folder / "apply.log").open("wb") as log:
             self._apply = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "apply", str(folder), "--yes"],
+                # The clusters are full of what earlier runs loaded, and those that whoever measures has named.
+                [sys.executable, "-m", "reconciler", "apply", str(folder), "--yes", "--first-contact"],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -15,7 +15,7 @@ from reconciler.sandbox.brokers import up_down as brokers
 from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.handles import Sandbox
 from reconciler.sandbox.paths import STATE, home_of
-from reconciler.sandbox.profiles import BLOCK, PORT_VARIABLE, PROFILES, layout
+from reconciler.sandbox.profiles import BLOCK, PORT_VARIABLE, PROFILES, cluster_id_of, layout
 
 Progress = Callable[[str], None]
 
@@ -126,6 +126,22 @@ def environment(profile: str) -> dict[str, str]:
     return sandbox.secrets()
 
 
+def other_ids(sandbox: Sandbox) -> SandboxError | None:
+    """Data of an older release keeps the ids that it was made with, which no environment declares; None for all other
+    data."""
+    wanted = {name: cluster_id_of(sandbox.profile, name) for name in sandbox.clusters}
+    kept = [handle for name, handle in sandbox.clusters.items() if handle.cluster_id != wanted[name]]
+    if not kept:
+        return None
+    return SandboxError(
+        f"the data in {_shown(sandbox.home)} was made by an older release, with other cluster ids: "
+        + ", ".join(f"{handle.name} is {handle.cluster_id}, not {wanted[handle.name]}" for handle in kept),
+        "Environments written for it, as environments/sandbox, declare the latter, and nothing is done on any other.",
+        f"Stop the mirrors on it (`make down`), then `reconciler sandbox down --profile {sandbox.profile} --clear`"
+        " removes the data, and the next start makes it anew. To keep it, declare the ids that it has.",
+    )
+
+
 def render_up(result: Up) -> str:
     lines = [f"{result.sandbox.profile}: {'already up' if result.already else 'up'}"]
     for name, handle in result.sandbox.clusters.items():
@@ -133,6 +149,8 @@ def render_up(result: Up) -> str:
         lines.append(f"  {name}  {handle.bootstrap_servers}{mtls}  id {handle.cluster_id}")
     if result.sandbox.secrets():
         lines.append(f'  secrets: eval "$(reconciler sandbox env --profile {result.sandbox.profile})"')
+    if (other := other_ids(result.sandbox)) is not None:
+        lines.append(f"note: {other}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Profiles of sandbox clusters: brokers and their ports."""
+"""Profiles of sandbox clusters: brokers, their ports, and the ids of the clusters."""
 
 from __future__ import annotations
 
@@ -59,6 +59,11 @@ class SandboxBroker:
     @property
     def ports(self) -> tuple[int, ...]:
         return tuple(port for port in (self.port, self.controller_port, self.mtls_port) if port)
+
+
+def cluster_id_of(profile: str, cluster: str) -> str:
+    """22 characters of URL-safe base64, as Kafka makes them; always the same, so that environments can declare it."""
+    return f"sandbox-{profile}-{cluster}-".ljust(22, "A")
 
 
 def layout(profile: Profile, base: int | None = None) -> dict[str, tuple[SandboxBroker, ...]]:

@@ -8,6 +8,7 @@ from reconciler.backends.files import read_environment
 from reconciler.environment.load import load
 from reconciler.environment.parse.values import is_secret
 from reconciler.model.environment.topology import Carry, Delivery, Principal, Topology
+from reconciler.sandbox.profiles import PROFILES, cluster_id_of
 from tests.support.paths import ENVIRONMENTS
 
 NAMES = sorted(path.name for path in ENVIRONMENTS.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -53,6 +54,13 @@ def test_sandbox_is_what_the_demo_starts() -> None:
     assert (flow.delivery, flow.replication_factor) == (Delivery.EXACTLY_ONCE, 1)
     mirror = topology.mirrors["west"]
     assert (mirror.flows, mirror.master, mirror.parallelism) == (("east-to-west",), "local[2]", 2)
+
+
+@pytest.mark.parametrize("name", ["sandbox", "active-active-same-name"])
+def test_what_runs_on_the_sandbox_declares_the_ids_of_its_clusters(name: str) -> None:
+    """Nothing else lets `apply` change them while they hold topics that it has not made."""
+    declared = {cluster.name: cluster.cluster_id for cluster in _load(name).clusters.values()}
+    assert declared == {cluster: cluster_id_of("plain", cluster) for cluster in PROFILES["plain"].clusters}
 
 
 def test_active_passive_has_three_replicas_and_three_principals() -> None:

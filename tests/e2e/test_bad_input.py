@@ -80,9 +80,8 @@ def test_an_unreachable_cluster_is_unknown_and_blocks_what_rests_on_it(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     text = (
-        f"clusters:\n  east: {{bootstrap_servers: ['{plain['east'].bootstrap_servers}']}}\n"
-        f"  west: {{bootstrap_servers: [127.0.0.1:{port}]}}\n"
-        f"topics:\n  {unique}: {{clusters: [east, west], partitions: 1, replication_factor: 1}}\n"
+        two_clusters(plain).replace(plain["west"].bootstrap_servers, f"127.0.0.1:{port}")
+        + f"topics:\n  {unique}: {{clusters: [east, west], partitions: 1, replication_factor: 1}}\n"
     )
     env = write(text)
     began = time.monotonic()
@@ -99,7 +98,7 @@ def test_an_unreachable_cluster_is_unknown_and_blocks_what_rests_on_it(
 def test_another_cluster_than_the_declared_one_is_left_alone(
     cli: Cli, write: Write, plain: Sandbox, unique: str
 ) -> None:
-    text = two_clusters(plain, west=", cluster_id: AAAAAAAAAAAAAAAAAAAAAA")
+    text = two_clusters(plain).replace(plain["west"].cluster_id, "AAAAAAAAAAAAAAAAAAAAAA")
     text += f"topics:\n  {unique}: {{clusters: [west], partitions: 1, replication_factor: 1}}\n"
     env = write(text)
     for command in (("plan", env), ("apply", env, "--yes")):
@@ -120,7 +119,8 @@ def test_a_denied_principal_is_told_what_it_lacks(
     servers = settings.pop("bootstrap.servers")
     settings["sasl.password"] = "${env:USER_PASSWORD}"
     client = json.dumps({key: str(value) for key, value in settings.items()})
-    text = f"clusters:\n  east: {{bootstrap_servers: ['{servers}'], client: {client}}}\n"
+    east = f"bootstrap_servers: ['{servers}'], cluster_id: {secure['east'].cluster_id}, client: {client}"
+    text = f"clusters:\n  east: {{{east}}}\n"
     text += f"topics:\n  {unique}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n"
     ended = cli("apply", write(text), "--yes")
     assert ended.code in (1, 3)

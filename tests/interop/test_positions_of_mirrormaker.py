@@ -23,6 +23,7 @@ from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.install import prerequisites
 from reconciler.sandbox.paths import JARS
 from tests.support.clusters import CreateTopic
+from tests.support.commands import two_clusters
 from tests.support.lanes.lane_runs import Flow
 
 RECORDS = 20
@@ -92,8 +93,7 @@ def test_our_mirror_goes_on_where_mirrormaker_stopped(
     flow = Flow(east, west, unique, partitions=2)
     env = tmp_path / "env"
     env.mkdir()
-    clusters = "".join(f"  {c.name}: {{bootstrap_servers: [{c.bootstrap_servers}]}}\n" for c in (east, west))
-    text = f"clusters:\n{clusters}flows:\n  {unique}: # by hand\n    source: east\n    target: west\n"
+    text = f"{two_clusters(plain)}flows:\n  {unique}: # by hand\n    source: east\n    target: west\n"
     (env / "topology.yaml").write_text(f"{text}    topics: [{unique}]\n")
     words = ("mirror", "import-positions", env, unique, "--write")
 

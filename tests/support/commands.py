@@ -35,11 +35,13 @@ class Ended:
         return both
 
 
-def two_clusters(sandbox: Sandbox, **extra: str) -> str:
-    """The ``clusters:`` section for a plain sandbox; ``east=`` and ``west=`` add fields."""
+def two_clusters(sandbox: Sandbox, with_ids: bool = True, /, **extra: str) -> str:
+    """The ``clusters:`` section for a plain sandbox; ``east=`` and ``west=`` add fields. Its clusters hold topics of
+    other tests: only their ids vouch for them."""
     lines = ["clusters:"]
     for name, handle in sandbox.clusters.items():
-        lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]{extra.get(name, '')}}}")
+        vouched = f", cluster_id: {handle.cluster_id}" if with_ids else ""
+        lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]{vouched}{extra.get(name, '')}}}")
     return "\n".join(lines) + "\n"
 
 

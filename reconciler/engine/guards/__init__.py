@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.guards.first_contact import first_contacts, let_through
+from reconciler.engine.guards.first_contact import first_contacts
 from reconciler.engine.guards.other_repository import forgotten, other_repository
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
@@ -41,12 +41,7 @@ def guarded(
     refusals = list(shrunken(topology, applied)) or list(_empty(plan, topology))
     changes = [planned.change for planned in plan.changes]
     refusals += first_contacts(topology, live, applied, changes)
-    notes = (
-        *plan.notes,
-        *left_behind(topology, applied),
-        *forgotten(topology, live, applied),
-        *(() if consent.first_contact else let_through(topology, live, applied, changes)),
-    )
+    notes = (*plan.notes, *left_behind(topology, applied), *forgotten(topology, live, applied))
     return released(replace(plan, refused=(*plan.refused, *refusals), notes=notes), consent)
 
 

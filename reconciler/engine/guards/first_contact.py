@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from reconciler.model.changes import About, Change, MirrorChange, Reason, Refused, StopMirror, Subject, Why
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.state.last_apply import SANDBOX_PREFIX, Applied
+from reconciler.model.state.last_apply import Applied
 from reconciler.text import counted, first_of
 
 SHOWN = 3
@@ -31,24 +31,6 @@ def first_contacts(
 
 def unmet(declared: Cluster, cluster: LiveCluster, applied: Applied | None) -> str:
     """Why the cluster that answered must not be changed yet, or empty."""
-    return "" if cluster.cluster_id.startswith(SANDBOX_PREFIX) else _never_changed(declared, cluster, applied)
-
-
-def let_through(
-    topology: Topology, live: LiveState, applied: Applied | None, changes: Iterable[Change]
-) -> Iterator[str]:
-    """A note for each cluster of the sandbox that would be refused anywhere else."""
-    for name in sorted(
-        {name for change in changes for name in clusters_of(change, topology)} & topology.clusters.keys()
-    ):
-        cluster, declared = live.known(name), topology.clusters[name]
-        if cluster is None or not cluster.cluster_id.startswith(SANDBOX_PREFIX):
-            continue
-        if description := _never_changed(declared, cluster, applied):
-            yield f"{description}; a cluster of `sandbox up`, so it needs no consent (any other: apply --first-contact)"
-
-
-def _never_changed(declared: Cluster, cluster: LiveCluster, applied: Applied | None) -> str:
     before = applied.clusters.get(declared.name) if applied else None
     if declared.cluster_id is not None or before == cluster.cluster_id:
         return ""

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 from reconciler.replication.json_codec import Codec, JsonRecord
 
-SANDBOX_PREFIX = "sandbox-"
-"""Ids of clusters that ``sandbox up`` makes begin with it: they are there to be changed by anybody."""
-
 
 def applied_key(environment: str) -> str:
     return f"applied/{environment}"

@@ -34,7 +34,7 @@ from reconciler.model.changes import AlterQuota, AlterUser, Subject, TopicChange
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Edition, Plan
-from reconciler.model.state.last_apply import SANDBOX_PREFIX, Applied, Consent
+from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.early_reads import Begun
 from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
@@ -224,13 +224,13 @@ class Session:
             raise BlockedError(what, why, f"{todo(cluster.name, live_cluster.cluster_id)}.")
 
     def _strange(self, made: Plan) -> Iterator[str]:
-        """Clusters of the plan that neither git, nor an earlier apply, nor their own id vouches for."""
+        """Clusters of the plan that neither git nor an earlier apply vouches for."""
         met = self.applied.clusters if isinstance(self.applied, Applied) else {}
         for cluster in made.basis.clusters:
             declared = self.topology.clusters.get(cluster.name)
             if declared is None or cluster.cluster_id is None or declared.cluster_id is not None:
                 continue
-            if met.get(cluster.name) != cluster.cluster_id and not cluster.cluster_id.startswith(SANDBOX_PREFIX):
+            if met.get(cluster.name) != cluster.cluster_id:
                 yield cluster.name
 
     def _read_applied(self, consent: Consent) -> Applied | Unknown | None:

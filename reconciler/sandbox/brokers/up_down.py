@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
 import secrets
 import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +15,6 @@ from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient
 
-from reconciler.model.state.last_apply import SANDBOX_PREFIX
 from reconciler.sandbox.brokers import cleanup as guardian
 from reconciler.sandbox.brokers import ports, processes
 from reconciler.sandbox.brokers import start_stop as control
@@ -25,7 +22,7 @@ from reconciler.sandbox.errors import SandboxError
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from reconciler.sandbox.install import class_archive, jars, prerequisites
 from reconciler.sandbox.paths import JARS, home_of
-from reconciler.sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, layout
+from reconciler.sandbox.profiles import PROFILES, QUICK_START, Profile, SandboxBroker, cluster_id_of, layout
 
 _STATE = "sandbox.json"
 _DUMP_SECONDS = 120.0
@@ -81,16 +78,10 @@ def _described(launch: Launch) -> Sandbox:
     clusters = {}
     for name, brokers in layout(launch.profile, launch.base).items():
         old = before.clusters.get(name) if before else None
-        cluster_id = old.cluster_id if old else new_cluster_id()
+        cluster_id = old.cluster_id if old else cluster_id_of(launch.profile.name, name)
         passwords = dict(old.passwords) if old else _passwords(launch.profile)
         clusters[name] = ClusterHandle(name, launch.home, cluster_id, brokers, MappingProxyType(passwords))
     return Sandbox(launch.profile.name, launch.home, MappingProxyType(clusters))
-
-
-def new_cluster_id() -> str:
-    """22 characters of URL-safe base64, as Kafka makes them; the beginning says that anybody may change it."""
-    whole = base64.urlsafe_b64decode(SANDBOX_PREFIX) + uuid.uuid4().bytes
-    return base64.urlsafe_b64encode(whole[:16]).decode().rstrip("=")
 
 
 def _passwords(profile: Profile) -> dict[str, str]:

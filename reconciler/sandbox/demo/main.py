@@ -14,7 +14,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from reconciler.errors import ReconcilerError
-from reconciler.model.state.last_apply import SANDBOX_PREFIX
 from reconciler.sandbox import commands
 from reconciler.sandbox.demo import copy_environment as demo_copy
 from reconciler.sandbox.demo import flights
@@ -40,12 +39,11 @@ class Demo:
     clients: Mapping[str, dict[str, str]]
     git: Path
     copy: Path
-    consent: tuple[str, ...] = ()
     applications: list[str] = field(default_factory=list)
     proved: int = 0
 
     def apply(self, environment: Path) -> None:
-        self.shell.run("apply", shown(environment), "--yes", *self.consent)
+        self.shell.run("apply", shown(environment), "--yes")
 
     def caught_up(self, environment: Path, *topics: str) -> demo_watch.CaughtUpFlow:
         seen = demo_watch.wait_caught_up(self.shell, environment, len(topics))
@@ -89,14 +87,15 @@ def begin(shell: Shell) -> Demo:
     began = time.monotonic()
     up = commands.up(progress=shell.say)
     shell.say(commands.render_up(up) + f"  ({time.monotonic() - began:.1f} s)")
+    if (other := commands.other_ids(up.sandbox)) is not None:
+        raise other
     clients = {name: handle.client() for name, handle in up.sandbox.clusters.items()}
     copy = demo_copy.reset({name: handle.bootstrap_servers for name, handle in up.sandbox.clusters.items()})
     default_ports = commands.chosen_port(None) is None
     git = demo_copy.COMMITTED if default_ports else copy
     if not default_ports:
         shell.say(f"environments/sandbox with these ports: {shown(copy)}")
-    ours = all(handle.cluster_id.startswith(SANDBOX_PREFIX) for handle in up.sandbox.clusters.values())
-    return Demo(shell, clients, git, copy, () if ours else ("--first-contact",))  # clusters of an older release
+    return Demo(shell, clients, git, copy)
 
 
 def load(demo: Demo) -> None:

@@ -159,7 +159,8 @@ def test_no_secret_reaches_the_record(
     client = json.dumps(
         {**{key: str(value) for key, value in settings.items()}, "sasl.password": "${env:APPLY_PASSWORD}"}
     )
-    text = f"clusters:\n  east: {{bootstrap_servers: ['{servers}'], client: {client}}}\n"
+    east = f"bootstrap_servers: ['{servers}'], cluster_id: {secure['east'].cluster_id}, client: {client}"
+    text = f"clusters:\n  east: {{{east}}}\n"
     env = env_of("one", text + f"topics:\n  {unique}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n")
     ended = cli("apply", env, "--yes")
     assert ended.code == 0, ended.words
@@ -343,9 +344,8 @@ def silent_address() -> str:
 
 def one_silent(sandbox: Sandbox, unique: str) -> str:
     return (
-        f"clusters:\n  east: {{bootstrap_servers: ['{sandbox['east'].bootstrap_servers}']}}\n"
-        f"  west: {{bootstrap_servers: ['{silent_address()}']}}\n"
-        f"topics:\n  {unique}-a: {{clusters: [east, west], partitions: 1, replication_factor: 1}}\n"
+        two_clusters(sandbox).replace(sandbox["west"].bootstrap_servers, silent_address())
+        + f"topics:\n  {unique}-a: {{clusters: [east, west], partitions: 1, replication_factor: 1}}\n"
     )
 
 

@@ -45,7 +45,7 @@ def test_killed_at_every_line_and_completed(
         create_topic(cluster, f"{unique}-{name}", count)
     doomed = _topic_id(west.super_client(), f"{unique}-gone")
     env = write(
-        two_clusters(plain, east=f", cluster_id: {east.cluster_id}", west=f", cluster_id: {west.cluster_id}")
+        two_clusters(plain)
         + "topics:\n"
         + f"  {unique}-new: {{clusters: [east, west], partitions: 2}}\n"
         + f"  {unique}-grown: {{clusters: [east], partitions: 3}}\n"

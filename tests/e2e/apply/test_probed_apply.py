@@ -56,6 +56,7 @@ def env_of(
         lines += [
             f"  {handle.name}:",
             f"    bootstrap_servers: [{handle.bootstrap_servers}]",
+            f"    cluster_id: {handle.cluster_id}",
             "    client: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512, "
             f'ssl.ca.location: "${{env:{prefix}_CA}}"}}',
             "    principals:",

@@ -143,7 +143,7 @@ def moving(
     _commit(flow, stands)
     groups = f"groups: {{include: ['{unique}-.*']}}"
     env = write(
-        two_clusters(plain, east=f", cluster_id: {east.cluster_id}", west=f", cluster_id: {west.cluster_id}")
+        two_clusters(plain)
         + "flows:\n"
         + f"  {unique}: {{source: east, target: west, topics: [{unique}], {groups}}}\n"
         + f"  {unique}-back: {{source: west, target: east, topics: [{unique}], {groups}}}\n"

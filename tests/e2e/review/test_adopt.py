@@ -76,7 +76,10 @@ def test_what_would_be_blocked_is_no_empty_plan(
     declared = "".join(f"  {name}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n" for name in names)
     env = tmp_path / unique
     env.mkdir()
-    clusters = f"clusters: {{east: {{bootstrap_servers: ['{plain['east'].bootstrap_servers}']}}}}\n"
+    east = plain["east"]
+    clusters = (
+        f"clusters: {{east: {{bootstrap_servers: ['{east.bootstrap_servers}'], cluster_id: {east.cluster_id}}}}}\n"
+    )
     (env / "topology.yaml").write_text(f"{clusters}topics:\n{declared}")
     assert cli("apply", env, "--yes").code == 0
     (env / "topology.yaml").unlink()

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from reconciler.backends.mirror_jobs.runner.command_line import QUICK_START
 from reconciler.sandbox.handles import Sandbox
+from tests.support.commands import two_clusters
 from tests.support.jobs.records import digest, total, write_awkward, write_transactions
 from tests.support.jobs.verify_runs import (
     Ended,
@@ -41,10 +42,7 @@ LAZY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
 
 def environment(folder: Path, plain: Sandbox, flows: dict[str, str]) -> Path:
     folder.mkdir()
-    lines = ["clusters:"]
-    for name, handle in plain.clusters.items():
-        lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]}}")
-    lines.append("flows:")
+    lines = [f"{two_clusters(plain)}flows:"]
     for name, pattern in flows.items():
         lines.append(f"  {name}: {{source: east, target: west, topics: ['{pattern}'], replication_factor: 1}}")
     lines += ["mirrors:", "  west:", "    master: local[2]", "    parallelism: 2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from reconciler.model.schemas import schema as schema_of
 from reconciler.sandbox import commands
 from reconciler.sandbox.brokers import ports
 from reconciler.sandbox.brokers import up_down as brokers
 from reconciler.sandbox.errors import SandboxError
-from reconciler.sandbox.profiles import PROFILES, QUICK_START
+from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.profiles import PROFILES, QUICK_START, Profile, cluster_id_of, layout
+from tests.support.clusters import CreateTopic
 
 
 @pytest.fixture
@@ -31,8 +35,13 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.mark.kafka
-def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
-    first = commands.up("plain", base, heap="256m")
+def test_up_twice_down_and_up_again_on_the_same_data(
+    base: int, monkeypatch: pytest.MonkeyPatch, create_topic: CreateTopic
+) -> None:
+    with monkeypatch.context() as older_release:
+        older_release.setattr(brokers, "cluster_id_of", lambda _, cluster: f"sandbox-older-{cluster}-AAA")
+        first = commands.up("plain", base, heap="256m")
+    create_topic(first.sandbox["east"], "written")
     assert not first.already
     assert commands.render_up(first).startswith("plain: up\n")
 
@@ -56,15 +65,31 @@ def test_up_twice_down_and_up_again_on_the_same_data(base: int) -> None:
     assert {state.stopped for state in commands.status()} == {(1,)}
 
     # What was written must be found again: the cluster is the same one, on whatever ports.
-    later = commands.up("plain", base + 10, heap="256m").sandbox
-    assert later["east"].cluster_id == first.sandbox["east"].cluster_id
+    again = commands.up("plain", base + 10, heap="256m")
+    seen = AdminClient(again.sandbox["east"].client()).list_topics(timeout=10)
+    assert "written" in seen.topics
+    assert seen.cluster_id == again.sandbox["east"].cluster_id == "sandbox-older-east-AAA"
+    note = commands.render_up(again).partition("note: ")[2]
+    assert "east is sandbox-older-east-AAA, not sandbox-plain-east-AAA" in note
+    assert "`reconciler sandbox down --profile plain --clear` removes the data" in note
     commands.down(clear=True)
     assert commands.status() == ()
 
 
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_data_of_this_release_needs_no_note(profile: Profile, tmp_path: Path) -> None:
+    brokers_of = layout(profile)
+    handles = {
+        name: ClusterHandle(name, tmp_path, cluster_id_of(profile.name, name), brokers_of[name])
+        for name in profile.clusters
+    }
+    up = commands.Up(Sandbox(profile.name, tmp_path, handles), already=False)
+    assert "note" not in commands.render_up(up)
+
+
 def test_programs_read_which_brokers_answer() -> None:
     schema = schema_of("sandbox")
-    state = commands.ClusterState("plain", "east", "127.0.0.1:1", "sandbox-x", (1, 2), (3,), (2,))
+    state = commands.ClusterState("plain", "east", "127.0.0.1:1", "an-id", (1, 2), (3,), (2,))
     for states in ((), (state,)):
         told = json.loads(commands.json_status(states))
         jsonschema.validate(told, schema)
@@ -95,7 +120,10 @@ def test_an_unknown_profile_names_those_there_are() -> None:
     assert "plain, ha, trio, secure" in str(refused.value)
 
 
-def test_no_cluster_id_looks_like_an_option() -> None:
-    made = [brokers.new_cluster_id() for _ in range(2000)]
-    assert all(len(cluster_id) == 22 and not cluster_id.startswith("-") for cluster_id in made)
-    assert len(set(made)) == 2000
+def test_every_cluster_has_an_id_of_its_own_as_kafka_makes_them() -> None:
+    made = [cluster_id_of(profile.name, cluster) for profile in PROFILES.values() for cluster in profile.clusters]
+    assert len(set(made)) == len(made)
+    for cluster_id in made:
+        assert not cluster_id.startswith("-"), "it would be taken for an option"
+        raw = base64.urlsafe_b64decode(f"{cluster_id}==")
+        assert (len(raw), base64.urlsafe_b64encode(raw).decode()) == (16, f"{cluster_id}==")

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from kafka import KafkaAdminClient
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from reconciler.sandbox.profiles import cluster_id_of
 from tests.support.clusters import CreateTopic
 from tests.support.jobs.frozen_broker import freeze, thaw
 
@@ -36,7 +37,7 @@ def broker_configs(cluster: ClusterHandle) -> dict[str, str]:
 def test_two_clusters_of_their_own(plain: Sandbox) -> None:
     seen = {name: admin(handle.client()).list_topics(timeout=10).cluster_id for name, handle in plain.clusters.items()}
     assert seen == {name: handle.cluster_id for name, handle in plain.clusters.items()}
-    assert set(seen) == {"east", "west"}
+    assert seen == {name: cluster_id_of("plain", name) for name in ("east", "west")}, "environments declare them"
     assert len(set(seen.values())) == 2
 
 

@@ -57,7 +57,7 @@ class Running:
         return found
 
     def apply(self) -> None:
-        self.reconciler("apply", str(self.folder), "--yes", "--first-contact")
+        self.reconciler("apply", str(self.folder), "--yes")
 
     def stop(self) -> None:
         self.reconciler("mirror", "stop", str(self.folder))
@@ -147,6 +147,7 @@ def _adapt(content: dict[str, Any], clusters: Mapping[str, ClusterHandle]) -> No
     for alias in content.get("clusters", {}):
         content["clusters"][alias] = {
             "bootstrap_servers": clusters[alias].bootstrap_servers.split(","),
+            "cluster_id": clusters[alias].cluster_id,
             "defaults": {"partitions": 3, "replication_factor": 1},
         }
     for topic in content.get("topics", {}).values():

@@ -24,6 +24,7 @@ from reconciler.model.state import last_apply as records
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.render.plan.text import plan_text
 from reconciler.resources.protected_names import is_protected, protection_of
+from reconciler.sandbox.profiles import cluster_id_of
 from tests.support.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.support.worlds import LiveParts, live_parts, topologies
 
@@ -238,32 +239,32 @@ def test_a_cluster_full_of_topics_is_only_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "declared", "consent", "id_there"),
+    ("last", "declared", "consent"),
     [
-        (before(east="id-of-east"), None, NO, "id-of-east"),
-        (None, "id-of-east", NO, "id-of-east"),
-        (None, None, Consent(first_contact=True), "id-of-east"),
-        (None, None, NO, "sandbox-AAAAAAAAAAAAAA"),
+        (before(east="id-of-east"), None, NO),
+        (None, "id-of-east", NO),
+        (None, None, Consent(first_contact=True)),
     ],
 )
-def test_who_vouches_for_a_cluster(last: Applied | None, declared: str | None, consent: Consent, id_there: str) -> None:
+def test_who_vouches_for_a_cluster(last: Applied | None, declared: str | None, consent: Consent) -> None:
     seen = world("east")
-    seen.clusters["east"].cluster_id = id_there
     seen.clusters["east"].put("theirs")
     wished = topology(cluster("east", cluster_id=declared), topic("mine", partitions=1))
     assert not guard(seen, wished, last, consent).refused
 
 
-def test_a_cluster_of_the_sandbox_says_why_nobody_has_to_agree() -> None:
+@pytest.mark.parametrize("made", [cluster_id_of("plain", "east"), "sandbox-AAAAAAAAAAAAAA"])
+def test_no_id_vouches_for_its_cluster_by_how_it_looks(made: str) -> None:
+    """Anybody can give a cluster an id, also one that a sandbox of this or of an older release has."""
     seen = world("east")
-    seen.clusters["east"].cluster_id = "sandbox-AAAAAAAAAAAAAA"
+    seen.clusters["east"].cluster_id = made
     wished = topology(topic("mine", partitions=1))
-    assert not guard(seen, wished, None).notes
+    assert not guard(seen, wished, None).refused, "nothing can be lost there"
     seen.clusters["east"].put("theirs")
-    [note] = guard(seen, wished, None).notes
-    assert "has never been changed from this environment" in note
-    assert "a cluster of `sandbox up`, so it needs no consent" in note
-    assert not guard(seen, wished, before(east="sandbox-AAAAAAAAAAAAAA")).notes
+    assert codes(guard(seen, wished, None)) == {"first-contact"}
+    declared = topology(cluster("east", cluster_id=made), topic("mine", partitions=1))
+    assert not guard(seen, declared, None).refused
+    assert not guard(seen, declared, before(east="the-old-one")).refused
 
 
 def test_an_empty_cluster_can_lose_nothing_but_one_that_hides_its_topics_can() -> None:
@@ -289,11 +290,10 @@ def test_an_empty_cluster_in_the_place_of_a_known_one_is_told_as_such() -> None:
     assert not guard(
         world("east"), wished, before("east/orders", east="the-old-one"), Consent(first_contact=True)
     ).refused
-    at_the_sandbox = world("east")
-    at_the_sandbox.clusters["east"].cluster_id = "sandbox-new"
-    made = guard(at_the_sandbox, wished, before("east/orders", east="sandbox-old"))
-    assert not made.refused
-    assert [note for note in made.notes if "was sandbox-old until now, and sandbox-new answers" in note]
+    of_a_sandbox = world("east")
+    of_a_sandbox.clusters["east"].cluster_id = "sandbox-new"
+    made = guard(of_a_sandbox, wished, before("east/orders", east="sandbox-old"))
+    assert codes(made) == {"first-contact"}
 
 
 def test_looking_alone_needs_nobody_to_vouch() -> None:
