@@ -135,10 +135,10 @@ def other_ids(sandbox: Sandbox) -> SandboxError | None:
         return None
     return SandboxError(
         f"the data in {_shown(sandbox.home)} was made by an older release, with other cluster ids: "
-        + ", ".join(f"{handle.name} is {handle.cluster_id}, not {wanted[handle.name]}" for handle in kept),
-        "Environments written for it, as environments/sandbox, declare the latter, and nothing is done on any other.",
+        + "; ".join(f"{handle.name} is {handle.cluster_id}, not {wanted[handle.name]}" for handle in kept),
+        "Environments written for the sandbox declare the latter, and nothing is done on any other cluster.",
         f"Stop the mirrors on it (`make down`), then `reconciler sandbox down --profile {sandbox.profile} --clear`"
-        " removes the data, and the next start makes it anew. To keep it, declare the ids that it has.",
+        " removes the data, and the next start makes it anew.",
     )
 
 
@@ -150,7 +150,7 @@ def render_up(result: Up) -> str:
     if result.sandbox.secrets():
         lines.append(f'  secrets: eval "$(reconciler sandbox env --profile {result.sandbox.profile})"')
     if (other := other_ids(result.sandbox)) is not None:
-        lines.append(f"note: {other}")
+        lines.append("\n  ".join([*f"note: {other}".splitlines(), "To keep it, declare the ids that it has."]))
     return "\n".join(lines)
 
 

@@ -86,9 +86,9 @@ def begin(shell: Shell) -> Demo:
     shell.chapter("Two Kafka clusters on this machine")
     began = time.monotonic()
     up = commands.up(progress=shell.say)
-    shell.say(commands.render_up(up) + f"  ({time.monotonic() - began:.1f} s)")
     if (other := commands.other_ids(up.sandbox)) is not None:
         raise other
+    shell.say(commands.render_up(up) + f"  ({time.monotonic() - began:.1f} s)")
     clients = {name: handle.client() for name, handle in up.sandbox.clusters.items()}
     copy = demo_copy.reset({name: handle.bootstrap_servers for name, handle in up.sandbox.clusters.items()})
     default_ports = commands.chosen_port(None) is None

@@ -72,6 +72,7 @@ def test_up_twice_down_and_up_again_on_the_same_data(
     note = commands.render_up(again).partition("note: ")[2]
     assert "east is sandbox-older-east-AAA, not sandbox-plain-east-AAA" in note
     assert "`reconciler sandbox down --profile plain --clear` removes the data" in note
+    assert "declare the ids that it has" in note
     commands.down(clear=True)
     assert commands.status() == ()
 
