@@ -131,7 +131,7 @@ class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
     exit_code = 4
 
     def __init__(self, moved: tuple[Moved, ...], subject: str = "the saved plan is stale") -> None:
-        lines = [f"  {moved}" for moved in moved[:_MOVED]]
+        lines = [f"  {topic}" for topic in moved[:_MOVED]]
         if len(moved) > _MOVED:
             lines.append(f"  and {len(moved) - _MOVED} more")
         super().__init__(subject, "\n".join(lines), "Run plan again and review the new plan.")

@@ -1,4 +1,4 @@
-"""Formats text for people: durations, sizes, plurals, quoted names, "did you mean"."""
+"""Formats text for people: durations, sizes, plurals, quoted names, "did you mean"; and what is listed together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -75,6 +79,14 @@ def time_words(seconds: float) -> str:
 def counted(count: int, name: str, many: str = "") -> str:
     """``many`` only where the plural is not ``name`` and an s."""
     return f"{count:,} {name if count == 1 else many or name + 's'}"
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Key -> its values; keys and values in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def first_of(names: Sequence[str], shown: int, left_out: int = 0) -> str:

@@ -114,16 +114,16 @@ def _writable(path: Path) -> Iterator[None]:
 
 def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
     """Makes ``folder`` with these files, whose paths begin with it, or leaves nothing. Raises ReconcilerError."""
-    made: Path | None = None
+    folder_beside: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        made.chmod(0o755)
+        folder_beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder_beside.chmod(0o755)
         for path, text in texts.items():
-            inside = made / path.relative_to(folder)
+            inside = folder_beside / path.relative_to(folder)
             inside.parent.mkdir(parents=True, exist_ok=True)
             inside.write_text(text, encoding="utf-8", newline="\n")
-        made.rename(folder)
+        folder_beside.rename(folder)
     except OSError as error:
         raise ReconcilerError(
             f"{folder} cannot be written: {error.strerror or error}",
@@ -131,8 +131,8 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
             "Check the folder's permissions and the space left.",
         ) from None
     finally:
-        if made is not None and made.exists():
-            shutil.rmtree(made, ignore_errors=True)
+        if folder_beside is not None and folder_beside.exists():
+            shutil.rmtree(folder_beside, ignore_errors=True)
 
 
 def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
@@ -171,12 +171,12 @@ def _linked(path: Path) -> Problem:
 def _is_submodule(path: Path) -> bool:
     """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
     path = path.resolve()
-    root = next((path for path in path.parents if (path / ".git").exists()), None)
+    root = next((above for above in path.parents if (above / ".git").exists()), None)
     try:
         text = (root / ".gitmodules").read_text("utf-8", "replace") if root else ""
     except OSError:
         return False
-    return any(root and root / one.strip(' "') == path for one in _SUBMODULE.findall(text))
+    return any(root and root / line.strip(' "') == path for line in _SUBMODULE.findall(text))
 
 
 def _not_fetched(path: Path) -> Problem:

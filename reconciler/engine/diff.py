@@ -43,11 +43,11 @@ def diff(
     present = _usable(topology, live, strange)
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
-    wished = desired_topics(topology, usable, routing)
-    replicas = compare_replicas(topology, usable, wished)
-    names = {cluster: named.keys() for cluster, named in wished.alike.items()}
+    desired = desired_topics(topology, usable, routing)
+    replicas = compare_replicas(topology, usable, desired)
+    names = {cluster: named.keys() for cluster, named in desired.alike.items()}
     around = _surroundings(topology, usable, names, replicas)
-    topics = merged(compare_topics(wished, _known(present), around))
+    topics = merged(compare_topics(desired, _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
     findings = merged(
         (
@@ -57,8 +57,8 @@ def diff(
             replicas,
             prune(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),
             *compare_mirrors(topology, usable, routing, blocked, previous or {}),
-            *compare_tombstones(topology, present, wished),
-            Findings(notes=tuple(_declared_remotes(wished))),
+            *compare_tombstones(topology, present, desired),
+            Findings(notes=tuple(_declared_remotes(desired))),
             compare_access(topology, usable, routing),
             compare_quotas(topology, usable, pruning),
             compare_users(topology, usable, pruning),
@@ -76,8 +76,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, strange: Mapping[st
         return Findings(unknown=(replace(cluster, detail=(*cluster.detail, *_dependents(topology, name))),))
     if (stranger := strange.get(name)) is None:
         return Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),))
-    left = ", ".join(_dependents(topology, name)) or "nothing"
-    reason = Reason(stranger.code, f"{stranger.what}. Left alone with it: {left}")
+    dependents = ", ".join(_dependents(topology, name)) or "nothing"
+    reason = Reason(stranger.code, f"{stranger.what}. Left alone with it: {dependents}")
     return Findings(refused=(Refused(Subject(About.CLUSTER, name), reason, stranger.todo),))
 
 
@@ -99,9 +99,9 @@ def _usable(topology: Topology, live: LiveState, strange: Collection[str]) -> Li
 
 
 def _surroundings(
-    topology: Topology, live: LiveState, wished: Mapping[str, Collection[str]], replicas: Findings
+    topology: Topology, live: LiveState, desired: Mapping[str, Collection[str]], replicas: Findings
 ) -> dict[str, Surroundings]:
-    """``wished``: names by cluster."""
+    """``desired``: names by cluster."""
     moving = {change.ref for change in replicas.changes if isinstance(change, ReassignReplicas)}
     surroundings: dict[str, Surroundings] = {}
     for name in topology.clusters:
@@ -113,16 +113,16 @@ def _surroundings(
             moves = facts.moves if isinstance(facts, ReplicaFacts) else ()
             busy = frozenset(move.topic for move in moves)
             fallback = broker_configs(different)
-            names = cache(partial(_namesakes, cluster, wished.get(name, ())))
+            names = cache(partial(_namesakes, cluster, desired.get(name, ())))
             surroundings[name] = Surroundings(
                 cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden
             )
     return surroundings
 
 
-def _namesakes(cluster: LiveCluster, wished: Iterable[str]) -> Mapping[str, set[str]]:
+def _namesakes(cluster: LiveCluster, desired: Iterable[str]) -> Mapping[str, set[str]]:
     names: dict[str, set[str]] = defaultdict(set)
-    for topic in (*cluster.topics, *wished):
+    for topic in (*cluster.topics, *desired):
         names[metric_name(topic)].add(topic)
     return names
 
@@ -145,17 +145,17 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
 
 
 def _unmanaged(
-    topology: Topology, live: LiveState, wished: Mapping[str, Set[str]], contested: frozenset[TopicRef]
+    topology: Topology, live: LiveState, desired: Mapping[str, Set[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
-    """``wished``: names by cluster. Of what has a tombstone it is said what became of that."""
+    """``desired``: names by cluster. Of what has a tombstone it is said what became of that."""
     buried = {stone.ref for stone in topology.deletions}
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:
             continue
         silent = [f for f in topology.flows.values() if f.target == name and not live.known(f.source)]
-        here = wished.get(name, frozenset())
-        for left in sorted(cluster.topics.keys() - here):
-            topic, ref = cluster.topics[left], TopicRef(name, left)
+        here = desired.get(name, frozenset())
+        for unmanaged in sorted(cluster.topics.keys() - here):
+            topic, ref = cluster.topics[unmanaged], TopicRef(name, unmanaged)
             if ref in contested or ref in buried or topic.internal or topic.name.startswith("__"):
                 continue
             if not any(_may_come_from(flow, topic.name) for flow in silent):
@@ -169,12 +169,12 @@ def _may_come_from(flow: Flow, remote: str) -> bool:
     return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote
 
 
-def _declared_remotes(wished: DesiredTopics) -> Iterable[str]:
-    for cluster, named in wished.alike.items():
-        for name, desired in named.items():
-            if desired.source is not None and desired.role is Role.DECLARED:
+def _declared_remotes(desired: DesiredTopics) -> Iterable[str]:
+    for cluster, named in desired.alike.items():
+        for name, topic in named.items():
+            if topic.source is not None and topic.role is Role.DECLARED:
                 ref = TopicRef(cluster, name)
-                yield f"{ref} is the remote topic of {desired.source} and also declared; the declared values win"
+                yield f"{ref} is the remote topic of {topic.source} and also declared; the declared values win"
 
 
 def _ring_notes(routing: Routing) -> Iterable[str]:

@@ -41,8 +41,8 @@ def explain(
     topics = tuple(topic_answer(basis, ref, key) for ref in _topics(basis, name))
     if rules is not None and not key:
         topics = tuple(replace(answer, access=rules_about_topic(basis, rules, answer.ref)) for answer in topics)
-    flows = tuple(_flow(basis, topology.flows[name]) for name in (name,) if name in topology.flows and not key)
-    mirrors = tuple(_mirror(basis, topology.mirrors[name]) for name in (name,) if name in topology.mirrors and not key)
+    flows = (_flow(basis, topology.flows[name]),) if name in topology.flows and not key else ()
+    mirrors = (_mirror(basis, topology.mirrors[name]),) if name in topology.mirrors and not key else ()
     unknown = _unknown(live)
     if not (topics or flows or mirrors):
         raise _nowhere(basis, subject, unknown)
@@ -111,17 +111,17 @@ def _settings(noun: Flow | Mirror) -> tuple[tuple[str, str], ...]:
 
 def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
     parts = (*live.clusters.values(), *live.mirrors.values()) if live else ()
-    rules = [one.acls for one in parts if isinstance(one, LiveCluster) and one.access is not None]
-    quotas = [one.quotas for one in parts if isinstance(one, LiveCluster)]
+    rules = [part.acls for part in parts if isinstance(part, LiveCluster) and part.access is not None]
+    quotas = [part.quotas for part in parts if isinstance(part, LiveCluster)]
     live_users = [part.users for part in parts if isinstance(part, LiveCluster) and part.users]
     users = [part for known in live_users for part in (known.credentials, known.recorded)]
-    return tuple(one for one in (*parts, *rules, *quotas, *users) if isinstance(one, Unknown))
+    return tuple(part for part in (*parts, *rules, *quotas, *users) if isinstance(part, Unknown))
 
 
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
     known = {ref.name for ref in basis.present} | basis.topology.flows.keys() | basis.topology.mirrors.keys()
     near = get_close_matches(subject.partition(":")[0], sorted(known), 3)
-    silent = f"; {', '.join(unknown.subject for unknown in unknown)} did not answer" if unknown else ""
+    silent = f"; {', '.join(each.subject for each in unknown)} did not answer" if unknown else ""
     kinds = "topic, flow, mirror or principal with rules" if basis.topology.access else "topic, flow or mirror"
     return ReconcilerError(
         f"environment {basis.topology.environment} has no {kinds} {subject}",

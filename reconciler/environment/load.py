@@ -37,6 +37,7 @@ from reconciler.environment.yaml.schema import check_shape
 from reconciler.environment.yaml.sections import collect
 from reconciler.errors import Problem, TopologyError, Where
 from reconciler.model.environment.topology import Flow, Mirror, Rules, ShrinkLimit, TopicDefaults, Topology, by_name
+from reconciler.text import grouped
 
 Noun = TypeVar("Noun")
 
@@ -185,18 +186,14 @@ def _marks(place: Place) -> Iterable[tuple[int, int]]:
 def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> list[Mirror]:
     """Flows that no mirror names go to the mirror named as their target cluster; it is made when it is not written."""
     claimed = {name for mirror in mirrors for name in mirror.flows}
-    waiting: dict[str, list[Flow]] = {}
-    for flow in sorted(flows, key=lambda flow: flow.name):
-        if flow.name not in claimed:
-            waiting.setdefault(flow.target, []).append(flow)
-    made = []
-    for mirror in mirrors:
-        if not mirror.flows:
-            taken = waiting.pop(mirror.name, [])
-            mirror = replace(mirror, flows=tuple(flow.name for flow in taken))
-        made.append(mirror)
+    in_order = sorted(flows, key=lambda flow: flow.name)
+    waiting = grouped((flow.target, flow) for flow in in_order if flow.name not in claimed)
+    with_flows = [
+        mirror if mirror.flows else replace(mirror, flows=tuple(flow.name for flow in waiting.pop(mirror.name, ())))
+        for mirror in mirrors
+    ]
     written = {mirror.name for mirror in mirrors}
-    for target, left in waiting.items():
+    for target, arriving in waiting.items():
         if target not in written and not places.has("mirrors", target):
-            made.append(Mirror(target, tuple(flow.name for flow in left), where=left[0].where))
-    return made
+            with_flows.append(Mirror(target, tuple(flow.name for flow in arriving), where=arriving[0].where))
+    return with_flows

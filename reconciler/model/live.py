@@ -156,12 +156,12 @@ class LiveCluster:
     def place_for(self, replicas: int) -> int:
         """On how many brokers, at most ``replicas``, a new topic may have one: also on those that are away but hold
         replicas of other topics. Kafka places some on them, and they come back."""
-        there = {broker.id for broker in self.brokers}
-        if len(there) < replicas:
-            there |= {
+        broker_ids = {broker.id for broker in self.brokers}
+        if len(broker_ids) < replicas:
+            broker_ids |= {
                 replica for topic in self.topics.values() for part in topic.partitions for replica in part.replicas
             }
-        return min(replicas, len(there))
+        return min(replicas, len(broker_ids))
 
     @property
     def acls(self) -> frozenset[AclBinding] | Unknown | Unsupported:

@@ -5,7 +5,7 @@ A reassignment is Kafka's (KIP-455): a partition keeps its old replicas until al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -156,10 +156,3 @@ def largest(sizes: Mapping[tuple[str, int, int], int]) -> dict[Partition, int]:
     for (topic, partition, _), size in sizes.items():
         offsets[topic, partition] = max(size, offsets.get((topic, partition), 0))
     return offsets
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    by_name: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        by_name.setdefault(topic, []).append(index)
-    return by_name

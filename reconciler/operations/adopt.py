@@ -97,8 +97,8 @@ def run(request: AdoptRequest, say: Callable[[str], None]) -> str:
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {request.folder}; reading again to prove that a plan is empty")
     applied = _applied(whole)
-    made = _prove(request, whole, files, applied)
-    _require_unblocked(request, made)
+    proved_plan = _prove(request, whole, files, applied)
+    _require_unblocked(request, proved_plan)
     unread = f"not checked against {applied.subject}: {applied.error}" if isinstance(applied, Unknown) else ""
     noted = replace(adoption, notes=(*adoption.notes, unread)) if unread else adoption
     return report(request, noted, len(files), tuple(known.clusters) if known else ())
@@ -112,12 +112,12 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
         raise ReconcilerError(f"{request.folder} is there already", why, todo)
     if not request.out.exists() or (request.out.is_dir() and not any(request.out.rglob("*.y*ml"))):
         return {}, None
-    there = read_environment(request.out)
-    known = load(there, environment_name(request.out), expired_too=True)
+    texts_read = read_environment(request.out)
+    known = load(texts_read, environment_name(request.out), expired_too=True)
     if other := known.clusters.get(request.cluster.name):
         why, todo = "A name is defined once", "Choose another --name for this cluster."
         raise ReconcilerError(f"cluster {request.cluster.name} is declared already, at {other.where}", why, todo)
-    return there, known
+    return texts_read, known
 
 
 def _read(cluster: Cluster, environment: str) -> LiveCluster:
@@ -181,32 +181,32 @@ def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], app
     live = _read(topology.clusters[request.cluster.name], topology.environment)
     if not topology.access_declared:
         live = replace(live, access=None)
-    seen = LiveState({request.cluster.name: live}, {})
-    made = plan(topology, seen)
-    if on_disk == files and is_empty(made):
-        return guarded(made, whole, seen, applied, Consent())
+    live_state = LiveState({request.cluster.name: live}, {})
+    plan_after = plan(topology, live_state)
+    if on_disk == files and is_empty(plan_after):
+        return guarded(plan_after, whole, live_state, applied, Consent())
     raise ReconcilerError(
         f"the files are written below {request.folder}, but a plan of them is not empty:",
-        plan_text(made) if on_disk == files else "somebody changed the files meanwhile",
+        plan_text(plan_after) if on_disk == files else "somebody changed the files meanwhile",
         "Either the cluster changed while it was read, which the plan above shows, or this is a fault of adopt. "
         "Remove the folder and adopt again.",
     )
 
 
-def _require_unblocked(request: AdoptRequest, made: Plan) -> None:
+def _require_unblocked(request: AdoptRequest, fresh_plan: Plan) -> None:
     """Raises ReconcilerError where an apply of this environment would be refused all the same."""
-    if made.refused:
+    if fresh_plan.refused:
         raise ReconcilerError(
             f"the files are written below {request.folder} and a plan of them changes nothing, but it is blocked: "
-            + "; ".join(refusal.reason.text for refusal in made.refused),
+            + "; ".join(refusal.reason.text for refusal in fresh_plan.refused),
             f"An environment {environment_name(request.out)} was applied here before, from other files.",
             f"If that is another environment, take another name than {request.out}: remove the folder and adopt again."
             " If these files follow it, accept once with apply --allow-shrink.",
         )
 
 
-def is_empty(made: Plan) -> bool:
-    return not (made.changes or made.refused or made.unknown)
+def is_empty(fresh_plan: Plan) -> bool:
+    return not (fresh_plan.changes or fresh_plan.refused or fresh_plan.unknown)
 
 
 def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[str, ...]) -> str:

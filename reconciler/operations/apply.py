@@ -53,33 +53,33 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     """``steal``: why the lock is taken whoever holds it. Raises ReconcilerError for what ends it before it begins."""
     with changing(env, "apply", steal, request.consent) as execute:
         session = execute.session
-        made = (
+        plan = (
             session.plan(consent=request.consent) if request.saved is None else _saved(session, request.saved, request)
         )
         if request.reviewed is not None:
-            _require_reviewed(made, request.reviewed)
-        require_wave(made, request.until)
+            _require_reviewed(plan, request.reviewed)
+        require_wave(plan, request.until)
         if request.form is Page.TEXT:
-            show(plan_text(made, style(), request.ignore))
+            show(plan_text(plan, style(), request.ignore))
         if not request.part:
-            limits.refuse_if_blocked(made)
-        chosen = ending(known_part(made) if request.part else Narrowed(made), request.until)
+            limits.refuse_if_blocked(plan)
+        chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)
         if chosen.plan.changes and not request.yes:
             _confirm(session, chosen.plan)
         execute.probe_patience = request.patience_s
         execute.ignore_gates(request.ignore)
         said = _Said(chosen.plan)
-        outcomes = with_held(made, chosen.held, execute.carry_out(chosen.plan, said))
-        code = code_of(limits.exit_code(outcomes, made), RolloutResult(made, outcomes, request.until, execute.halted))
+        outcomes = with_held(plan, chosen.held, execute.carry_out(chosen.plan, said))
+        code = code_of(limits.exit_code(outcomes, plan), RolloutResult(plan, outcomes, request.until, execute.halted))
         if execute.unrecorded:
             say(execute.unrecorded)
-            code = ExitCode.PARTIAL if code is ExitCode.DONE and made.changes else code
-        if code is ExitCode.DONE and made.changes:
-            _verify(session, made)
+            code = ExitCode.PARTIAL if code is ExitCode.DONE and plan.changes else code
+        if code is ExitCode.DONE and plan.changes:
+            _verify(session, plan)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    rolled = Rolled(code, execute.halted, request.ignore) if made.rollout else None
-    show_last(outcomes_in(made, outcomes, request.form, style(), said.probes, rolled))
+    rolled = Rolled(code, execute.halted, request.ignore) if plan.rollout else None
+    show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled))
     execute.require_kept()
     return code
 
@@ -94,8 +94,8 @@ def changing(env: Path, command: str, steal: str, consent: Consent = NOTHING_AGR
         yield execute
 
 
-def _require_reviewed(made: Plan, path: Path) -> None:
-    if unseen := uncovered(made, _read_plan(path)):
+def _require_reviewed(plan: Plan, path: Path) -> None:
+    if unseen := uncovered(plan, _read_plan(path)):
         raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
     say("checked: every change of the fresh plan is in the reviewed one")
 
@@ -110,14 +110,14 @@ def _read_plan(path: Path) -> Plan:
 
 
 def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
-    made = session.guard(_read_plan(path), request.consent)
+    plan = session.guard(_read_plan(path), request.consent)
     if not request.part:
-        limits.refuse_if_blocked(made)
-    if moved := session.moved(made):
+        limits.refuse_if_blocked(plan)
+    if moved := session.moved(plan):
         raise StalePlan(moved)
-    if is_prune(made):
-        _require_still_left_over(session, made, request.consent)
-    return made
+    if is_prune(plan):
+        _require_still_left_over(session, plan, request.consent)
+    return plan
 
 
 def _require_still_left_over(session: Session, saved: Plan, consent: Consent) -> None:
@@ -136,25 +136,25 @@ def _require_still_left_over(session: Session, saved: Plan, consent: Consent) ->
         raise StalePlan(tuple(Moved(planned.id, "left over", "no longer, or another topic") for planned in gone))
 
 
-def _confirm(session: Session, made: Plan) -> None:
+def _confirm(session: Session, plan: Plan) -> None:
     require_agreement(
-        f"Apply {counted(len(made.changes), 'change')}?",
+        f"Apply {counted(len(plan.changes), 'change')}?",
         "nothing was applied",
         "A plan is only applied with consent.",
         "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
     )
-    if moved := session.moved(made):
+    if moved := session.moved(plan):
         raise StalePlan(moved, "the clusters changed while waiting for your answer")
 
 
-def _verify(session: Session, made: Plan) -> None:
+def _verify(session: Session, plan: Plan) -> None:
     """The acceptance test of every apply: the next plan is empty."""
-    left = session.plan(alone=True)
-    if stepped := retention_steps_only(left, made):
+    remaining = session.plan(alone=True)
+    if stepped := retention_steps_only(remaining, plan):
         say(f"checked: only the next steps of retention are left, for {counted(stepped, 'topic')}; apply again")
-    elif left.changes or left.unknown or left.refused:
+    elif remaining.changes or remaining.unknown or remaining.refused:
         say("after the apply, a new plan is not empty:")
-        say(plan_text(left))
+        say(plan_text(remaining))
     else:
         say("checked: a new plan is empty")
 
@@ -162,8 +162,8 @@ def _verify(session: Session, made: Plan) -> None:
 class _Said:
     """Progress of an apply, to people."""
 
-    def __init__(self, made: Plan) -> None:
-        self.total = len(made.changes)
+    def __init__(self, plan: Plan) -> None:
+        self.total = len(plan.changes)
         self.done = 0
         self.began = time.monotonic()
         self.skipped = 0

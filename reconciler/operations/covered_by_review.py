@@ -32,9 +32,9 @@ def _course(plan: Plan) -> str:
 
 
 def _uncovered(fresh: Plan, reviewed: Plan) -> Iterator[Moved]:
-    seen = {planned.id: planned for planned in reviewed.changes}
+    reviewed_changes = {planned.id: planned for planned in reviewed.changes}
     for planned in fresh.changes:
-        before, now = seen.get(planned.id), headline(planned.change)
+        before, now = reviewed_changes.get(planned.id), headline(planned.change)
         if before is None:
             yield Moved(planned.id, "not in the reviewed plan", now)
         elif _what_it_does(before.change) != _what_it_does(planned.change):

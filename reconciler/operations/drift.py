@@ -37,10 +37,10 @@ def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
     """Writes live values into the files; the words to end with. Raises ReconcilerError, then no file was changed."""
     with open_session(folder, Principal.PLAN) as session:
         live = session.observe()
-        made = accept(read_environment(folder), session.topology, live, subjects)
-    write_texts({Path(file): text for file, text in made.texts.items()})
+        acceptance = accept(read_environment(folder), session.topology, live, subjects)
+    write_texts({Path(file): text for file, text in acceptance.texts.items()})
     topics = session.topology.topics
-    lines = [f"  {accepted} ({_place(folder, topics[accepted.topic].where.file)})" for accepted in made.accepted]
+    lines = [f"  {accepted} ({_place(folder, topics[accepted.topic].where.file)})" for accepted in acceptance.accepted]
     return "\n".join(["Accepted into the files; review and commit them:", *lines])
 
 

@@ -17,16 +17,16 @@ from reconciler.text import counted
 def run(paths: Sequence[Path], out: Path) -> str:
     """Nothing is written unless all of it is right. Raises ReconcilerError with all mistakes of all files."""
     _require_new(out)
-    made = environment(_read(paths))
-    if made.notes.mistakes:
-        raise _refused(made.notes.mistakes)
-    texts = made.texts()
+    imported = environment(_read(paths))
+    if imported.notes.mistakes:
+        raise _refused(imported.notes.mistakes)
+    texts = imported.texts()
     try:
         load(texts, environment_name(out))
     except TopologyError as error:
-        raise _refused([_at_its_origin(problem, made) for problem in error.problems]) from None
+        raise _refused([_at_its_origin(problem, imported) for problem in error.problems]) from None
     write_folder(out, {out / name: text for name, text in texts.items()})
-    return report(made, out)
+    return report(imported, out)
 
 
 def _require_new(out: Path) -> None:
@@ -58,9 +58,9 @@ def _refused(mistakes: Sequence[Mistake]) -> ReconcilerError:
     return ReconcilerError(lines, f"{counted(len(set(all_mistakes)), 'problem')}; nothing was written.")
 
 
-def _at_its_origin(problem: Problem, made: ImportedEnvironment) -> Mistake:
+def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
     """What ``validate`` says of a line, told of the line of MirrorMaker 2's file that it comes from."""
-    lines = made.lines.get(problem.where.file, ())
+    lines = imported.lines.get(problem.where.file, ())
     index = problem.where.line - 1
     origin = lines[index].origin if 0 <= index < len(lines) else ""
     words = f"{problem.what}. {problem.why}. {problem.todo}."
@@ -69,21 +69,22 @@ def _at_its_origin(problem: Problem, made: ImportedEnvironment) -> Mistake:
     return Mistake(problem.where, f"{origin}: {words}" if origin else words)
 
 
-def report(made: ImportedEnvironment, out: Path) -> str:
+def report(imported: ImportedEnvironment, out: Path) -> str:
     """What was written, what is different, which secrets to set, and where to go from here."""
-    return "\n".join(_report(made, shlex.quote(str(out))))
+    return "\n".join(_report(imported, shlex.quote(str(out))))
 
 
-def _report(made: ImportedEnvironment, out: str) -> Iterator[str]:
-    notes = made.notes
-    yield f"wrote {', '.join(made.lines)} in {out}: {counted(len(made.flows), 'flow')} ({', '.join(made.flows)})"
+def _report(imported: ImportedEnvironment, out: str) -> Iterator[str]:
+    notes = imported.notes
+    flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
+    yield f"wrote {', '.join(imported.lines)} in {out}: {flows}"
     yield "validate takes it as it is"
-    if made.disabled:
-        named = ", ".join(made.disabled)
+    if imported.disabled:
+        named = ", ".join(imported.disabled)
         yield f"not written, because not enabled: {named} (heartbeats of MirrorMaker 2 go there unless they are off)"
     if notes.different:
         yield "different from MirrorMaker 2; read each:"
-        yield from (f"  {_of(flows, made)}{words}" for words, flows in notes.different.items())
+        yield from (f"  {_of(flows, imported)}{words}" for words, flows in notes.different.items())
     if notes.unneeded:
         yield "not needed here:"
         yield from (f"  {', '.join(dict.fromkeys(names))}: {words}" for words, names in notes.unneeded.items())
@@ -92,8 +93,8 @@ def _report(made: ImportedEnvironment, out: str) -> Iterator[str]:
         yield from (f"  {name}: {words}" for name, words in notes.secrets.items())
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
-    for flow in made.flows:
-        yield f"  reconciler mirror import-positions {out} {flow}{_on_connect(made.connectors.get(flow))}"
+    for flow in imported.flows:
+        yield f"  reconciler mirror import-positions {out} {flow}{_on_connect(imported.connectors.get(flow))}"
     yield f"  reconciler plan {out}"
 
 
@@ -104,6 +105,6 @@ def _on_connect(connector: tuple[str, str] | None) -> str:
     return f" --connector {shlex.quote(name)} --offsets-topic {shlex.quote(topic)}"
 
 
-def _of(flows: Sequence[str], made: ImportedEnvironment) -> str:
+def _of(flows: Sequence[str], imported: ImportedEnvironment) -> str:
     """Which flows are meant, where not all are."""
-    return f"{', '.join(flows)}: " if flows and len(flows) < len(made.flows) else ""
+    return f"{', '.join(flows)}: " if flows and len(flows) < len(imported.flows) else ""

@@ -65,8 +65,8 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
         looks = ((flow, first[flow.name], second[flow.name]) for flow in flows)
         judged = (_judged(session, flow, request, before, now) for flow, before, now in looks if before and now)
         absent = {name: place for name, place in places.items() if second[name] is None}
-        made = Imported(session.topology.environment, tuple(judged), absent)
-        return _written(session, made) if write else made
+        imported = Imported(session.topology.environment, tuple(judged), absent)
+        return _written(session, imported) if write else imported
 
 
 def _flows(session: Session, request: ImportRequest) -> Sequence[Flow]:
@@ -100,19 +100,19 @@ def _side(session: Session, cluster: str) -> Side:
 
 def _read(session: Session, places: Mapping[str, TopicRef]) -> Mapping[str, Records | None]:
     """By flow; None where the topic is not there, or hidden. Raises ClusterError for what cannot be read."""
-    there = {cluster: _side(session, cluster).partitions() for cluster in {topic.cluster for topic in places.values()}}
+    names = {cluster: _side(session, cluster).partitions() for cluster in {topic.cluster for topic in places.values()}}
     records = {
         place: positions(read_records(_side(session, place.cluster), place.name))
         for place in set(places.values())
-        if place.name in there[place.cluster]
+        if place.name in names[place.cluster]
     }
     return {name: records.get(place) for name, place in places.items()}
 
 
 def _nothing_there(session: Session, places: Mapping[str, TopicRef]) -> ReconcilerError:
-    wished = sorted(set(places.values()))
+    topics = sorted(set(places.values()))
     alike: list[str] = []
-    for cluster in sorted({flow for place in wished for flow in (place.cluster, *session.topology.clusters)}):
+    for cluster in sorted({flow for place in topics for flow in (place.cluster, *session.topology.clusters)}):
         try:
             names = _side(session, cluster).partitions()
         except ClusterError:
@@ -120,7 +120,7 @@ def _nothing_there(session: Session, places: Mapping[str, TopicRef]) -> Reconcil
         else:
             alike += [f"{cluster}/{name}" for name in sorted(names) if _looks_like_offsets(name)]
     return ReconcilerError(
-        f"no offsets topic of MirrorMaker 2: {', '.join(map(str, wished))} is not there, or hidden from principal plan",
+        f"no offsets topic of MirrorMaker 2: {', '.join(map(str, topics))} is not there, or hidden from principal plan",
         f"Topics that look like one: {', '.join(alike) or 'none'}.",
         "Name it with --offsets-topic, its cluster with --on, and MirrorMaker 2's alias of the source with --alias.",
     )
@@ -133,22 +133,22 @@ def _looks_like_offsets(name: str) -> bool:
 def _judged(session: Session, flow: Flow, request: ImportRequest, before: Records, now: Records) -> Inheritance:
     alias = request.alias or flow.source
     mine = wanted(now, request.connector, alias)
-    seen = inherit(flow, _place(flow, request), now, (request.connector, alias), _world(session, flow, mine))
-    obstacles, notes = list(seen.obstacles), list(seen.notes)
+    judged = inherit(flow, _place(flow, request), now, (request.connector, alias), _world(session, flow, mine))
+    obstacles, notes = list(judged.obstacles), list(judged.notes)
     if moved := sum(wanted(before, request.connector, alias).get(key) != at for key, at in mine.items()):
         copies = f"MirrorMaker 2 still copies: {counted(moved, 'position')} moved within {LOOK_AGAIN_S:.0f} s"
         obstacles.append(f"{copies}. Stop it cleanly first, and look again")
     if not request.offsets_topic:
         group = f"{alias}-mm2"
         try:
-            state = workers(_side(session, seen.place.cluster), group)
+            state = workers(_side(session, judged.place.cluster), group)
         except ClusterError as error:
             notes.append(f"whether workers of MirrorMaker 2 are there is not known: {error.what}")
         else:
             if state is not None:
-                there = f"workers of MirrorMaker 2 are there: its group {group} at {seen.place.cluster} is {state}"
-                obstacles.append(f"{there}. Stop them cleanly first, and look again")
-    return replace(seen, obstacles=(*obstacles, *_running(session, flow)), notes=tuple(notes))
+                problem = f"workers of MirrorMaker 2 are there: its group {group} at {judged.place.cluster} is {state}"
+                obstacles.append(f"{problem}. Stop them cleanly first, and look again")
+    return replace(judged, obstacles=(*obstacles, *_running(session, flow)), notes=tuple(notes))
 
 
 def _running(session: Session, flow: Flow) -> Iterator[str]:
@@ -166,27 +166,27 @@ def _running(session: Session, flow: Flow) -> Iterator[str]:
 def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) -> PositionAnswers:
     """Raises ClusterError, also when the source does not report the offsets of a partition that has a position."""
     source, target = _side(session, flow.source), _side(session, flow.target)
-    partitions, selector = source.partitions(), selector_of(flow)
-    carried = {name: count for name, count in partitions.items() if selector.why_not(name) is None}
+    names, selector = source.partitions(), selector_of(flow)
+    carried = {name: count for name, count in names.items() if selector.why_not(name) is None}
     keys = {(name, number) for name, count in carried.items() for number in range(count)}
     bounds = source.bounds(keys)
     if silent := sorted(key for key in mine if key in keys and key not in bounds):
         raise unreported(source, *silent[0])
     begins_and_ends = {key: (its.begin, its.end) for key, its in bounds.items()}
-    return PositionAnswers(partitions, begins_and_ends, target.positions(flow.name), frozenset(target.partitions()))
+    return PositionAnswers(names, begins_and_ends, target.positions(flow.name), frozenset(target.partitions()))
 
 
-def _written(session: Session, made: Imported) -> Imported:
+def _written(session: Session, imported: Imported) -> Imported:
     """Raises BlockedError for what stands against it, ReconcilerError when there is nothing to write."""
-    if against := [f"flow {each.flow.name}: {why}." for each in made.flows for why in each.obstacles]:
+    if against := [f"flow {each.flow.name}: {why}." for each in imported.flows for why in each.obstacles]:
         raise BlockedError("no position was taken over, no file was changed", "\n".join(against))
-    wished = {each.flow.name: each.offsets for each in made.flows if each.offsets}
-    if not wished:
-        left = [f"  {item.subject}: {item.why}" for each in made.flows for item in each.left]
-        shown = "\n".join([*left[:20], *([f"  and {len(left) - 20} more"] if len(left) > 20 else [])])
+    starts = {each.flow.name: each.offsets for each in imported.flows if each.offsets}
+    if not starts:
+        lines = [f"  {item.subject}: {item.why}" for each in imported.flows for item in each.left]
+        shown = "\n".join([*lines[:20], *([f"  and {len(lines) - 20} more"] if len(lines) > 20 else [])])
         description = "no position to take over, no file was changed"
         raise ReconcilerError(description, shown or "The offsets topic holds none.", "Look at --connector and --alias.")
-    texts = write_starts(read_environment(session.folder), session.topology, wished)
+    texts = write_starts(read_environment(session.folder), session.topology, starts)
     for file, text in texts.items():
         write_text(Path(file), text)
-    return replace(made, files=tuple(texts))
+    return replace(imported, files=tuple(texts))

@@ -131,12 +131,12 @@ def _seen(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
     return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in mirrors.items()}
 
 
-def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None]) -> None:
+def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None]) -> None:
     """One run in the audit record; nothing to write leaves none."""
-    if not wished:
+    if not pauses:
         return
     by_cluster: dict[str, dict[str, bytes | None]] = {}
-    for scope, pause in wished.items():
+    for scope, pause in pauses.items():
         key = pause_key(session.topology.environment, scope)
         by_cluster.setdefault(_place(session, scope.flow).name, {})[key] = None if pause is None else dumps(pause)
     with audited(session, command, [step for values in by_cluster.values() for step in _steps(values)]) as outcomes:
@@ -149,8 +149,8 @@ def _write(session: Session, command: str, wished: Mapping[Scope, Pause | None])
 def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[list[Outcome]]:
     """One run in the audit record, of a lever that takes no lock. What the block leaves in the list are its outcomes; a
     step without one failed by what the block raised. Raises ReconcilerError at once when the record cannot be kept."""
-    run, seen = uuid.uuid4().hex, revision(session.folder)
-    actor = Actor(command, session.topology.environment, this_process(command), seen.commit, seen.dirty)
+    run, at_revision = uuid.uuid4().hex, revision(session.folder)
+    actor = Actor(command, session.topology.environment, this_process(command), at_revision.commit, at_revision.dirty)
     outcomes: list[Outcome] = []
     why = "interrupted"
     with AuditFile(session.state) as audit:

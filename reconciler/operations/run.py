@@ -124,10 +124,10 @@ class LiveEnvironment:
 
     def plan(self) -> Plan:
         self.execution.require_lock()
-        made = self.session.plan(alone=True)
-        if made.rollout is not None:
-            self.execution.tend(made)
-        return unexpired(made, datetime.now(UTC).date())
+        plan = self.session.plan(alone=True)
+        if plan.rollout is not None:
+            self.execution.tend(plan)
+        return unexpired(plan, datetime.now(UTC).date())
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
         return self.execution.carry_out(plan, limits.Silent(), self._closed)

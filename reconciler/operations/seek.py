@@ -53,14 +53,14 @@ def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         before = place.standings()
-        chosen, left = place.chosen(before, to)
+        chosen, not_chosen = place.chosen(before, to)
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         moving = [partition for partition in before if partition.partition in chosen]
         if not agreed([*table(before), *costs(moving, chosen)]):
             raise ReconcilerError("cancelled; no position was moved")
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
-        return replace(place.seen(before), moved=chosen, left=left, taken_from=to.flow)
+        return replace(place.seen(before), moved=chosen, left=not_chosen, taken_from=to.flow)
 
 
 class _Place:
@@ -86,8 +86,8 @@ class _Place:
     def standings(self) -> tuple[SeekPartition, ...]:
         """Raises ClusterError, also when a partition of the source has no leader."""
         bounds = self.source.bounds((self.scope.topic, number) for number in self.partitions)
-        if left := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
-            raise unreported(self.source, self.scope.topic, left[0])
+        if unanswered := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
+            raise unreported(self.source, self.scope.topic, unanswered[0])
         committed = self._committed()
         stable = self.flow.isolation is Isolation.READ_COMMITTED
         seek_partitions = []
@@ -107,8 +107,8 @@ class _Place:
         declared = self.session.topology.flows.get(to.flow)
         if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
             require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
-        there = self.target.positions(to.flow)
-        here = {number: there[self.remote, number] for number in self.partitions if (self.remote, number) in there}
+        theirs = self.target.positions(to.flow)
+        here = {number: theirs[self.remote, number] for number in self.partitions if (self.remote, number) in theirs}
         return taken_over(standings, here, to.flow)
 
     def commit(self, chosen: Mapping[int, int]) -> None:

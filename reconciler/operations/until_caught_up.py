@@ -86,24 +86,24 @@ class _Shown:
                 say(f"flow {flow.name}: {_words(flow)}")
 
     def _bar(self, bars: Progress, flow: FlowStatus) -> None:
-        left = _left(flow)
-        if left is None:
+        lag = _left(flow)
+        if lag is None:
             return
-        self.most[flow.name] = most = max(self.most.get(flow.name, 0), left)
+        self.most[flow.name] = most = max(self.most.get(flow.name, 0), lag)
         if flow.name not in self.tasks:
             self.tasks[flow.name] = bars.add_task(flow.name, total=max(1, most))
         task = self.tasks[flow.name]
-        bars.update(task, total=max(1, most), completed=max(1, most) - left, description=f"{flow.name}: {_words(flow)}")
+        bars.update(task, total=max(1, most), completed=max(1, most) - lag, description=f"{flow.name}: {_words(flow)}")
 
 
 def _left(flow: FlowStatus) -> int | None:
-    left = (flow.catch_up or {}).get("offsets_left")
-    return left if isinstance(left, int) else None
+    lag = (flow.catch_up or {}).get("offsets_left")
+    return lag if isinstance(lag, int) else None
 
 
 def _words(flow: FlowStatus) -> str:
-    goal, left = flow.catch_up or {}, _left(flow)
-    offsets = "not all positions known yet" if left is None else f"{counted(left, 'offset')} left"
+    goal, lag = flow.catch_up or {}, _left(flow)
+    offsets = "not all positions known yet" if lag is None else f"{counted(lag, 'offset')} left"
     done = f"{goal.get('done')} of {goal.get('partitions')} partitions"
     return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"
 

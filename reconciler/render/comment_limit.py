@@ -63,10 +63,10 @@ def fitting(render: Callable[[Detail], Iterator[str]], limit: int) -> str:
 def _within(lines: Iterator[str], limit: int) -> tuple[str, bool]:
     """The first lines, as many as ``limit`` holds, and whether these are all. What is too long is not told on."""
     kept: list[str] = []
-    left = limit
+    room = limit
     for line in lines:
-        left -= _units(line) + 1
-        if left < 0 and line:  # empty lines at the end are left out
+        room -= _units(line) + 1
+        if room < 0 and line:  # empty lines at the end are left out
             text = "\n".join(kept).rstrip("\n")
             return f"{text}\n" if text else "", False
         kept.append(line)

@@ -46,9 +46,9 @@ class _Group(TyperGroup):
 
 def without_types_of_flags(entries: list[Any]) -> list[Any]:
     """Typer 0.29 tells the type of a flag, ``<bool>``, as if it took a value."""
-    for one in entries:
-        if isinstance(one, TyperOption) and one.is_flag and one.metavar is None:
-            one.metavar = ""
+    for entry in entries:
+        if isinstance(entry, TyperOption) and entry.is_flag and entry.metavar is None:
+            entry.metavar = ""
     return entries
 
 

@@ -232,9 +232,9 @@ def _each(values: Iterable[Any], decoders: list[Decode], names: Sequence[object]
 
 
 def _tuple(
-    coders: list[_Coder], values: Callable[[Any], Any], made: Callable[[list[Any]], Any], names: Sequence[object]
+    coders: list[_Coder], values: Callable[[Any], Any], build: Callable[[list[Any]], Any], names: Sequence[object]
 ) -> _Coder:
-    """An array of a fixed length: ``values`` of what is written, ``made`` of what was read. Has to be quick."""
+    """An array of a fixed length: ``values`` of what is written, ``build`` of what was read. Has to be quick."""
     decoders = [coder.decode for coder in coders]
     deep = [(place, *coder) for place, coder in enumerate(coders) if coder.encode is not _same]
     known: set[tuple[type, ...]] = set()  # types of rows that were read: what is not deep is right by its type
@@ -253,14 +253,14 @@ def _tuple(
                 raise MalformedError(f"has {len(given)} items; it must have {len(decoders)}")
             row = _each(given, decoders, names)
             known.add(types_given)
-            return made(row)
+            return build(row)
         row = given[:]
         for place, _, decode in deep:
             try:
                 row[place] = decode(row[place])
             except MalformedError as error:
                 raise error.within(str(names[place])) from None
-        return made(row)
+        return build(row)
 
     return _Coder(encoded, decoded)
 

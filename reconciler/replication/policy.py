@@ -156,12 +156,12 @@ def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPo
     if module == _MODULE_OF_OLD_NAMES:
         module = __name__
     try:
-        made = getattr(importlib.import_module(module), name)(separator=separator, source_alias=source_alias)
+        naming = getattr(importlib.import_module(module), name)(separator=separator, source_alias=source_alias)
     except Exception as error:  # user code: anything may come out of it
         raise ValueError(f"naming policy {policy!r} cannot be used: {type(error).__name__}: {error}") from error
-    if not isinstance(made, ReplicationPolicy):
+    if not isinstance(naming, ReplicationPolicy):
         raise ValueError(f"naming policy {policy!r} lacks methods of ReplicationPolicy")
-    return made
+    return naming
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, source_alias: str, target_alias: str) -> bool:

@@ -29,9 +29,9 @@ def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...],
     if not asked:
         return Findings(unmanaged=unmanaged, ignored=ignored, notes=tuple(_offers(deletions)))
     gone = {deletion.ref for deletion in deletions}
-    left = tuple(topic for topic in unmanaged if topic.ref not in gone)
+    kept = tuple(topic for topic in unmanaged if topic.ref not in gone)
     refused = (*_blind(live, deletions), *_above_limit(topology, live, deletions)) if deletions else ()
-    return Findings(changes=tuple(deletions), refused=refused, unmanaged=left, ignored=ignored)
+    return Findings(changes=tuple(deletions), refused=refused, unmanaged=kept, ignored=ignored)
 
 
 def names_shown(names: Sequence[str]) -> str:
@@ -93,10 +93,10 @@ def _above_limit(topology: Topology, live: LiveState, deletions: Sequence[Delete
     for name in sorted({deletion.ref.cluster for deletion in deletions}):
         names = [deletion.ref.name for deletion in deletions if deletion.ref.cluster == name]
         cluster = live.known(name)
-        there = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
-        if too_many(names, len(there), topology.rules.shrink_limit, left=len(there) - len(names)):
+        topics = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
+        if too_many(names, len(topics), topology.rules.shrink_limit, left=len(topics) - len(names)):
             limit = topology.rules.shrink_limit
-            problem = f"{len(names)} of {len(there)} topics of {name} would be pruned, more than {limit.percent} %"
+            problem = f"{len(names)} of {len(topics)} topics of {name} would be pruned, more than {limit.percent} %"
             todo = f"Check whether a file or flow is missing. If it is meant, {AGREE}"
             subject = Subject(About.PRUNE, name=f"of {name}")
             yield Refused.of(subject, Why.PRUNE_ABOVE_LIMIT, f"{problem}: {names_shown(names)}", todo)

@@ -38,12 +38,12 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
 def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: ShrinkLimit) -> Iterator[Refused]:
     """Access rules of earlier runs that nothing asks for any more, as many as are not replaced. ``owned``: how many
     of them are there. The last rules of all may go, when they are few: so access ceases to be managed."""
-    gone, made = [], 0
+    gone, created = [], 0
     for change in changes:
         if isinstance(change, DeleteAcl) and change.reason.code in LEFT:
             gone.append(str(change.acl))
-        made += isinstance(change, CreateAcl)
-    lost = gone[: max(0, len(gone) - made)]
+        created += isinstance(change, CreateAcl)
+    lost = gone[: max(0, len(gone) - created)]
     if too_many(lost, owned, limit, left=1):
         problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are asked for no longer"
         todo = f"Check whether a file or a flow is missing. If it is meant, {AGREE}"
@@ -56,10 +56,10 @@ def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
     if applied is None:
         return
     for name in sorted(applied.clusters.keys() - topology.clusters.keys()):
-        there = [topic for topic in applied.topics if topic.startswith(f"{name}/")]
+        applied_topics = [topic for topic in applied.topics if topic.startswith(f"{name}/")]
         stays = (
-            f"{counted(len(there), 'topic')} declared until now ({first_of(there, SHOWN)})"
-            if there
+            f"{counted(len(applied_topics), 'topic')} declared until now ({first_of(applied_topics, SHOWN)})"
+            if applied_topics
             else "all that is there"
         )
         yield f"cluster {name} is no longer declared, so it is no longer compared: what stays there is {stays}"

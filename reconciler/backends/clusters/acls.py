@@ -114,8 +114,8 @@ class AccessControl(KindControl[AclChange]):
 
     def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
         """Why each failed that did. What was ours is ours before it is there again; what was not, is struck last."""
-        kept = {acl: before.made for acl, before in before.items() if before.made is not None}
-        struck = {acl: None for acl, before in before.items() if before.made is None}
+        kept = {acl: state.made for acl, state in before.items() if state.made is not None}
+        struck = {acl: None for acl, state in before.items() if state.made is None}
         changes = [
             (CreateAcl if entry.there else DeleteAcl)(self.cluster.name, acl, UNDOING, UNDO)
             for acl, entry in before.items()

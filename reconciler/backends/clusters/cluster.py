@@ -73,8 +73,8 @@ class KafkaCluster:
         elif topics is None or len(topics) > FROM_TOPICS:
             cluster = read_in_bulk(self.cluster, self.principal, topics)
         # Who kept silent until now is not given the whole time once more.
-        left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
-        return cluster or read_cluster(self._connected(), topics, within=left)
+        seconds_left = max(CONNECT_SECONDS / 2, CONNECT_SECONDS - (time.monotonic() - began))
+        return cluster or read_cluster(self._connected(), topics, within=seconds_left)
 
     def health(self) -> ClusterHealth:
         """What gates of a rollout ask: cheap, whatever the number of topics. Without what is being reassigned: a new
@@ -85,8 +85,8 @@ class KafkaCluster:
         moves: dict[Partition, ReassignmentInFlight] = {}
         with contextlib.suppress(ClusterError), self.replicas("") as replicas:
             moves = {move.key: move for move in replicas.moves()}
-        left = [short for short in health.short if lacks_replicas(short, moves.get((short.topic, short.index)))]
-        return replace(health, short=tuple(left))
+        lacking = [short for short in health.short if lacks_replicas(short, moves.get((short.topic, short.index)))]
+        return replace(health, short=tuple(lacking))
 
     def read_access(self) -> LiveAccess:
         return self.access.read()

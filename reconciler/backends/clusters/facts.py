@@ -105,10 +105,10 @@ def skew_ms(requests: Requests) -> tuple[int, int]:
     [partition] = topic.partitions
     requests.check(partition.error_code, _QUORUM)
     voters = {voter.replica_id: voter.last_caught_up_timestamp for voter in partition.current_voters}
-    there = int(voters.get(partition.leader_id) or 0)
-    if there <= 0:
+    caught_up_ms = int(voters.get(partition.leader_id) or 0)
+    if caught_up_ms <= 0:
         raise ReconcilerError(_NO_CLOCK)
-    return round(there - (before + after) / 2 * 1000), round((after - before) / 2 * 1000) + 1
+    return round(caught_up_ms - (before + after) / 2 * 1000), round((after - before) / 2 * 1000) + 1
 
 
 def mutation_quotas(requests: QuotaRequests) -> Mapping[str, float]:

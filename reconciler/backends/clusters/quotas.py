@@ -138,5 +138,5 @@ def _keys(change: AlterQuota, *, gone: bool) -> frozenset[str]:
 
 
 def _holds(change: AlterQuota, shown: Mapping[QuotaEntity, Limits]) -> bool:
-    there = shown.get(change.entity, {})
-    return all(there.get(limit.key) == limit.after for limit in change.limits)
+    live_limits = shown.get(change.entity, {})
+    return all(live_limits.get(limit.key) == limit.after for limit in change.limits)

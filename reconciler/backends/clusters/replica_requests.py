@@ -14,7 +14,8 @@ from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError
 from reconciler.kafka.protocol import generated as protocol
-from reconciler.model.replicas import Partition, ReassignmentInFlight, by_topic
+from reconciler.model.replicas import Partition, ReassignmentInFlight
+from reconciler.text import grouped
 
 PREFERRED = 0
 NOTHING_IN_FLIGHT = 85
@@ -95,7 +96,7 @@ class ReplicaRequests(Requests):
             kind,
             election_type=PREFERRED,
             topic_partitions=[
-                kind.TopicPartitions(topic=name, partitions=parts) for name, parts in by_topic(partitions).items()
+                kind.TopicPartitions(topic=name, partitions=parts) for name, parts in grouped(partitions).items()
             ],
             timeout_ms=TIMEOUT_MS,
         )
@@ -114,5 +115,5 @@ def _reassigned(targets: Mapping[Partition, tuple[int, ...] | None]) -> list[Any
                 for index in indexes
             ],
         )
-        for name, indexes in by_topic(targets).items()
+        for name, indexes in grouped(targets).items()
     ]

@@ -152,8 +152,8 @@ def _by_request(edits: Sequence[ThrottleEdit]) -> list[list[ConfigResource]]:
         entry = ConfigEntry(edit.key, value, incremental_operation=_OPERATIONS[edit.operation])
         entries.setdefault(where, []).append(entry)
     rows = [ConfigResource(kind, name, incremental_configs=some) for (kind, name), some in entries.items()]
-    topics = [one for one in rows if one.restype is ResourceType.TOPIC]
-    return [*([topics] if topics else []), *([one] for one in rows if one.restype is not ResourceType.TOPIC)]
+    topics = [row for row in rows if row.restype is ResourceType.TOPIC]
+    return [*([topics] if topics else []), *([row] for row in rows if row.restype is not ResourceType.TOPIC)]
 
 
 def _asked(resource: ConfigResource) -> errors.Asked:

@@ -244,7 +244,7 @@ def _harms(change: UserChange, own: Mapping[str, str], password: str | None) -> 
 
 
 def _shows(change: UserChange, shown: Shown | Unsupported) -> bool:
-    there = {} if isinstance(shown, Unsupported) else shown.get(change.user, {})
+    live_credentials = {} if isinstance(shown, Unsupported) else shown.get(change.user, {})
     if isinstance(change, DeleteUser):
-        return not any(mechanism in there for mechanism in change.mechanisms)
-    return all(there.get(credential.mechanism) == credential.after for credential in change.credentials)
+        return not any(mechanism in live_credentials for mechanism in change.mechanisms)
+    return all(live_credentials.get(credential.mechanism) == credential.after for credential in change.credentials)

@@ -136,10 +136,10 @@ class AdminConnection:
     def wait_out_throttle(self) -> None:
         """A broker that enforces a quota answers at once, and then does not listen for the time it told (KIP-219)."""
         self.admin.poll(0)
-        left = self.heard.throttled_until - time.monotonic()
-        if left > 0:
-            _log.info("cluster %s throttles this client: waiting %.0f s for its quota", self.speaker.cluster, left)
-            time.sleep(left)
+        wait_s = self.heard.throttled_until - time.monotonic()
+        if wait_s > 0:
+            _log.info("cluster %s throttles this client: waiting %.0f s for its quota", self.speaker.cluster, wait_s)
+            time.sleep(wait_s)
 
     def first(self, future: Future[Any], asked: Asked, within: float = CONNECT_SECONDS) -> Any:
         """The answer to the first request of a connection, or the reason why no broker can be spoken to.
@@ -265,8 +265,8 @@ def deliver(
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(seconds)
-    return (failed[0] if failed else None), left
+    unsent = producer.flush(seconds)
+    return (failed[0] if failed else None), unsent
 
 
 def unheard(_error: KafkaError) -> None:

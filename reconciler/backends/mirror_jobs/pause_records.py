@@ -42,10 +42,10 @@ def _produce(
     }
     producer = Producer(settings, logger=DebugLog())
     try:
-        failed, left = deliver(producer, STATUS_TOPIC, values.items(), WRITE_SECONDS + 5)
+        failed, unsent = deliver(producer, STATUS_TOPIC, values.items(), WRITE_SECONDS + 5)
     except KafkaException as error:
         raise connection.error(error.args[0], asked) from None
     if failed:
         raise connection.error(failed, asked)
-    if left:
+    if unsent:
         raise errors.unreachable(connection.speaker, (f"{STATUS_TOPIC} took no record in {WRITE_SECONDS:.0f} s",))

@@ -67,8 +67,8 @@ class RecordLog:
             "error_cb": unheard,
         }
         producer = Producer(settings, logger=DebugLog())
-        failed, left = deliver(producer, LOCK_TOPIC, entries.items(), REQUEST_SECONDS + 5, partition=0)
-        if failed or left:
+        failed, unsent = deliver(producer, LOCK_TOPIC, entries.items(), REQUEST_SECONDS + 5, partition=0)
+        if failed or unsent:
             raise self._error(failed or KafkaError(KafkaError._TIMED_OUT), errors.write_topic(LOCK_TOPIC))
 
     def _all(self, consumer: Consumer, prefixes: tuple[bytes, ...]) -> Mapping[str, bytes]:

@@ -145,8 +145,8 @@ class LockLog:
             part = asked[self.topic].result().partitions[0]
         except (KafkaException, ClusterError):
             return error
-        there, wanted = len(part.isr), len(part.replicas)
-        if there == wanted:
+        in_sync, wanted = len(part.isr), len(part.replicas)
+        if in_sync == wanted:
             return error
         where = f"topic {self.topic} of cluster {self.cluster.name}"
         server = self._connected().speaker.bootstrap_servers[0]
@@ -154,10 +154,10 @@ class LockLog:
         return ClusterError(
             error.cluster,
             "unreachable",
-            f"{where} takes no record: {there} of its {wanted} replicas are in sync, without broker {away}",
+            f"{where} takes no record: {in_sync} of its {wanted} replicas are in sync, without broker {away}",
             "It is not written with fewer than its min.insync.replicas.",
             f"Start broker {away}. Or lower it: kafka-configs.sh --bootstrap-server {server} --alter"
-            f" --entity-type topics --entity-name {self.topic} --add-config min.insync.replicas={max(1, there)}",
+            f" --entity-type topics --entity-name {self.topic} --add-config min.insync.replicas={max(1, in_sync)}",
         )
 
     def close(self) -> None:

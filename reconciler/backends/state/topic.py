@@ -17,9 +17,9 @@ def make(connection: AdminConnection, topic: str, brokers: int) -> ClusterError 
     failed: ClusterError | None = None
     for factor in lock_topic_factors(brokers):
         new = NewTopic(topic, 1, factor, config=lock_topic_configs(factor))
-        made = connection.admin.create_topics([new], operation_timeout=_WRITE_SECONDS, request_timeout=_READ_SECONDS)
-        connection.settle(made.values())
-        failed = connection.failure(made[topic], errors.create_topic(topic))
+        asked = connection.admin.create_topics([new], operation_timeout=_WRITE_SECONDS, request_timeout=_READ_SECONDS)
+        connection.settle(asked.values())
+        failed = connection.failure(asked[topic], errors.create_topic(topic))
         if failed is None or failed.kind == "exists":
             return None
         if failed.kind != "invalid":

@@ -74,9 +74,9 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
     from reconciler.render.plan.formats import drift_in
 
     with open_session(env, Principal.PLAN, begun) as session:
-        made = session.plan()
-        seen = drifting.past(session, say)
-    return drift_in(made, form, style(), seen), made.exit_code
+        plan = session.plan()
+        history = drifting.past(session, say)
+    return drift_in(plan, form, style(), history), plan.exit_code
 
 
 def _parity(env: Path, form: Page) -> tuple[str, int]:

@@ -78,10 +78,10 @@ def seek(
         raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
     if to or from_flow:
         where = seeking.Destination(to, from_flow)
-        seen = seeking.seek(env, request, where, (lambda _: True) if yes else _agreed)
+        positions = seeking.seek(env, request, where, (lambda _: True) if yes else _agreed)
     else:
-        seen = seeking.look(env, request)
-    show(positions_json(seen) if form is OutputFormat.JSON else positions_text(seen))
+        positions = seeking.look(env, request)
+    show(positions_json(positions) if form is OutputFormat.JSON else positions_text(positions))
 
 
 @app.command(
@@ -117,11 +117,11 @@ def import_positions(
     from reconciler.render.reports.import_positions import inherited_json, inherited_text
 
     request = inheritance.ImportRequest(flow or "", offsets_topic, connector, alias, on)
-    made = inheritance.import_positions(env, request, write, say)
+    imported = inheritance.import_positions(env, request, write, say)
     if form is OutputFormat.JSON:
-        show(inherited_json(made.environment, made.flows, made.absent, made.files))
+        show(inherited_json(imported.environment, imported.flows, imported.absent, imported.files))
     else:
-        show(inherited_text(made.flows, made.absent, made.files))
+        show(inherited_text(imported.flows, imported.absent, imported.files))
 
 
 @app.command(

@@ -66,23 +66,23 @@ def translate(
     selector = selector_of(topology.flows[flow])
     if topic and not reverse and (why := selector.why_not(topic)) is not None:
         say(f"flow {flow} does not mirror {topic} now: {why}; what it copied before is translated all the same")
-    made = translated(topology, request, selector)
+    translations = translated(topology, request, selector)
     match form:
         case TableFormat.TABLE:
-            text = translations_text(made)
+            text = translations_text(translations)
         case TableFormat.JSON:
-            text = translations_json(made)
+            text = translations_json(translations)
         case TableFormat.CSV:
-            text = translations_csv(made)
-            for problem in made.left_out:
+            text = translations_csv(translations)
+            for problem in translations.left_out:
                 say(f"left out: {problem}")
-            for row in made.rows:
+            for row in translations.rows:
                 if not row.found.exact:
                     say(f"not exact: {row.topic}-{row.partition} {row.offset}: {row.found.reason}")
     if out is not None:
         write_text(out, text)
     show(text)
-    raise typer.Exit(made.exit_code)
+    raise typer.Exit(translations.exit_code)
 
 
 def _request(

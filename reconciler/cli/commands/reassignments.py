@@ -30,9 +30,9 @@ def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
     with open_session(env, Principal.PLAN) as session:
         environment = session.topology.environment
         facts = {name: facts_of(cluster, environment) for name, cluster in session.clusters.items()}
-    lines = (line for name, facts in facts.items() for line in under_way(name, facts))
+    lines = (line for name, each in facts.items() for line in under_way(name, each))
     tell(reassignments_json(environment, facts) if form is OutputFormat.JSON else "\n".join(lines))
-    raise typer.Exit(int(any(isinstance(facts, Unknown) for facts in facts.values())))
+    raise typer.Exit(int(any(isinstance(each, Unknown) for each in facts.values())))
 
 
 @app.command(epilog=ending(CHANGED, "reassignments cancel environments/prod"))
@@ -47,8 +47,8 @@ def cancel(
     with changing(env, "reassignments cancel", steal) as execute:
         clusters, environment = execute.session.clusters, execute.session.topology.environment
         facts = {name: facts_of(cluster, environment) for name, cluster in clusters.items()}
-        silent = {name: facts for name, facts in facts.items() if isinstance(facts, Unknown)}
-        begun = [name for name, facts in facts.items() if not isinstance(facts, Unknown) and facts.journal is not None]
+        silent = {name: each for name, each in facts.items() if isinstance(each, Unknown)}
+        begun = [name for name, each in facts.items() if not isinstance(each, Unknown) and each.journal is not None]
         for name, unknown in silent.items():
             say(f"{name}: unknown, so nothing is cancelled there: {unknown.error}")
         if begun:

@@ -21,15 +21,15 @@ UNSURE = "interrupted while it was under way; whether it was done is not known\n
 Judge = Callable[[Planned], Outcome]
 
 
-def looked_up(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Iterator[Outcome]:
-    """One outcome each. ``left``: of one batch, so of one kind and, but for mirrors, one cluster."""
-    if not left:
+def looked_up(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Iterator[Outcome]:
+    """One outcome each. ``begun``: of one batch, so of one kind and, but for mirrors, one cluster."""
+    if not begun:
         return
     try:
-        judge = _judge(left, admins, waves)
+        judge = _judge(begun, admins, waves)
     except ClusterError:
         judge = unsure
-    yield from map(judge, left)
+    yield from map(judge, begun)
 
 
 def unsure(planned: Planned) -> Outcome:
@@ -38,9 +38,9 @@ def unsure(planned: Planned) -> Outcome:
     return Outcome(planned.id, Result.FAILED, LEFT_MOVING if moving else UNSURE)
 
 
-def _judge(left: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Judge:
+def _judge(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Judge:
     """Raises ClusterError."""
-    changes = [planned.change for planned in left]
+    changes = [planned.change for planned in begun]
     kind, cluster = kind_of(changes[0]), changes[0].cluster
     if kind.name is KindName.ACLS:
         shown = admins[cluster].read_access().acls

@@ -183,7 +183,7 @@ class _Run:
         return self.identity[cluster]
 
     def _identify(self, cluster: str) -> str:
-        planned = next((seen.cluster_id for seen in self.plan.basis.clusters if seen.name == cluster), None)
+        planned = next((each.cluster_id for each in self.plan.basis.clusters if each.name == cluster), None)
         if cluster not in self.admins:
             return f"no connection to cluster {cluster} was made\nRun apply with the topology the plan was made from."
         try:

@@ -54,10 +54,10 @@ def _address(subject: str, address: Address, now_s: int) -> Iterator[Finding]:
     if address.certificate is None:
         return
     check = Check(subject, "certificate")
-    left = (address.certificate.not_after - now_s) // DAY_S
+    days = (address.certificate.not_after - now_s) // DAY_S
     day = datetime.fromtimestamp(address.certificate.not_after, UTC).date().isoformat()
-    text = f"{address.server}: valid until {day} ({left} days), for {', '.join(address.certificate.names) or 'no name'}"
-    if left < EXPIRES_SOON_DAYS:
+    text = f"{address.server}: valid until {day} ({days} days), for {', '.join(address.certificate.names) or 'no name'}"
+    if days < EXPIRES_SOON_DAYS:
         todo = "Renew the broker's certificate before that day"
         yield check.warning(text, "then no client can connect any more", todo)
     else:

@@ -38,11 +38,11 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
     records = tuple(record_needs(topology, cluster, rights.principal, routes))
     match rights.principal:
         case Principal.PLAN:
-            seen = tuple(sorted({*rights.operations, *rights.denied}))
+            answered = tuple(sorted({*rights.operations, *rights.denied}))
             everything = "a topic that plan cannot see would look as if it were not there"
             values = "its values would be unknown, and what rests on them is not planned"
-            described = Needed("DESCRIBE", seen, "--topic '*'", everything)
-            return (described, Needed("DESCRIBE_CONFIGS", seen, "--topic '*'", values), *records)
+            described = Needed("DESCRIBE", answered, "--topic '*'", everything)
+            return (described, Needed("DESCRIBE_CONFIGS", answered, "--topic '*'", values), *records)
         case Principal.APPLY:
             changed = tuple(sorted({*rights.operations, *rights.denied} - {LOCK_TOPIC}))
             doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))

@@ -52,10 +52,10 @@ def uncontested(plan: Plan, history: Corrections) -> Narrowed:
         disputed = [name for name in planned.change.values if name in history.contested]
         change = planned.change
         if disputed and isinstance(change, AlterConfigs) and len(disputed) < len(change.configs):
-            left = tuple(
+            other_configs = tuple(
                 config for config in change.configs if f"{planned.id} {config.key} = {config.after}" not in disputed
             )
-            planned = replace(planned, change=replace(change, configs=left))
+            planned = replace(planned, change=replace(change, configs=other_configs))
             held.append(Held(planned.id, quarrel(history, disputed)))
         elif disputed:
             reasons[planned.id] = quarrel(history, disputed)

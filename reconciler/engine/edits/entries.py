@@ -51,15 +51,15 @@ class EditedSection(Generic[Entry]):
     def _entries(
         self, title: str, before: Sequence[Entry], after: Sequence[Entry], is_declared: bool
     ) -> Iterator[ItemChange]:
-        left = [entry for entry in before if not _among(entry, after)]
+        gone = [entry for entry in before if not _among(entry, after)]
         come = [entry for entry in after if not _among(entry, before)]
-        for was, now in zip(left, come, strict=False):
+        for was, now in zip(gone, come, strict=False):
             fields = tuple(self.meaning(_plain(field), now) for field in _changed(was, now))
             yield ItemChange(Sign.CHANGED, self.noun, title, now.where.line_words, fields=fields)
-        for entry in left[len(come) :]:
+        for entry in gone[len(come) :]:
             means = (self.absent_gone if entry.absent else self.gone) if is_declared else NOBODY
             yield ItemChange(Sign.REMOVED, self.noun, title, entry.where.line_words, means)
-        for entry in come[len(left) :]:
+        for entry in come[len(gone) :]:
             own = (field for field in whole(replace(entry, number=0)) if field.path not in _IN_TITLE)
             fields = tuple(self.meaning(_plain(field), entry) for field in own)
             yield ItemChange(Sign.ADDED, self.noun, title, entry.where.line_words, fields=fields)

@@ -40,8 +40,8 @@ def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
         return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
     if section == "clusters":
         gone = sorted(set(old.clusters) - set(topic.clusters))
-        left = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
-        return replace(field, means=left)
+        unmanaged = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
+        return replace(field, means=unmanaged)
     if section == "partitions":
         return _partitions(field, topic, old)
     if section == "replication_factor" and topic.replication_factor is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.model.changes import Why
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
+from reconciler.text import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,7 @@ class WrongCluster:
 def strangers(topology: Topology, live: LiveState) -> Mapping[str, WrongCluster]:
     """By alias. Clusters that did not answer are no strangers."""
     answered = {name: cluster.cluster_id for name in sorted(topology.clusters) if (cluster := live.known(name))}
-    aliases: dict[str, list[str]] = defaultdict(list)
-    for name, cluster_id in answered.items():
-        aliases[cluster_id].append(name)
+    aliases = grouped((cluster_id, name) for name, cluster_id in answered.items())
     strange: dict[str, WrongCluster] = {}
     for name, cluster_id in answered.items():
         declared = topology.clusters[name].cluster_id

@@ -64,12 +64,12 @@ def observe(
         )
 
 
-def with_hidden(made: Plan, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
-    """``live``, and of what ``made`` would create on clusters that hide topics, what may be there unseen.
+def with_hidden(plan: Plan, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
+    """``live``, and of what ``plan`` would create on clusters that hide topics, what may be there unseen.
 
     The same object where nothing is hidden. Only what is asked for by name is told to be hidden.
     """
-    creates = [planned.change.ref for planned in made.changes if isinstance(planned.change, CreateTopic)]
+    creates = [planned.change.ref for planned in plan.changes if isinstance(planned.change, CreateTopic)]
     clusters: dict[str, LiveCluster | Unknown] = {}
     for name, reader in readers.items():
         cluster, names = live.known(name), [ref.name for ref in creates if ref.cluster == name]

@@ -113,9 +113,9 @@ def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
         cluster = live.clusters.get(name)
         if isinstance(cluster, LiveCluster):
             brokers, topics, rules = len(cluster.brokers), len(cluster.topics), _count(cluster.acls)
-            seen = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all)
+            seen_cluster = SeenCluster(name, cluster.cluster_id, brokers, topics, rules, cluster.sees_all)
             users = _count(cluster.users.credentials) if cluster.users else None
-            clusters.append(replace(seen, quotas=_count(cluster.quotas), users=users))
+            clusters.append(replace(seen_cluster, quotas=_count(cluster.quotas), users=users))
         else:
             clusters.append(SeenCluster(name, None, 0, 0))
     return tuple(clusters)

@@ -113,12 +113,12 @@ class _Links:
 
 
 def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology) -> _Links:
-    made: dict[TopicRef, tuple[str, ...]] = {}
+    created_refs: dict[TopicRef, tuple[str, ...]] = {}
     grown: dict[TopicRef, str] = {}
     remotes: dict[TopicRef, tuple[TopicRef, ...]] = {}
     for change in ordered:
         if isinstance(change, CreateTopic | AddPartitions):
-            made[change.ref] = (*made.get(change.ref, ()), change.id)
+            created_refs[change.ref] = (*created_refs.get(change.ref, ()), change.id)
         if isinstance(change, AddPartitions):
             grown[change.ref] = change.id
     for route in routing.routes:
@@ -138,14 +138,14 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
         for name, mirror in topology.mirrors.items()
     }
     doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, DeleteTopic)})
-    return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
+    return _Links(created_refs, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
 
 
 def _before_login(mirror: Mirror, ordered: Iterable[Change], topology: Topology) -> Iterable[str]:
     """Changes that make or change the user that the job logs in with."""
     sides = {side for flow in topology.flows_of(mirror) for side in (flow.source, flow.target)}
-    made = [change for change in ordered if isinstance(change, AlterUser) and change.cluster in sides]
-    for change in made:
+    users = [change for change in ordered if isinstance(change, AlterUser) and change.cluster in sides]
+    for change in users:
         if logs_in_as(topology.clusters[change.cluster], Principal.MIRROR) == change.user:
             yield change.id
 

@@ -46,8 +46,8 @@ class Narrowed:
 def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
     """One outcome for each change of the whole ``plan``, in its order: what was held back counts as not begun."""
     all_outcomes = {outcome.id: outcome for outcome in outcomes}
-    left = {each_held.id: Outcome(each_held.id, Result.SKIPPED, f"not begun: {each_held.why}") for each_held in held}
-    return tuple({**left, **all_outcomes}[planned.id] for planned in plan.changes)
+    skipped = {each.id: Outcome(each.id, Result.SKIPPED, f"not begun: {each.why}") for each in held}
+    return tuple({**skipped, **all_outcomes}[planned.id] for planned in plan.changes)
 
 
 def unexpired(plan: Plan, today: date) -> Plan:
@@ -133,12 +133,12 @@ def is_step(planned: Planned) -> bool:
     return isinstance(change, AlterConfigs) and any(config.goal is not None for config in change.configs)
 
 
-def retention_steps_only(left: Plan, made: Plan) -> int:
-    """How many changes are left after ``made``, when each of them is the next of such steps; else 0. The last one is
+def retention_steps_only(remaining: Plan, plan: Plan) -> int:
+    """How many changes are left after ``plan``, when each of them is the next of such steps; else 0. The last one is
     known by the step before it, its own or its source's: it is what was desired all along."""
     begun = {
         (planned.id, config.key, config.goal)
-        for planned in made.changes
+        for planned in plan.changes
         if isinstance(planned.change, AlterConfigs)
         for config in planned.change.configs
         if config.goal is not None
@@ -153,8 +153,8 @@ def retention_steps_only(left: Plan, made: Plan) -> int:
             for whose in [planned.id if planned.id in begun_by else f"configs:{_source_of(config)}"]
         )
 
-    blocked = left.unknown or left.refused
-    return 0 if blocked or not all(map(goes_on, left.changes)) else len(left.changes)
+    blocked = remaining.unknown or remaining.refused
+    return 0 if blocked or not all(map(goes_on, remaining.changes)) else len(remaining.changes)
 
 
 def _source_of(config: ConfigChange) -> str:

@@ -29,9 +29,9 @@ class GateScope:
     pending: frozenset[str] = frozenset()
 
 
-def scope_of(topology: Topology, touched: Collection[str], left: Iterable[Planned]) -> GateScope:
+def scope_of(topology: Topology, touched: Collection[str], remaining: Iterable[Planned]) -> GateScope:
     """Clusters of ``touched`` and those that exchange records with them: whoever reads there, and what a region would
-    be replaced by. ``left``: changes that are still to come."""
+    be replaced by. ``remaining``: changes that are still to come."""
     flows = [flow for flow in topology.flows.values() if {flow.source, flow.target} & set(touched)]
     clusters = {*touched, *(side for flow in flows for side in (flow.source, flow.target))}
     names = {flow.name for flow in flows}
@@ -40,7 +40,7 @@ def scope_of(topology: Topology, touched: Collection[str], left: Iterable[Planne
         for mirror in topology.mirrors.values()
         if (mine := tuple(name for name in mirror.flows if name in names))
     }
-    pending = frozenset(planned.change.mirror for planned in left if isinstance(planned.change, MirrorChange))
+    pending = frozenset(planned.change.mirror for planned in remaining if isinstance(planned.change, MirrorChange))
     return GateScope(tuple(sorted(clusters & topology.clusters.keys())), carried, pending)
 
 

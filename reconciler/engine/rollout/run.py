@@ -142,12 +142,12 @@ class Conductor:
 
     def _unfinished(self, index: int) -> str:
         names = self.course.names[:index]
-        left = [planned.id for planned in self.plan.changes if planned.wave in names and not self._done(planned.id)]
-        if not left:
+        undone = [planned.id for planned in self.plan.changes if planned.wave in names and not self._done(planned.id)]
+        if not undone:
             return ""
-        waves = dict.fromkeys(planned.wave for planned in self.plan.changes if planned.id in left)
-        noun = "change was" if len(left) == 1 else "changes were"
-        return f"{len(left)} {noun} not done in wave {', '.join(waves)}"
+        waves = dict.fromkeys(planned.wave for planned in self.plan.changes if planned.id in undone)
+        noun = "change was" if len(undone) == 1 else "changes were"
+        return f"{len(undone)} {noun} not done in wave {', '.join(waves)}"
 
     def _done(self, change_id: str) -> bool:
         outcome = self.outcomes.get(change_id)
@@ -197,8 +197,8 @@ class Conductor:
     def _faults(self) -> tuple[Fault, ...]:
         soaking = {name for wave in self.course.waves for name in self.promotion.pending(wave.clusters)}
         touched = touched_by(self.plan.changes, self.topology) | soaking
-        left = [planned for planned in self.plan.changes if not self._done(planned.id)]
-        scope = scope_of(self.topology, touched, left)
+        undone = [planned for planned in self.plan.changes if not self._done(planned.id)]
+        scope = scope_of(self.topology, touched, undone)
         return faults(self.course.gates, scope, self.world.look(scope))
 
     def _moved(self, wave: CourseWave, stand: ClusterStand, doing: str) -> str:
@@ -241,8 +241,8 @@ class _SoakLog:
         if state.verdict is SoakVerdict.PASSED:
             self.world.note(f"wave {self.wave.name}", "passed, all gates hold")
         elif state.verdict is SoakVerdict.SOAKING:
-            left = time_words(state.left_ms / 1000)
-            self.world.note(f"wave {self.wave.name}", f"all gates hold, {left} of its soak are left")
+            time_left = time_words(state.left_ms / 1000)
+            self.world.note(f"wave {self.wave.name}", f"all gates hold, {time_left} of its soak are left")
         else:
             doing = "looking again at" if state.doubted else "waiting for"
             self.world.note(f"wave {self.wave.name}", f"{doing} gates: {_listed(given_faults)}")

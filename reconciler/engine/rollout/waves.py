@@ -17,6 +17,7 @@ from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import TopicRef, Topology, clusters_in
 from reconciler.model.plan import Plan, Planned
 from reconciler.resources.flows.routes import Route
+from reconciler.text import grouped
 
 RECORD_SIZE = "max.message.bytes"
 REMOTE_FIRST = "a running job would find no topic to copy its records to"
@@ -125,26 +126,24 @@ def _why(place: _Place, course: Course) -> str:
 
 def _two_way(ordered: Sequence[Planned], routes: Sequence[Route]) -> Mapping[str, Wait]:
     """Topics of one name that are made on both sides of two flows: each is the other's remote topic."""
-    made = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
-    ways = {(route.source, route.remote) for route in routes if route.source in made and route.remote in made}
-    return {made[a]: (made[b], REMOTE_FIRST) for a, b in sorted(ways) if (b, a) in ways}
+    creations = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
+    ways = {(route.source, route.remote) for route in routes if route.source in creations and route.remote in creations}
+    return {creations[a]: (creations[b], REMOTE_FIRST) for a, b in sorted(ways) if (b, a) in ways}
 
 
 def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> tuple[Planned, ...]:
     """Within one run the order of stages is enough for these; between waves hours may lie."""
-    remotes: dict[TopicRef, list[TopicRef]] = {}
-    for route in routes:
-        remotes.setdefault(route.source, []).append(route.remote)
-    made: dict[TopicRef, str] = {}
+    remotes = grouped((route.source, route.remote) for route in routes)
+    creations: dict[TopicRef, str] = {}
     raised: dict[TopicRef, str] = {}
     entries = []
     for planned in ordered:  # only what stands before it: nothing waits in a circle
         change = planned.change
         waits: list[Wait] = []
         if isinstance(change, CreateTopic | AddPartitions):
-            waits = [(made[ref], REMOTE_FIRST) for ref in remotes.get(change.ref, ()) if ref in made]
+            waits = [(creations[ref], REMOTE_FIRST) for ref in remotes.get(change.ref, ()) if ref in creations]
         if isinstance(change, CreateTopic):
-            made[change.ref] = planned.id
+            creations[change.ref] = planned.id
         if isinstance(change, AlterConfigs) and _raises_record_size(change):
             waits = [(raised[ref], LARGER_FIRST) for ref in remotes.get(change.ref, ()) if ref in raised]
             raised[change.ref] = planned.id

@@ -211,16 +211,16 @@ def _node(root: Node | None, accepted: Accepted) -> Node | None:
 
 def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted]) -> None:
     """An anchor shared by several topics would carry the value further: then nothing is written."""
-    wished = dict(before.topics)
+    topics = dict(before.topics)
     for value in accepted:
-        topic = wished[value.topic]
+        topic = topics[value.topic]
         if value.field == PARTITIONS:
-            wished[value.topic] = replace(topic, partitions=int(value.found))
+            topics[value.topic] = replace(topic, partitions=int(value.found))
         elif value.field == FACTOR:
-            wished[value.topic] = replace(topic, replication_factor=int(value.found))
+            topics[value.topic] = replace(topic, replication_factor=int(value.found))
         else:
-            wished[value.topic] = replace(topic, configs={**topic.configs, value.field: value.found})
-    asked, written = (_plain(topology) for topology in (replace(before, topics=by_name(wished.values())), after))
+            topics[value.topic] = replace(topic, configs={**topic.configs, value.field: value.found})
+    asked, written = (_plain(topology) for topology in (replace(before, topics=by_name(topics.values())), after))
     if asked != written:
         named = ", ".join(f"{it.topic} {it.field} (topic at {before.topics[it.topic].where})" for it in accepted)
         from deepdiff import DeepDiff  # imported in 0.1 s, which only these words are worth

@@ -22,6 +22,7 @@ from reconciler.model.acls import (
     Permission,
     ResourceType,
 )
+from reconciler.text import grouped
 
 Subject = tuple[str, Permission, ResourceType]
 Operations = tuple[Operation, ...]
@@ -46,17 +47,17 @@ NO_ACCESS = AdoptedAccess()
 def adopt_access(cluster: str, acls: Iterable[AclBinding]) -> AdoptedAccess:
     """Rules of one principal that differ in name, operation or host only are put together."""
     taken: list[AclBinding] = []
-    left: list[str] = []
+    left_out: list[str] = []
     for acl in sorted(acls):
         if why := _why_not(acl):
-            left.append(f"{acl}: {why}")
+            left_out.append(f"{acl}: {why}")
         else:
             taken.append(acl)
     rules: list[AccessRule] = []
     for (principal, permission, resource), operations, names, hosts in _grouped(taken):
         exact = ExactRule(resource, names, operations, permission)
         rules.append(AccessRule(len(rules) + 1, principal, (cluster,), exact=exact, hosts=hosts))
-    return AdoptedAccess(tuple(rules), tuple(left))
+    return AdoptedAccess(tuple(rules), tuple(left_out))
 
 
 def _why_not(acl: AclBinding) -> str:
@@ -73,19 +74,15 @@ def _why_not(acl: AclBinding) -> str:
 
 
 def _grouped(acls: Iterable[AclBinding]) -> Iterator[tuple[Subject, Operations, Names, tuple[str, ...]]]:
-    operations: dict[tuple[Subject, str, NamePattern], list[Operation]] = {}
-    for acl in acls:
-        place = (acl.principal, acl.permission, acl.resource), acl.host, NamePattern(acl.name, acl.pattern)
-        operations.setdefault(place, []).append(acl.operation)
-    names: dict[tuple[Subject, str, Operations], list[NamePattern]] = {}
-    for (subject, host, name), each_operations in operations.items():
-        names.setdefault((subject, host, tuple(each_operations)), []).append(name)
-    hosts: dict[tuple[Subject, Operations, Names], list[str]] = {}
-    for (subject, host, found_operations), found_names in names.items():
-        hosts.setdefault((subject, found_operations, tuple(sorted(found_names))), []).append(host)
+    operations = grouped(
+        (((acl.principal, acl.permission, acl.resource), acl.host, NamePattern(acl.name, acl.pattern)), acl.operation)
+        for acl in acls
+    )
+    names = grouped(((subject, host, tuple(each)), name) for (subject, host, name), each in operations.items())
+    hosts = grouped(((subject, each, tuple(sorted(some))), host) for (subject, host, each), some in names.items())
     rules = sorted(hosts.items(), key=lambda item: (item[0][0], item[0][2], item[0][1]))
-    for (subject, found_operations, all_names), all_hosts in rules:
-        yield subject, found_operations, all_names, tuple(sorted(all_hosts))
+    for (subject, each_operations, all_names), all_hosts in rules:
+        yield subject, each_operations, all_names, tuple(sorted(all_hosts))
 
 
 def fields_of(rule: AccessRule) -> Mapping[str, str | tuple[NamePattern | str, ...]]:

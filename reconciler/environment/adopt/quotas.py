@@ -23,21 +23,21 @@ NO_QUOTAS = AdoptedQuotas()
 def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> AdoptedQuotas:
     """In the order of their entities; one entry each."""
     quotas: list[Quota] = []
-    left: list[str] = []
+    left_out: list[str] = []
     for whom, limits in sorted(live.items(), key=lambda pair: str(pair[0])):
         if why := _why_not(whom):
-            left.append(f"{whom}: {why}")
+            left_out.append(f"{whom}: {why}")
             continue
         fitting = (CONNECTIONS,) if whom.parts[0].kind == "ip" else OF_CLIENTS
         taken = {key: value for key, value in sorted(limits.items()) if key in fitting and _writable(key, value)}
-        left += [
+        left_out += [
             f"{whom}: {key} {limit_words(key, value) if math.isfinite(value) else value} cannot be declared"
             for key, value in sorted(limits.items())
             if key not in taken
         ]
         if taken:
             quotas.append(Quota(len(quotas) + 1, (cluster,), whom, MappingProxyType(taken)))
-    return AdoptedQuotas(tuple(quotas), tuple(left))
+    return AdoptedQuotas(tuple(quotas), tuple(left_out))
 
 
 def _why_not(whom: QuotaEntity) -> str:

@@ -21,7 +21,7 @@ from reconciler.model.config_values import THROTTLES, canonical, human, number, 
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
 from reconciler.replication.policy import DefaultReplicationPolicy
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, grouped
 
 INTERNAL = "internal topic"
 REMOTE = "remote topic"
@@ -61,18 +61,18 @@ class AdoptOptions:
 def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption:
     """``cluster`` already carries the id that ``live`` told. Topics come in the order of their names."""
     topics: list[AdoptedTopic] = []
-    left: list[Ignored] = []
+    left_out: list[Ignored] = []
     for name in sorted(live.topics):
         topic = live.topics[name]
         why = _why_not(cluster.name, topic, taking)
         if why is None:
             topics.append(_adopted(cluster.name, topic))
         else:
-            left.append(Ignored(str(TopicRef(cluster.name, name)), *why))
+            left_out.append(Ignored(str(TopicRef(cluster.name, name)), *why))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
     access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
     notes = (*_notes(live), *_taken_for_declared(cluster.name, live, taking.known))
-    return Adoption(cluster, tuple(topics), tuple(left), notes, access, quotas, users)
+    return Adoption(cluster, tuple(topics), tuple(left_out), notes, access, quotas, users)
 
 
 def _access(cluster: str, access: LiveAccess | None) -> AdoptedAccess:
@@ -210,7 +210,5 @@ def written(key: str, value: str) -> str:
 
 def counts(left_out: Sequence[Ignored]) -> dict[str, list[str]]:
     """Names (without the cluster) by rule, in the order of the rules' words."""
-    by_name: dict[str, list[str]] = {}
-    for ignored in sorted(left_out, key=lambda ignored: (ignored.rule, ignored.subject)):
-        by_name.setdefault(ignored.rule, []).append(ignored.subject.partition("/")[2])
-    return by_name
+    in_order = sorted(left_out, key=lambda ignored: (ignored.rule, ignored.subject))
+    return grouped((ignored.rule, ignored.subject.partition("/")[2]) for ignored in in_order)

@@ -27,17 +27,17 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> AdoptedUsers:
     if live is None or not isinstance(live.credentials, Mapping) or isinstance(live.recorded, Unknown):
         return NO_USERS
     users: list[ScramUser] = []
-    left: list[str] = []
+    left_out: list[str] = []
     for name, credentials in sorted(live.credentials.items()):
         if not credentials:
-            left.append(f"{user_words(name)}: a mechanism that no entry can name")
+            left_out.append(f"{user_words(name)}: a mechanism that no entry can name")
         elif not name or CONTROL.search(name) or name.startswith("User:"):
-            left.append(f"{user_words(name)}: a name that no entry can hold")
+            left_out.append(f"{user_words(name)}: a name that no entry can hold")
         elif (record := live.recorded.get(name)) is not None and record.setting is not None:
-            left.append(f"{user_words(name)}: {record}")
+            left_out.append(f"{user_words(name)}: {record}")
         else:
             users.append(_user(len(users) + 1, cluster, name, credentials, record))
-    return AdoptedUsers(tuple(users), tuple(left))
+    return AdoptedUsers(tuple(users), tuple(left_out))
 
 
 def _user(number: int, cluster: str, name: str, credentials: Credentials, record: UserRecord | None) -> ScramUser:

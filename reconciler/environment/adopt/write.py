@@ -16,6 +16,7 @@ from reconciler.environment.adopt.users import AdoptedUsers
 from reconciler.model.acls import NamePattern, PatternType
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.quotas import BYTE_RATES, exact_size
+from reconciler.text import grouped
 
 WIDTH = 120
 ONE_FILE = 60
@@ -215,10 +216,7 @@ def _groups(topics: Sequence[AdoptedTopic]) -> Iterator[tuple[str, list[AdoptedT
 
 def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[AdoptedTopic]]:
     """``words`` grows for a group that is too long, as long as that divides it into more than single topics."""
-    adopted_topics: dict[str, list[AdoptedTopic]] = {}
-    for topic in topics:
-        parts = [part for part in _SEGMENT.split(topic.topic.name.lower()) if part][:words]
-        adopted_topics.setdefault("-".join(parts)[:80] or "other", []).append(topic)
+    adopted_topics = grouped((_prefix(topic.topic.name, words), topic) for topic in topics)
     whole: dict[str, list[AdoptedTopic]] = {}
     for name, members in adopted_topics.items():
         longer = _by_prefix(members, words + 1) if len(members) > FILE_LIMIT and words < 4 else {}
@@ -226,3 +224,8 @@ def _by_prefix(topics: Sequence[AdoptedTopic], words: int) -> dict[str, list[Ado
         for inner, part in (longer if useful else {name: members}).items():
             whole.setdefault(inner, []).extend(part)
     return whole
+
+
+def _prefix(name: str, words: int) -> str:
+    segments = [segment for segment in _SEGMENT.split(name.lower()) if segment]
+    return "-".join(segments[:words])[:80] or "other"

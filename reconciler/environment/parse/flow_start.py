@@ -89,10 +89,10 @@ def read_on_condition(reading: Reading) -> Mapping[str, str]:
     """Only what goes on: ``stop`` is the default of each, so that writing it down changes nothing."""
     node = reading.node("on_condition")
     if isinstance(node, YamlMapping):
-        wished = {code: entry.value.data for code, entry in node.entries.items()}
+        reactions = {code: entry.value.data for code, entry in node.entries.items()}
     else:
-        wished = dict.fromkeys(CONTINUABLE, reading.value("on_condition", default="stop"))
-    return MappingProxyType({code: "continue" for code in sorted(wished) if wished[code] == "continue"})
+        reactions = dict.fromkeys(CONTINUABLE, reading.value("on_condition", default="stop"))
+    return MappingProxyType({code: "continue" for code in sorted(reactions) if reactions[code] == "continue"})
 
 
 def _timestamp(reading: Reading) -> Start:

@@ -135,12 +135,12 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         why = f"The reconciler and the mirror job decide it: {RESERVED_SETTINGS[key]}"
         return Wrong("reserved-setting", f"{key} cannot be set by hand", why, "Remove it")
     if has_reference(text) or re.search(r"\$(env|file)\b", text, re.IGNORECASE):
-        left = _REFERENCE.sub("", text)
-        if "${" in left or re.search(r"\$(env|file)\b", left, re.IGNORECASE):
+        without_references = _REFERENCE.sub("", text)
+        if "${" in without_references or re.search(r"\$(env|file)\b", without_references, re.IGNORECASE):
             why = "It would reach Kafka as plain text"
             todo = "Write ${env:NAME} or ${file:PATH}; there are no defaults and nothing can be nested"
             return Wrong("bad-reference", f"{key} holds a reference that cannot be read", why, todo)
-        if is_secret(key) and left:
+        if is_secret(key) and without_references:
             why, todo = "Part of the secret would be in git", "Let the reference be the whole value"
             return Wrong("secret-in-git", f"{key} mixes a reference with literal text", why, todo)
         return text

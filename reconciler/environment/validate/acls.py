@@ -27,18 +27,18 @@ def check_access(topology: Topology, places: Places) -> Iterator[Problem]:
 
 def _contradictions(topology: Topology, places: Places) -> Iterator[Problem]:
     """The same 7-tuple declared and declared absent."""
-    wished: dict[tuple[str, AclBinding], AccessRule] = {}
+    granted_by: dict[tuple[str, AclBinding], AccessRule] = {}
     for rule in topology.access:
         if not rule.absent:
             for cluster in rule.clusters:
-                wished |= {(cluster, acl): rule for acl in expand_stable(rule)}
+                granted_by |= {(cluster, acl): rule for acl in expand_stable(rule)}
     for rule in topology.access:
         contradictions = (
             (acl, other)
             for cluster in rule.clusters
             if rule.absent
             for acl in expand_stable(rule)
-            if (other := wished.get((cluster, acl))) is not None
+            if (other := granted_by.get((cluster, acl))) is not None
         )
         for acl, other in contradictions:
             problem = f"{_subject(rule)} wants this absent: {acl}. {other.where} declares it"

@@ -15,7 +15,7 @@ from reconciler.resources.topics.defaults import configs, layers_of, replication
 
 
 def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
-    seen: dict[str, Cluster] = {}
+    by_bootstrap: dict[str, Cluster] = {}
     for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
         for index, server in enumerate(cluster.bootstrap_servers):
             host, _, port = server.rpartition(":")
@@ -23,12 +23,12 @@ def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
                 description = f"cluster {cluster.name}: the port {port} of {host} is out of range"
                 where = places.of(cluster, "bootstrap_servers", index)
                 yield Problem("out-of-range", where, description, "Ports go from 1 to 65535", "Correct the port")
-            other = seen.setdefault(server.lower(), cluster)
+            other = by_bootstrap.setdefault(server.lower(), cluster)
             if other is not cluster:
                 where = places.of(cluster, "bootstrap_servers", index)
                 yield _same_cluster(where, cluster, other, f"the bootstrap server {server}")
         if cluster.cluster_id is not None:
-            other = seen.setdefault(f"id {cluster.cluster_id}", cluster)
+            other = by_bootstrap.setdefault(f"id {cluster.cluster_id}", cluster)
             if other is not cluster:
                 shared = f"the cluster_id {cluster.cluster_id}"
                 yield _same_cluster(places.of(cluster, "cluster_id"), cluster, other, shared)

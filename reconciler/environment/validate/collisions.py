@@ -16,6 +16,7 @@ from reconciler.resources.flows.names.automata import Intersection
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.names.search import MAX_NAME, UndecidedError, names
 from reconciler.resources.flows.provenance_proof import may_share
+from reconciler.text import grouped
 
 EXAMPLES = 200
 MAX_HOPS = 8
@@ -34,9 +35,7 @@ class Arrival:
 
 def arrivals(topology: Topology, travels: Mapping[str, FlowNaming]) -> tuple[Arrival, ...]:
     """Every remote topic that the declared topics lead to, over all hops. A loop ends at the first return."""
-    by_source: dict[str, list[FlowNaming]] = {}
-    for name in sorted(travels):
-        by_source.setdefault(travels[name].flow.source, []).append(travels[name])
+    by_source = grouped((travel.flow.source, travel) for _, travel in sorted(travels.items()))
     all_arrivals: list[Arrival] = []
     waiting: list[tuple[str, str, tuple[str, ...]]] = [
         (cluster, topic.name, (cluster,))
@@ -58,9 +57,7 @@ def arrivals(topology: Topology, travels: Mapping[str, FlowNaming]) -> tuple[Arr
 def check_flows_apart(travels: Mapping[str, FlowNaming], places: Places) -> list[Problem]:
     """No two flows may write to one topic of one cluster, unless provenance keeps their records apart. Of each topic
     that several want there is one problem, with all of them."""
-    by_target: dict[str, list[FlowNaming]] = {}
-    for name in sorted(travels):
-        by_target.setdefault(travels[name].flow.target, []).append(travels[name])
+    by_target = grouped((travel.flow.target, travel) for _, travel in sorted(travels.items()))
     meetings = ((target, meeting) for target, flows in sorted(by_target.items()) for meeting in _meetings(flows))
     return [_together(target, meeting, places) for target, meeting in meetings]
 

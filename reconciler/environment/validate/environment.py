@@ -186,10 +186,10 @@ def _mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
                 problem = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
                 why = "Two applications would fence each other for ever"
                 yield Problem("flow-in-two-mirrors", where, problem, why, "Keep it in one of them")
-    left = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
-    if not left or not places.complete or _with_errors("mirrors", topology.mirrors, places):
+    idle = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
+    if not idle or not places.complete or _with_errors("mirrors", topology.mirrors, places):
         return
-    for flow in left:
+    for flow in idle:
         if flow.target not in doubtful:
             problem = f"flow {flow.name} is in no mirror: mirror {flow.target} lists its flows and leaves it out"
             todo = f"Add it to mirrors.{flow.target}.flows, or name it in a mirror of its own"

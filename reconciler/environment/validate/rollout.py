@@ -68,13 +68,13 @@ def _once(topology: Topology, rollout: Rollout, places: Places) -> Iterator[Prob
                 why = "Its changes could only come in one of them"
                 todo = "Name it once: by its region, or by its own name"
                 yield Problem("cluster-in-two-waves", where, problem, why, todo)
-    left = [name for name in sorted(topology.clusters) if name not in taken]
+    unplaced = [name for name in sorted(topology.clusters) if name not in taken]
     slips = any(name not in topology.clusters for wave in rollout.waves for name in wave.clusters)
     regions = {cluster.region for cluster in topology.clusters.values()}
     slips = slips or any(name not in regions for wave in rollout.waves for name in wave.regions)
-    if left and not slips:
-        noun, verb = ("cluster", "is") if len(left) == 1 else ("clusters", "are")
-        problem = f"rollout: {noun} {first_of(left, SHOWN)} {verb} in no wave"
+    if unplaced and not slips:
+        noun, verb = ("cluster", "is") if len(unplaced) == 1 else ("clusters", "are")
+        problem = f"rollout: {noun} {first_of(unplaced, SHOWN)} {verb} in no wave"
         why = "It would be unclear when changes there may begin"
         where = places.find("rollout", "rollout", "waves", or_else=rollout.where)
         yield Problem("cluster-in-no-wave", where, problem, why, "Add it to a wave, by its region or its name")

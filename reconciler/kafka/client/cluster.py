@@ -95,13 +95,13 @@ class ClusterClient:
             random.shuffle(addresses)
             for address in addresses:
                 try:
-                    made = await connect(address, self.settings, self.pool)
+                    connection = await connect(address, self.settings, self.pool)
                 except ConnectionLostError as error:
                     lost = error
                     continue
                 self._failures.pop(node, None)
-                self._connections[key] = made
-                return made
+                self._connections[key] = connection
+                return connection
             pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
             self._failures[node] = (failed + 1, time.monotonic() + pause)
             raise ConnectionLostError(f"cluster {self.name}: {lost}")

@@ -131,12 +131,12 @@ class GroupClient:
 
     async def _from_coordinators(self, groups: Mapping[str, object], ask: Asked) -> None:
         """Asks each group's coordinator, ``AT_ONCE`` groups a request, until none says that it moved."""
-        left, until, pause = list(groups), time.monotonic() + PATIENCE, _PAUSE_FIRST
-        while left:
+        waiting, until, pause = list(groups), time.monotonic() + PATIENCE, _PAUSE_FIRST
+        while waiting:
             lost: ConnectionLostError | None = None
             again: list[str] = []
             by_node: dict[int, list[str]] = {}
-            for name in left:
+            for name in waiting:
                 by_node.setdefault(await self._coordinator(name), []).append(name)
             for node, names in by_node.items():
                 try:
@@ -152,7 +152,7 @@ class GroupClient:
                 return
             for name in again:
                 self._coordinators.pop(name, None)
-            left = again
+            waiting = again
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PAUSE_LAST)
 

@@ -62,14 +62,14 @@ async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Ident
 
 
 async def _settle(identity: Identity, cluster: ClusterClient, looked: Looked) -> None:
-    left, by_decision = identity.left, {True: set[Key](), False: set[Key]()}
+    committed, by_decision = identity.left, {True: set[Key](), False: set[Key]()}
     for key, epoch in looked.of(identity.producer_id).items():
         decided = identity.endings.of(identity.producer_id, epoch)
         if decided is None:
             raise HangingTransactionError(_unknown(identity, cluster, key, epoch))
         by_decision[decided].add(key)
     for decided in (True, False):
-        if left is decided or by_decision[decided]:
+        if committed is decided or by_decision[decided]:
             await identity.finish(by_decision[decided], committed=decided)
 
 

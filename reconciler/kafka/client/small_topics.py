@@ -112,20 +112,20 @@ async def read(
     Batches may begin before and reach behind what was asked for. The records of an answer are gone when the next one is
     asked for. Raises BrokerError or ConnectionLostError.
     """
-    left = {key: offset for key, offset in offsets.items() if offset < ends[key]}
-    while left:
-        for node, keys in _by_leader(cluster, left).items():
-            async for answer in _fetch(cluster, node, {key: left[key] for key in keys}, committed):
+    unread = {key: offset for key, offset in offsets.items() if offset < ends[key]}
+    while unread:
+        for node, keys in _by_leader(cluster, unread).items():
+            async for answer in _fetch(cluster, node, {key: unread[key] for key in keys}, committed):
                 key = (answer.topic, answer.partition)
                 if answer.error:
                     if answer.error in MOVED:
                         cluster.topics.pop(answer.topic, None)
                     raise BrokerError(answer.error, f"reading {key[0]}-{key[1]} on {cluster.name}")
                 yield answer
-                after = next_offset(answer, left[key])
-                left[key] = after
+                after = next_offset(answer, unread[key])
+                unread[key] = after
                 if after >= ends[key]:
-                    del left[key]
+                    del unread[key]
 
 
 async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterator[KeyValue]:

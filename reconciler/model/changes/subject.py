@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.model.environment.topology import TopicRef
+from reconciler.text import grouped
 
 
 class About(StrEnum):
@@ -69,9 +70,7 @@ def _form(about: About) -> re.Pattern[str]:
 
 
 _FORMS = {about: _form(about) for about in About}
-_BEGINNING: dict[str, list[About]] = {}
-for _about in About:
-    _BEGINNING.setdefault(_about.value.partition(" ")[0], []).append(_about)
+_BEGINNING = grouped((about.value.partition(" ")[0], about) for about in About)
 
 
 def of_topic(ref: TopicRef, field: str = "") -> Subject:

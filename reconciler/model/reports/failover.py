@@ -172,14 +172,13 @@ class GroupMove:
 @dataclass(frozen=True, slots=True)
 class DrainedFlow:
     """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
-    ``lag`` and ``seen_ms``: what the mirror last said, for when the origin does not answer."""
+    ``lag``: what the mirror last said, for when the origin does not answer."""
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
     paused_by: str = ""
     pause_reason: str = ""
     lag: int | None = None
-    seen_ms: int | None = None
     conditions: tuple[str, ...] = ()
 
     @property

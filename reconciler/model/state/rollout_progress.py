@@ -51,7 +51,7 @@ class Promotion:
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Those that were changed and have not soaked to the end."""
         pending = ((name, self.clusters.get(name)) for name in clusters)
-        return tuple(name for name, one in pending if one is not None and one.stand is not Stand.PASSED)
+        return tuple(name for name, progress in pending if progress is not None and progress.stand is not Stand.PASSED)
 
     def soaked_ms(self, clusters: Iterable[str]) -> int:
         """Of the one that soaked least."""

@@ -57,9 +57,9 @@ def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
     both = Interleaved(*there, *here)
     translation = both.translate(position, out.found[key, position])
     counted = {
-        offset: counts
-        for offset in (translation.offset, offset.before)
-        if offset is not None and translation.exact and (counts := both.counts(position, offset)) is not None
+        at: counts
+        for at in (translation.offset, offset.before)
+        if at is not None and translation.exact and (counts := both.counts(position, at)) is not None
     }
     partition = TranslatedPartition(translation.offset, translation.exact, translation.reason, counted=counted)
     return [replace(offset, translated=partition)]

@@ -92,10 +92,10 @@ def _third(topology: Topology, flow: Flow) -> str:
     return f"{', '.join(third)} may write to the same topics: a group may miss or read again records from there"
 
 
-def checks_of(seen: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
+def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """Every finding, the worst first."""
     order = list(Level)[::-1]
-    checks = (*_origin(seen, request), *_flow(seen, request), *_groups(seen))
+    checks = (*_origin(facts, request), *_flow(facts, request), *_groups(facts))
     return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
 
@@ -103,22 +103,22 @@ def _warning(code: str, text: str, todo: str = "") -> FailoverCheck:
     return FailoverCheck(code, Level.WARNS, text, todo)
 
 
-def _origin(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
-    move = seen.move
-    if seen.reachable:
+def _origin(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    move = facts.move
+    if facts.reachable:
         text = f"{move.origin} answers: offsets are translated exactly, records are drained"
         yield FailoverCheck("origin", Level.FINE, text)
     else:
         level = Level.WARNS if request.unplanned else Level.STOPS
-        text = f"{move.origin} does not answer, groups are set from their last checkpoints: {seen.unreachable_because}"
+        text = f"{move.origin} does not answer, groups are set from their last checkpoints: {facts.unreachable_because}"
         todo = f"If {move.origin} is lost, pass --unplanned. If only this machine cannot reach it, run this elsewhere."
         yield FailoverCheck("origin", level, text, "" if request.unplanned else todo)
     if move.note:
         yield _warning("way-back", move.note)
 
 
-def _flow(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
-    flow, move = seen.flow, seen.move
+def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    flow, move = facts.flow, facts.move
     if flow is None:
         return
     name = move.drained
@@ -133,7 +133,7 @@ def _flow(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverChe
         yield _warning("job", f"the mirror of {name} is {flow.job}")
     for condition in flow.conditions:
         yield _warning("condition", f"{name}: {condition}")
-    if not seen.reachable:
+    if not facts.reachable:
         lag = "not known" if flow.lag is None else counted(flow.lag, "offset")
         yield _warning("loss", f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}")
         return
@@ -149,9 +149,9 @@ def _flow(seen: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverChe
         yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
 
 
-def _groups(seen: FailoverFacts) -> Iterator[FailoverCheck]:
-    move = seen.move
-    for group_move in seen.groups:
+def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
+    move = facts.move
+    for group_move in facts.groups:
         if group_move.origin.members:
             members = f"group {group_move.group} has {group_move.origin.members} members on {move.origin}"
             text = f"{members}: what they read from now on is read again"
@@ -159,11 +159,11 @@ def _groups(seen: FailoverFacts) -> Iterator[FailoverCheck]:
         if not idle(group_move.destination.state):
             text = f"group {group_move.group} has members on {move.destination}: its offsets are left alone"
             yield _warning("members-destination", text, "Stop them and run this again to have them set")
-    if seen.unmapped is not None:
-        yield _unmapped(move, seen.unmapped)
-    for group, why in sorted(seen.unsupported.items()):
+    if facts.unmapped is not None:
+        yield _unmapped(move, facts.unmapped)
+    for group, why in sorted(facts.unsupported.items()):
         yield _warning("unsupported", f"group {group} {why}")
-    if not seen.groups:
+    if not facts.groups:
         yield _warning("groups", f"no group has offsets on topics of {move.flow}: nobody is moved")
 
 

@@ -66,9 +66,9 @@ class Switch:
         """What would be done, and what stands in the way. Raises ClusterError when the destination cannot be read."""
         self.survey.try_origin()
         self._seen_levers = self.levers()
-        seen = self.survey.look(self._seen_levers)
-        projected = replace(seen, groups=tuple(written(move, {}) for move in seen.groups))
-        return self._report(projected, tuple(self._planned(projected)), dry=True, left=None)
+        facts = self.survey.look(self._seen_levers)
+        projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
+        return self._report(projected, tuple(self._planned(projected)), dry=True, lag=None)
 
     def nothing_done(self, report: Report) -> Report:
         """``look``'s report of a move that stands already, as the run that found nothing to do tells it."""
@@ -87,23 +87,23 @@ class Switch:
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
         """Every step, audited. A step that fails ends the move there: what comes after rests on it."""
-        seen, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
+        facts, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
         acts: dict[str, Callable[[], StepEnd]] = {
-            "drain": lambda: self._drain(seen),
-            "pause": lambda: self._pause(seen),
+            "drain": lambda: self._drain(facts),
+            "pause": lambda: self._pause(facts),
             "offsets": lambda: self._offsets(moved),
-            "start": lambda: self._start(seen),
+            "start": lambda: self._start(facts),
         }
         for name, act in acts.items():
             steps.append(self._step(execute, name, act))
             if steps[-1].result is StepResult.FAILED:
                 break
-        left = self._left() if len(steps) == len(acts) else None
-        return self._report(replace(seen, groups=tuple(moved) or seen.groups), tuple(steps), dry=False, left=left)
+        lag = self._left() if len(steps) == len(acts) else None
+        return self._report(replace(facts, groups=tuple(moved) or facts.groups), tuple(steps), dry=False, lag=lag)
 
-    def _report(self, seen: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, left: int | None) -> Report:
-        environment, checks = self.session.topology.environment, checks_of(seen, self.request)
-        return Report(environment, seen, checks, steps, dry, left, time.monotonic() - self._began)
+    def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
+        environment, checks = self.session.topology.environment, checks_of(facts, self.request)
+        return Report(environment, facts, checks, steps, dry, lag, time.monotonic() - self._began)
 
     def _step(self, execute: Execution, name: str, act: Callable[[], StepEnd]) -> FailoverStep:
         began = time.monotonic()
@@ -119,34 +119,34 @@ class Switch:
 
     # what would be done
 
-    def _planned(self, seen: FailoverFacts) -> Iterator[FailoverStep]:
-        move, flow = self.move, seen.flow
+    def _planned(self, facts: FailoverFacts) -> Iterator[FailoverStep]:
+        move, flow = self.move, facts.flow
         levers = self._seen_levers
         if flow is not None and self._pauses(levers):
             if ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
                 text = f"wait until {move.drained} has copied {_left(flow.left)}, at most {self.request.drain_s:g} s"
-                waits = seen.reachable and flow.left
-                yield FailoverStep("drain", *((PLANNED, text) if waits else self._drained(seen)))
+                waits = facts.reachable and flow.left
+                yield FailoverStep("drain", *((PLANNED, text) if waits else self._drained(facts)))
                 yield FailoverStep("pause", PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
             yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_left(flow.left)}")
-        yield offsets_planned(seen.groups, move.destination)
+        yield offsets_planned(facts.groups, move.destination)
         if move.started:
-            yield FailoverStep("start", *self._start_planned(seen, levers))
+            yield FailoverStep("start", *self._start_planned(facts, levers))
 
-    def _drained(self, seen: FailoverFacts) -> StepEnd:
-        if not seen.reachable:
+    def _drained(self, facts: FailoverFacts) -> StepEnd:
+        if not facts.reachable:
             return SKIPPED, f"{self.move.origin} does not answer"
         return ALREADY, f"{self.move.drained} has copied everything up to now"
 
-    def _start_planned(self, seen: FailoverFacts, levers: Levers) -> StepEnd:
+    def _start_planned(self, facts: FailoverFacts, levers: Levers) -> StepEnd:
         name = self.move.started
         job, paused = levers.jobs.get(name), name in levers.pauses
         if _runs(job) and not paused:
             return ALREADY, f"{name} runs"
-        if not seen.reachable:
+        if not facts.reachable:
             return SKIPPED, f"{name} writes to {self.move.origin}, which does not answer"
         return PLANNED, f"{'resume' if paused else 'start'} {name}"
 
@@ -159,11 +159,11 @@ class Switch:
 
     # the steps
 
-    def _drain(self, seen: FailoverFacts) -> StepEnd:
-        flow, name = seen.flow, self.move.drained
+    def _drain(self, facts: FailoverFacts) -> StepEnd:
+        flow, name = facts.flow, self.move.drained
         if flow is None:
             return SKIPPED, self.move.note or "no flow to drain"
-        if not seen.reachable:
+        if not facts.reachable:
             return SKIPPED, f"{self.move.origin} does not answer"
         if flow.paused_by:
             return SKIPPED, f"{name} is paused with {_left(flow.left)} left"
@@ -188,27 +188,27 @@ class Switch:
             return ALREADY, f"{name} has copied everything up to now"
         return DONE, f"{name} has copied everything up to when this began: {total} offsets"
 
-    def _pause(self, seen: FailoverFacts) -> StepEnd:
+    def _pause(self, facts: FailoverFacts) -> StepEnd:
         name = self.move.drained
         levers = self.levers()
-        if seen.flow is None or not self._pauses(levers):
+        if facts.flow is None or not self._pauses(levers):
             return SKIPPED, f"{name or 'no flow'} goes on as it is"
         pause = levers.pauses.get(name)
         if pause is not None:
             return ALREADY, f"{name} is paused {words(pause)}"
         back = self.move.started
         waits = bool(back) and (back in levers.pauses or not _runs(levers.jobs.get(back)))
-        fresh = self.move.way is Way.FAILOVER and seen.reachable and waits
+        fresh = self.move.way is Way.FAILOVER and facts.reachable and waits
         reason = pause_reason(self.move, back if fresh else "")
-        if not seen.reachable:
+        if not facts.reachable:
             self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
-            confirm_s = PAUSE_CONFIRM_S if seen.reachable else LOST_CONFIRM_S
+            confirm_s = PAUSE_CONFIRM_S if facts.reachable else LOST_CONFIRM_S
             notes = steering.hold(self.session, Scope(name), reason, confirm_s)
         except ClusterError:
             raise
         except ReconcilerError as error:
-            if seen.reachable:
+            if facts.reachable:
                 raise
             notes = [error.what]  # it is recorded; a job that died with the origin confirms nothing
         text = f"; {'; '.join(notes)}" if notes else ""
@@ -230,11 +230,11 @@ class Switch:
         text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
         return DONE, text + wrong
 
-    def _start(self, seen: FailoverFacts) -> StepEnd:
+    def _start(self, facts: FailoverFacts) -> StepEnd:
         name = self.move.started
         if not name:
             return SKIPPED, self.move.note or "no flow to start"
-        planned = self._start_planned(seen, self.levers())
+        planned = self._start_planned(facts, self.levers())
         if planned[0] is not PLANNED:
             return planned
         lines = []

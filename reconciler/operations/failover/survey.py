@@ -99,7 +99,6 @@ class Survey:
             pause.by if pause else "",
             pause.reason if pause else "",
             _lag(flow, self._selectors[name]) if flow else None,
-            job.updated_at_ms if isinstance(job, LiveMirror) else None,
             tuple(str(each["text"]) for each in flow.conditions if each.get("stops")) if flow and running else (),
         )
 
@@ -125,11 +124,11 @@ class Survey:
 
     def groups(self) -> tuple[tuple[GroupMove, ...], Mapping[str, str]]:
         """Every group with offsets on topics of the move, translated; and those that cannot be moved."""
-        there = self.destination.groups(self._groups)
+        on_destination = self.destination.groups(self._groups)
         if self.lost is not None:
-            return tuple(self._from_checkpoints(there)), there.unsupported
+            return tuple(self._from_checkpoints(on_destination)), on_destination.unsupported
         here = self.origin.groups(self._groups)
-        return tuple(self._translated(here, there)), here.unsupported
+        return tuple(self._translated(here, on_destination)), here.unsupported
 
     def exact_groups(self) -> tuple[GroupMove, ...]:
         """Waits until the map has what the lanes have committed, so that every offset is exact; then as they are."""
@@ -194,7 +193,7 @@ class Survey:
             return None
         return upstream
 
-    def _from_checkpoints(self, there: GroupsSeen) -> Iterator[GroupMove]:
+    def _from_checkpoints(self, on_destination: GroupsSeen) -> Iterator[GroupMove]:
         """As far as the flow told before the origin was lost. Only the way from source to target has checkpoints."""
         by_group: dict[str, list[GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
@@ -208,7 +207,7 @@ class Survey:
                 key = (checkpoint.topic, checkpoint.partition)
                 if self._groups.why_not(checkpoint.group) is not None or key not in ends:
                     continue
-                before = there.offsets.get(checkpoint.group, {}).get(key)
+                before = on_destination.offsets.get(checkpoint.group, {}).get(key)
                 at = before.offset if before else None
                 partition = as_told(ends[key], leg, checkpoint.downstream, at)
                 if key in shared:
@@ -216,7 +215,7 @@ class Survey:
                 offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
                 by_group.setdefault(checkpoint.group, []).append(offer)
         for group, offers in sorted(by_group.items()):
-            yield GroupMove(group, GroupState(), there.states.get(group, GroupState()), tuple(offers))
+            yield GroupMove(group, GroupState(), on_destination.states.get(group, GroupState()), tuple(offers))
 
     def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
         """Of the way from target to source: the topics at its one end are other ones than their copies at the other."""

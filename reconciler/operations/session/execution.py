@@ -88,7 +88,7 @@ class Execution:
         )
         self.session.require_secrets(plan)
         run, texts = uuid.uuid4().hex, handovers(self.session.topology)
-        seen = plan.basis
+        basis = plan.basis
         promotion = self._promotion(plan, progress, stop)
         recorder = _Recorder(self, run, plan, progress)
         lost = self.lock.lost
@@ -98,15 +98,15 @@ class Execution:
         )
         outcomes: tuple[Outcome, ...] = ()
         try:
-            self._begin(run, seen.revision, seen.dirty, plan, len(plan.changes))
+            self._begin(run, basis.revision, basis.dirty, plan, len(plan.changes))
             outcomes = apply(plan, self.session.clusters, self.session.runner, texts, recorder, limits)
         finally:
             self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
             if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks as if it was killed
                 recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             self.unrecorded = recorder.unwritten
-            if left := self.audit.left():
-                progress.note("audit", left)
+            if unwritten := self.audit.left():
+                progress.note("audit", unwritten)
         self._remember(plan)
         return outcomes
 
@@ -123,9 +123,9 @@ class Execution:
         """Leaves the record that the next run is held against. It is advice, so a failure to write it stops nobody."""
         environment, holder = self.session.topology.environment, self.lock.holder
         by = Applied(environment, int(time.time() * 1000), holder.who, plan.basis.revision, {}, (), ())
-        if (left := self.session.remembered(plan, self.consent, by)) is not None:
-            self.unremembered = self.lock.keep(applied_key(environment), dumps(left))
-            self.session.applied = left
+        if (unsaved := self.session.remembered(plan, self.consent, by)) is not None:
+            self.unremembered = self.lock.keep(applied_key(environment), dumps(unsaved))
+            self.session.applied = unsaved
 
     def tend(self, plan: Plan) -> None:
         """Goes on with what earlier rounds left to soak. Raises ClusterError."""

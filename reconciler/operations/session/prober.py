@@ -31,7 +31,7 @@ class SessionProber:
         declared = self.session.topology.clusters[cluster]
         alike = declared.client_for(Principal.PLAN) == declared.client_for(Principal.APPLY)
         entries = needs_of(self.session.topology, cluster, self._routes)
-        return tuple(one for one in entries if not (alike and one.kind is Principal.PLAN))
+        return tuple(entry for entry in entries if not (alike and entry.kind is Principal.PLAN))
 
     def why_not(self, cluster: str, kind: Principal) -> str:
         try:

@@ -73,8 +73,8 @@ class LiveRolloutIO:
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self.ears.stop():
-            time.sleep(min(SLICE_SECONDS, left))
+        while (seconds_left := until - time.monotonic()) > 0 and not self.ears.stop():
+            time.sleep(min(SLICE_SECONDS, seconds_left))
 
     def closed(self) -> str:
         return self.ears.stop() or self.ears.held()

@@ -102,9 +102,9 @@ def report_in(form: Format, text: Callable[[], str], json: Callable[[], str], pa
             assert_never(form)
 
 
-def drift_in(plan: Plan, form: Format, style: Style = PLAIN, seen: History = NOTHING) -> str:
-    text, page = partial(drift_text, plan, style, seen), partial(drift_page, plan, form, seen)
-    return report_in(form, text, partial(drift_json, plan, seen), page)
+def drift_in(plan: Plan, form: Format, style: Style = PLAIN, history: History = NOTHING) -> str:
+    text, page = partial(drift_text, plan, style, history), partial(drift_page, plan, form, history)
+    return report_in(form, text, partial(drift_json, plan, history), page)
 
 
 def outcomes_in(
@@ -115,9 +115,9 @@ def outcomes_in(
     probes: Sequence[Probe] = (),
     rolled: Rolled | None = None,
 ) -> str:
-    made = plan, outcomes, probes, rolled
+    results = plan, outcomes, probes, rolled
     text = partial(outcomes_text, plan, outcomes, style, probes, rolled)
-    return report_in(form, text, partial(outcomes_json, *made), partial(outcome_page, *made))
+    return report_in(form, text, partial(outcomes_json, *results), partial(outcome_page, *results))
 
 
 def lasting(plan: Plan | None, undone: EditComparison) -> Section:
@@ -136,8 +136,8 @@ def lasting(plan: Plan | None, undone: EditComparison) -> Section:
             items.append(SectionItem(f"{item.kind} {item.name}, where it was applied: {_STAYS[item.kind]}"))
     for impact in undone.flows:
         if impact.gained:
-            made = ", ".join(str(travel.remote) for travel in impact.gained)
-            items.append(SectionItem(f"flow {impact.flow}, where it was applied: what was copied stays on {made}"))
+            gained = ", ".join(str(travel.remote) for travel in impact.gained)
+            items.append(SectionItem(f"flow {impact.flow}, where it was applied: what was copied stays on {gained}"))
     if not items:
         return Section("Cannot be undone", "", (SectionItem("nothing: everything can be undone"),), count=0)
     return Section("Cannot be undone", "", tuple(items), urgent=True)

@@ -28,15 +28,15 @@ _OPEN = 40
 
 def plan_html(plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = ()) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means."""
-    steps, left = outline(plan), (*load_sections(plan), *shift_sections(plan), *left_sections(plan))
+    steps, sections = outline(plan), (*load_sections(plan), *shift_sections(plan), *left_sections(plan))
     ready = plan.changes and not plan.refused and not plan.unknown
     body = [
-        *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*before, *left))),
-        *_sections(section for section in left if section.urgent),
+        *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*before, *sections))),
+        *_sections(section for section in sections if section.urgent),
         *_sections(before),
         *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if plan.rollout and plan.changes else ()),
         *(line for step in steps for line in _step(step)),
-        *_sections(section for section in left if not section.urgent),
+        *_sections(section for section in sections if not section.urgent),
         *([f"<h2>Apply exactly this</h2><pre>{safe(handoff.apply)}</pre>"] if handoff.apply and ready else ()),
         f'<p class="faint">plan digest <code>{planfile.digest(plan)}</code></p>',
     ]

@@ -51,8 +51,8 @@ def _lines(impacts: Sequence[Stakes]) -> Iterator[str]:
         yield "no consumer group reads it" if len(impacts) == 1 else "no consumer group reads them"
     if flows := list(dict.fromkeys(flow for impact in impacts for flow in impact.flows)):
         yield f"carried by flow{'s' if len(flows) > 1 else ''} {', '.join(flows)}"
-    for why in dict.fromkeys(why for impact in impacts for why in impact.unknown):
-        yield f"not known: {why}"
+    for reason in dict.fromkeys(reason for impact in impacts for reason in impact.unknown):
+        yield f"not known: {reason}"
 
 
 def _by_group(readers: Iterable[ReadingGroup]) -> list[ReadingGroup]:

@@ -12,7 +12,7 @@ from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import described, headline, signature, words_of
 from reconciler.render.plan.kinds.topics import OutlinedValue, outlined_values
 from reconciler.render.plan.waves import wave_heading
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 FOLD = 3
 SHOWN_REASONS = 3
@@ -121,10 +121,9 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
 
 def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
     """Equal changes on many topics become one entry."""
-    alike: dict[object, list[Planned]] = {}
-    for each in planned:
-        key = (signature(each.change), each.risk, each.needs_why, bool(each.wave_why))
-        alike.setdefault(key, []).append(each)
+    alike = grouped(
+        ((signature(each.change), each.risk, each.needs_why, bool(each.wave_why)), each) for each in planned
+    )
     return tuple(_all_entries(alike.values()))
 
 
@@ -225,13 +224,13 @@ class _Alike:
 def reasons_words(reasons: Iterable[str]) -> str:
     """``flow east-to-west mirrors east/a and 7 more; flow west-to-hub mirrors west/b and 2 more``."""
     alikes: list[_Alike] = []
-    left = 0
+    not_shown = 0
     for words in (text.split(" ") for text in dict.fromkeys(reasons)):
         if any(entry.takes(words) for entry in alikes):
             continue
         if len(alikes) < SHOWN_REASONS:
             alikes.append(_Alike(words))
         else:
-            left += 1
-    others = [f"and {left} other reasons" if left > 1 else "and 1 other reason"] if left else []
+            not_shown += 1
+    others = [f"and {not_shown} other reasons" if not_shown > 1 else "and 1 other reason"] if not_shown else []
     return "; ".join([*map(str, alikes), *others])

@@ -46,8 +46,8 @@ def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
 
 def reassignments_json(environment: str, facts: Mapping[str, ReplicaFacts | Unknown]) -> str:
     """As schemas/reports/reassignments.schema.json. ``facts``: by cluster."""
-    unknown = [seen for seen in facts.values() if isinstance(seen, Unknown)]
-    clusters = {name: _document(seen) for name, seen in facts.items() if not isinstance(seen, Unknown)}
+    unknown = [each for each in facts.values() if isinstance(each, Unknown)]
+    clusters = {name: _document(each) for name, each in facts.items() if not isinstance(each, Unknown)}
     return report_json("reassignments", environment, exit_code=1 if unknown else 0, clusters=clusters, unknown=unknown)
 
 

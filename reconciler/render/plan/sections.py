@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import word
 from reconciler.model.plan import Basis, Plan
 from reconciler.render.plan.replicas import LOADS_WHY, load_lines
 from reconciler.render.style import SHOWN
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, grouped
 
 UNMANAGED_ACCESS = "Unmanaged access rules"
 
@@ -81,10 +82,10 @@ def _refused(plan: Plan) -> Section:
 
 def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
     """What is blocked and what to do. One refusal that meets many is told once, with whom it meets."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for refusal in plan.refused:
-        key = refusal.reason.text, f"{refusal.todo}  [{refusal.reason.code}]"
-        alike.setdefault(key, []).append(str(refusal.subject).split()[0])
+    alike = grouped(
+        ((each.reason.text, f"{each.todo}  [{each.reason.code}]"), str(each.subject).split()[0])
+        for each in plan.refused
+    )
     for (problem, todo), whom in alike.items():
         if len(whom) > 1 or ("/" in whom[0] and whom[0].partition("/")[2] not in problem):
             problem = f"{problem}; met by {first_of(whom, SHOWN)}"
@@ -94,8 +95,8 @@ def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
 def unknown_section(unknowns: Iterable[Unknown]) -> Section:
     items = []
     for unknown in unknowns:
-        left = f"not decided: {first_of(unknown.detail, SHOWN)}" if unknown.detail else ""
-        more = tuple(line for line in (unknown.todo, left) if line)
+        undecided = f"not decided: {first_of(unknown.detail, SHOWN)}" if unknown.detail else ""
+        more = tuple(line for line in (unknown.todo, undecided) if line)
         items.append(SectionItem(f"{unknown.subject}: {unknown.error}", more))
     return Section("Unknown", "could not be read, so nothing is concluded from it", tuple(items), urgent=True)
 
@@ -131,7 +132,5 @@ def _ignored(plan: Plan) -> Section:
 
 def ignored_by_rule(plan: Plan) -> dict[str, dict[str, list[str]]]:
     """Rule -> text -> the subjects it is said of."""
-    by_rule: dict[str, dict[str, list[str]]] = {}
-    for ignored in sorted(plan.ignored, key=lambda ignored: ignored.rule):
-        by_rule.setdefault(ignored.rule, {}).setdefault(ignored.text, []).append(ignored.subject)
-    return by_rule
+    by_rule = grouped((ignored.rule, ignored) for ignored in sorted(plan.ignored, key=attrgetter("rule")))
+    return {rule: grouped((ignored.text, ignored.subject) for ignored in some) for rule, some in by_rule.items()}

@@ -15,7 +15,7 @@ from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.text import sentence
+from reconciler.text import grouped, sentence
 
 FOLD = 3
 """So many changes a reason, on average, are told together."""
@@ -151,9 +151,7 @@ def _is_alike(some: Sequence[Outcome], rolled: Rolled | None) -> bool:
 
 def _together(some: Sequence[Outcome], style: Style) -> Iterator[str]:
     """What became of a wave became of each of its changes."""
-    alike: dict[str, list[str]] = {}
-    for outcome in some:
-        alike.setdefault(outcome.error, []).append(outcome.id)
+    alike = grouped((outcome.error, outcome.id) for outcome in some)
     colour, word = _MARKS[some[0].result]
     all_of_them = some[0].result in (Result.FAILED, Result.LEFT)
     for error, names in alike.items():

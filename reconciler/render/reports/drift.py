@@ -11,7 +11,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem, le
 from reconciler.render.plan.text import left_lists
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 
 def drift_verdict(plan: Plan) -> str:
@@ -26,21 +26,21 @@ def drift_verdict(plan: Plan) -> str:
     return "; ".join([*parts, unknown] if plan.unknown and count else parts)
 
 
-def drift_text(plan: Plan, style: Style = PLAIN, seen: History = NOTHING) -> str:
+def drift_text(plan: Plan, style: Style = PLAIN, history: History = NOTHING) -> str:
     lines = [style.paint("bold", drift_verdict(plan)), f"environment {plan.basis.environment}"]
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for item in differences(plan, seen):
-        alike.setdefault((item.kind, item.found, item.aim, item.cause, item.why), []).append(item.subject)
+    alike = grouped(
+        ((item.kind, item.found, item.aim, item.cause, item.why), item.subject) for item in differences(plan, history)
+    )
     for (kind, text, aim, cause, why), subjects in alike.items():
         lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
         lines.append(f"    {cause}: {why}")
     return "\n".join([*lines, *left_lists(plan, style)]) + "\n"
 
 
-def drift_page(plan: Plan, form: Format, seen: History = NOTHING) -> ReportPage:
+def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPage:
     """A comment has the values in the line of what differs, a page below it."""
     items = []
-    for item in differences(plan, seen):
+    for item in differences(plan, history):
         values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
         if form is Format.MARKDOWN:
             items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
@@ -51,7 +51,7 @@ def drift_page(plan: Plan, form: Format, seen: History = NOTHING) -> ReportPage:
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 
-def drift_json(plan: Plan, seen: History = NOTHING) -> str:
+def drift_json(plan: Plan, history: History = NOTHING) -> str:
     """As schemas/drift.schema.json."""
     return report_json(
         "drift",
@@ -61,7 +61,7 @@ def drift_json(plan: Plan, seen: History = NOTHING) -> str:
         exit_code=plan.exit_code,
         complete=not plan.unknown,
         clusters=plan.basis.clusters,
-        differences=differences(plan, seen),
+        differences=differences(plan, history),
         refused=[{**asdict(refusal), "subject": str(refusal.subject)} for refusal in plan.refused],
         unknown=plan.unknown,
         unmanaged=plan.unmanaged,

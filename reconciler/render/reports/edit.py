@@ -25,7 +25,7 @@ from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 LONGEST = 40
 _TITLE = "What the edit means"
@@ -112,10 +112,7 @@ def _travels(travels: Sequence[TopicTravel]) -> list[dict[str, str]]:
 
 def _folded(items: Sequence[ItemChange]) -> Iterator[SectionItem]:
     """Equal changes of several, where the first of them stands; where each is written, git tells."""
-    alike: dict[Hashable, list[ItemChange]] = {}
-    for item in items:
-        alike.setdefault(_likeness(item), []).append(item)
-    for members in alike.values():
+    for members in grouped((_likeness(item), item) for item in items).values():
         if len(members) < FOLD:
             yield from map(_item, members)
         else:

@@ -26,12 +26,12 @@ def failover_verdict(report: Report) -> str:
         return f"Blocked: {description}: {stops} check{'s' if stops > 1 else ''} stop{'' if stops > 1 else 's'} it"
     if failed:
         return f"Failed: {description} at step {failed[0].name}"
-    left = sum(_left_alone(move) for move in report.seen.groups)
-    groups = f"{counted(len(report.seen.groups) - left, 'group')} from {move.origin} to {move.destination}"
+    groups_left = sum(_left_alone(move) for move in report.seen.groups)
+    groups = f"{counted(len(report.seen.groups) - groups_left, 'group')} from {move.origin} to {move.destination}"
     head = "Would move" if report.dry else "Moved"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):
         head = "Nothing to do, already moved"
-    alone = f"; {counted(left, 'group')} left alone, with members on {move.destination}" if left else ""
+    alone = f"; {counted(groups_left, 'group')} left alone, with members on {move.destination}" if groups_left else ""
     return f"{head} {groups}: {_sums(report)}{alone}"
 
 
@@ -107,11 +107,11 @@ def _bounded(group: GroupMove, which: str) -> str:
 def _left(report: Report) -> list[str]:
     if report.dry or not report.seen.move.drained:
         return []
-    origin, left = report.seen.move.origin, report.left_behind
-    if left is None:
+    origin, left_behind = report.seen.move.origin, report.left_behind
+    if left_behind is None:
         return ["", f"what was written on {origin} and not copied is not known: it does not answer"]
     copied = f"nothing is left behind on {origin}"
-    return ["", f"not copied: {counted(left, 'offset')} written on {origin} since" if left else copied]
+    return ["", f"not copied: {counted(left_behind, 'offset')} written on {origin} since" if left_behind else copied]
 
 
 def failover_markdown(report: Report) -> str:
@@ -128,24 +128,24 @@ def failover_markdown(report: Report) -> str:
 
 def failover_json(report: Report, exit_code: int) -> str:
     """As schemas/failover.schema.json."""
-    seen = report.seen
-    to_copy = None if seen.flow is None else seen.flow.left
+    facts = report.seen
+    to_copy = None if facts.flow is None else facts.flow.left
     return report_json(
-        seen.move.way,
+        facts.move.way,
         report.environment,
-        flow=seen.move.flow,
-        origin=seen.move.origin,
-        destination=seen.move.destination,
+        flow=facts.move.flow,
+        origin=facts.move.origin,
+        destination=facts.move.destination,
         verdict=failover_verdict(report),
         exit_code=exit_code,
         dry_run=report.dry,
-        origin_answers=seen.reachable,
+        origin_answers=facts.reachable,
         left_on_origin=to_copy if report.dry else report.left_behind,
         seconds=round(report.seconds, 3),
         checks=report.checks,
         steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
-        groups=[_group(move) for move in seen.groups],
-        unsupported=dict(sorted(seen.unsupported.items())),
+        groups=[_group(move) for move in facts.groups],
+        unsupported=dict(sorted(facts.unsupported.items())),
     )
 
 

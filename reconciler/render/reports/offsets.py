@@ -9,20 +9,20 @@ from reconciler.text import columns, counted
 _EXACT = {"record": "", "next": ": the next record that was copied", "end": ": nothing after it was copied yet"}
 
 
-def translations_text(made: Translations) -> str:
+def translations_text(report: Translations) -> str:
     """One row a position, widths as the longest needs; what is not exact says why."""
-    head: tuple[str, ...] = ("group", f"on {made.origin}", "offset", f"on {made.destination}", "offset", "")
-    rows = [_cells(row) for row in made.rows]
-    if not any(row.group for row in made.rows):
+    head: tuple[str, ...] = "group", f"on {report.origin}", "offset", f"on {report.destination}", "offset", ""
+    rows = [_cells(row) for row in report.rows]
+    if not any(row.group for row in report.rows):
         head, rows = head[1:], [cells[1:] for cells in rows]
     lines = [*columns((head, *rows))]
-    lines += [f"left out: {description}" for description in made.left_out]
-    exact = sum(row.found.exact for row in made.rows)
+    lines += [f"left out: {description}" for description in report.left_out]
+    exact = sum(row.found.exact for row in report.rows)
     lines.append(f"{counted(len(rows), 'position')}, {exact} exact")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def translations_json(made: Translations) -> str:
+def translations_json(report: Translations) -> str:
     """As schemas/reports/translations.schema.json."""
     positions = [
         {
@@ -35,18 +35,18 @@ def translations_json(made: Translations) -> str:
             "exactness": row.found.exactness,
             **({"reason": row.found.reason} if row.found.reason else {}),
         }
-        for row in made.rows
+        for row in report.rows
     ]
-    names = {"flow": made.flow, "from": made.origin, "to": made.destination}
-    result = {"exact": made.exact, "exit_code": made.exit_code, "positions": positions, "left_out": made.left_out}
-    return report_json("translations", made.environment, **names, **result)
+    names = {"flow": report.flow, "from": report.origin, "to": report.destination}
+    result = {"exact": report.exact, "exit_code": report.exit_code, "positions": positions, "left_out": report.left_out}
+    return report_json("translations", report.environment, **names, **result)
 
 
-def translations_csv(made: Translations) -> str:
+def translations_csv(report: Translations) -> str:
     """For ``kafka-consumer-groups --reset-offsets --from-file``: topic,partition,offset, with the group first when
     there are several. Positions without an offset are left out, so that the tool does not touch them."""
-    several = len({row.group for row in made.rows}) > 1
-    known = [row for row in made.rows if row.found.offset is not None]
+    several = len({row.group for row in report.rows}) > 1
+    known = [row for row in report.rows if row.found.offset is not None]
     groups = [f"{row.group}," if several else "" for row in known]
     rows = zip(groups, known, strict=True)
     return "".join(f"{group}{row.other},{row.partition},{row.found.offset}\n" for group, row in rows)

@@ -10,7 +10,7 @@ from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem, unknown_section
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 
 def parity_in(parity: Parity, form: Format, style: Style = PLAIN) -> str:
@@ -36,12 +36,10 @@ def _items(disparities: Iterable[Disparity]) -> tuple[SectionItem, ...]:
 
 
 def _alike(disparities: Iterable[Disparity]) -> dict[str, list[str]]:
-    alike: dict[str, list[str]] = {}
-    for disparity in disparities:
-        alike.setdefault(_words(disparity), []).append(
-            f"{disparity.source} -> {disparity.remote}" if disparity.flow else disparity.source.partition("/")[2]
-        )
-    return alike
+    return grouped(
+        (_words(item), f"{item.source} -> {item.remote}" if item.flow else item.source.partition("/")[2])
+        for item in disparities
+    )
 
 
 def _words(disparity: Disparity) -> str:

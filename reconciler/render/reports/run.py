@@ -13,6 +13,7 @@ from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Result
 from reconciler.model.reports.run import Figures
 from reconciler.render.style import SHOWN
+from reconciler.text import grouped
 
 Line = tuple[str, str, Mapping[str, Any]]
 """Level (info, warning, error), event, fields."""
@@ -67,10 +68,7 @@ def _not_done(current: Round) -> Iterator[_Told]:
 
 def _alike(entries: Iterable[_Told]) -> Iterator[Line]:
     """One line for all changes of which the same is to be said: each round says it again."""
-    together: dict[tuple[str, str, str, str], list[str]] = {}
-    for (level, event, word, why), change in entries:
-        together.setdefault((level, event, word, why), []).append(change)
-    for (level, event, word, why), changes in together.items():
+    for (level, event, word, why), changes in grouped(entries).items():
         if len(changes) == 1:
             yield level, event, {"change": changes[0], word: why}
         else:
@@ -83,13 +81,13 @@ def round_figures(current: Round, live: LiveState | None) -> Figures:
         return Figures(current.seconds, topology_kept=bool(current.kept))
     kinds = {planned.id: planned.change.word for planned in current.plan.changes}
     done = Counter(kinds[outcome.id] for outcome in current.outcomes if outcome.result is Result.DONE)
-    left = Counter(kinds.values()) - done
+    not_done = Counter(kinds.values()) - done
     mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)] if live else []
     flows = [flow for mirror in mirrors for flow in mirror.flows.values()]
     return Figures(
         seconds=current.seconds,
         succeeded_at=current.began + current.seconds,
-        pending={kind: left[kind] for kind in KINDS},
+        pending={kind: not_done[kind] for kind in KINDS},
         done=dict(done),
         failed=sum(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes),
         refused=len(current.plan.refused),

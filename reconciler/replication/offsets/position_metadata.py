@@ -44,6 +44,6 @@ def moved(offset: int, metadata: str, topic_id: str) -> str:
         same = fields.get("i", "") in ("", topic_id)
     except (ValueError, AttributeError):
         return with_proof(offset, {}) + END
-    left = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
-    left = left if same else {key: value for key, value in left.items() if key not in _OF_THE_TOPIC}
-    return with_proof(offset, left) + END
+    kept = {key: value for key, value in fields.items() if key not in _OF_THE_PLACE}
+    kept = kept if same else {key: value for key, value in kept.items() if key not in _OF_THE_TOPIC}
+    return with_proof(offset, kept) + END

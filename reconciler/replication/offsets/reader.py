@@ -66,10 +66,10 @@ class MapReader:
             return _EMPTY
         newest = self._newest[key]
         now = (ids[0] if ids[0] != NO_ID else newest.source_id, ids[1] if ids[1] != NO_ID else newest.target_id)
-        made = PartitionMap(stretch for place, stretch in chunks.values() if place.is_of(now))
+        partition_map = PartitionMap(stretch for place, stretch in chunks.values() if place.is_of(now))
         if ids == (NO_ID, NO_ID):
-            self._maps[key] = made
-        return made
+            self._maps[key] = partition_map
+        return partition_map
 
     def place(self, topic: str, partition: int) -> MapPartition | None:
         """Of what was written last of a *source* partition; None when nothing is known of it."""

@@ -70,8 +70,8 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
             settled.append(Settled(Subject(About.ACL, name, str(acl)), "rule"))
         elif not redundant(acl, needed):
             creates.append(CreateAcl(name, acl, desired.grant, _reason(desired, owned), desired.rests_on))
-    left = (acl for acl in kept - rules.keys() - owned.keys() if not redundant(acl, needed))
-    strangers = sorted(left, key=lambda acl: (acl.principal, acl))
+    unmanaged = (acl for acl in kept - rules.keys() - owned.keys() if not redundant(acl, needed))
+    strangers = sorted(unmanaged, key=lambda acl: (acl.principal, acl))
     unknown: tuple[Unknown, ...] = ()
     if isinstance(access.owned, Unknown):
         this_unknown = access.owned
@@ -97,9 +97,9 @@ def _deletions(
             yield acl, DeleteAcl(name, acl, grant, Reason(Why.DECLARED_ABSENT, f"declared absent in {grant.where}"))
     if name in rules_of_cluster.doubtful:
         return
-    for acl, made in owned.items():
+    for acl, record in owned.items():
         if acl in acls and acl not in rules and acl not in rules_of_cluster.absent[name] and not redundant(acl, needed):
-            yield acl, DeleteAcl(name, acl, Grant(made.title, made.maker), _left_over(made))
+            yield acl, DeleteAcl(name, acl, Grant(record.title, record.maker), _left_over(record))
 
 
 def _cut_off(
@@ -112,14 +112,14 @@ def _cut_off(
             yield acl, DeleteAcl(name, acl, grant, NOT_PROBED)
 
 
-def _told(made: Made | None) -> tuple[str, str]:
-    return (made.title, made.maker) if made is not None else ("rules that were not ours", DECLARED)
+def _told(record: Made | None) -> tuple[str, str]:
+    return (record.title, record.maker) if record is not None else ("rules that were not ours", DECLARED)
 
 
-def _left_over(made: Made) -> Reason:
-    if made.maker == DECLARED:
+def _left_over(record: Made) -> Reason:
+    if record.maker == DECLARED:
         return Reason(Why.DECLARED_NO_LONGER, "made by an earlier run, declared no longer")
-    return Reason(Why.SOURCE_RULE_GONE, f"made for {made.maker}, whose source has no such rule any more")
+    return Reason(Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more")
 
 
 def _reason(desired: DesiredRule, owned: Mapping[AclBinding, Made]) -> Reason:

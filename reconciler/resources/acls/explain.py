@@ -57,14 +57,14 @@ def _answers(
         yield RuleAnswer(cluster, text, because, where, state)
 
 
-def _because(desired: DesiredRule | None, made: Made | None) -> tuple[str, str]:
+def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str]:
     if desired is not None and desired.rests_on:
         return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
     if desired is not None:
         return f"declared: {desired.grant.title}", desired.grant.where
-    if made is not None:
-        for_whom = "declared then" if made.maker == DECLARED else f"for {made.maker}"
-        return f"left over: an earlier run made it, {for_whom} ({made.title})", ""
+    if record is not None:
+        for_whom = "declared then" if record.maker == DECLARED else f"for {record.maker}"
+        return f"left over: an earlier run made it, {for_whom} ({record.title})", ""
     return "unmanaged: neither declared nor made by an earlier run", ""
 
 

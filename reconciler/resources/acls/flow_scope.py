@@ -86,9 +86,9 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
     never: list[Language] = [pattern(text).language for text in EXCLUDED_TOPICS]
     never += [internal(separator), Hops(frozenset({flow.source, flow.target}), separator)]
     chosen = both(Union(tuple(each_pattern.language for each_pattern in include)), Complement(Union(tuple(exclude))))
-    left = both(Ending("", prefix=prefix), Complement(chosen), Complement(Union(tuple(never))))
+    carried_names = both(Ending("", prefix=prefix), Complement(chosen), Complement(Union(tuple(never))))
     try:
-        return shortest(left) is None
+        return shortest(carried_names) is None
     except UndecidedError:
         return False
 

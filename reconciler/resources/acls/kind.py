@@ -107,9 +107,9 @@ def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
 
 
 def counts(changes: Sequence[AclChange]) -> Counts:
-    made = sum(isinstance(change, CreateAcl) for change in changes)
+    created = sum(isinstance(change, CreateAcl) for change in changes)
     return Counts(
-        parts((Action.CREATE, made, "access rule")), parts((Action.DELETE, len(changes) - made, "access rule"))
+        parts((Action.CREATE, created, "access rule")), parts((Action.DELETE, len(changes) - created, "access rule"))
     )
 
 

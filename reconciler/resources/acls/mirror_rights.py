@@ -14,6 +14,7 @@ from reconciler.replication.names import STATUS_TOPIC, position_group
 from reconciler.resources.acls.roles import GROUP, TOPIC, TRANSACTION, Right
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import written_by
+from reconciler.text import grouped
 
 EVERY_GROUP = NamePattern("*")
 
@@ -30,9 +31,7 @@ def clusters_of(rule: AccessRule, topology: Topology) -> tuple[str, ...]:
 
 def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Route], cluster: str) -> Iterator[Right]:
     """On ``cluster``, for a principal that carries ``flows``."""
-    by_flow: dict[str, list[Route]] = {}
-    for route in routes:
-        by_flow.setdefault(route.flow, []).append(route)
+    by_flow = grouped((route.flow, route) for route in routes)
     wanted = tuple(flows)
     for flow in wanted:
         mine = by_flow.get(flow.name, [])

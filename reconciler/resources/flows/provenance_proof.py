@@ -17,6 +17,7 @@ from reconciler.model.environment.topology import Carry, Flow
 from reconciler.resources.flows.names.automata import After, Intersection, Language
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.resources.flows.names.search import MAX_NAME, Effort, UndecidedError, names
+from reconciler.text import grouped
 
 MAX_STATES = 40_000
 MAX_PATHS = 20_000
@@ -97,9 +98,7 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
         return ()
     if any(travel.custom for travel in all_of_them):
         return (Undecided(tuple(sorted(asked))),)
-    by_source: dict[str, list[FlowNaming]] = {}
-    for travel in all_of_them:
-        by_source.setdefault(travel.flow.source, []).append(travel)
+    by_source = grouped((travel.flow.source, travel) for travel in all_of_them)
     search = _Search(by_source)
     try:
         for origin in sorted(by_source):
@@ -155,7 +154,7 @@ def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
         return False
     left, right = path.travels[-1].flow, other.travels[-1].flow
     if left is not right and may_share(left, right):
-        doubtful = tuple(text for path in (path, other) for travel in path.travels for text in travel.inexact)
+        doubtful = tuple(text for way in (path, other) for travel in way.travels for text in travel.inexact)
         first, second = sorted((left.name, right.name))
         doubled = Doubled(path.origin, name, path.here, (path.flows, other.flows), tuple(dict.fromkeys(doubtful)))
         search.found.setdefault((first, second), doubled)

@@ -150,7 +150,7 @@ def _hops(
     part is by flow what the cycle rule keeps from it."""
     ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
     fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
-    seen = {cluster: set(names) for cluster, names in ends.items()}
+    known_names = {cluster: set(names) for cluster, names in ends.items()}
     hops: set[_Hop] = set()
     endless: set[_Hop] = set()
     held: dict[str, set[str]] = defaultdict(set)
@@ -158,20 +158,20 @@ def _hops(
         by_name: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:
             selector = selectors[flow.name]
-            for name, made in fresh[flow.source].items():
+            for name, hop_count in fresh[flow.source].items():
                 if why := selector.why_not(name):
                     if why == CYCLE:
                         held[flow.name].add(name)
                     continue
                 remote = selector.remote_name(name)
                 hop = _Hop(TopicRef(flow.source, name), TopicRef(flow.target, remote), flow.name)
-                if made >= limit:
+                if hop_count >= limit:
                     endless.add(hop)
                     continue
                 hops.add(hop)
-                if remote not in seen[flow.target]:
-                    seen[flow.target].add(remote)
-                    by_name[flow.target][remote] = made + 1
+                if remote not in known_names[flow.target]:
+                    known_names[flow.target].add(remote)
+                    by_name[flow.target][remote] = hop_count + 1
         fresh = by_name
     return hops, endless, held
 

@@ -21,7 +21,7 @@ def idle_names(
     carrying = {flow for flows in carried.values() for flow in flows}
     for name in sorted(selectors):
         flow = topology.flows[name]
-        begun_there = [name for name in held.get(name, ()) if TopicRef(flow.source, name) not in carried]
+        begun_there = [topic for topic in held.get(name, ()) if TopicRef(flow.source, topic) not in carried]
         odd = sorted(text for text in begun_there if _is_odd(topology, selectors[name], text))
         if odd:
             yield _left_out(flow, odd)

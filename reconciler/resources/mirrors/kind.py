@@ -52,8 +52,8 @@ def deviations(change: MirrorChange) -> Iterator[Deviation]:
         case StartMirror():
             yield Deviation(subject, "mirror-not-running", "running", change.reason.text)
         case RestartMirror():
-            wished, text = f"fingerprint {change.fingerprint}", f"fingerprint {change.before}"
-            yield Deviation(subject, "mirror-definition", wished, text)
+            desired, text = f"fingerprint {change.fingerprint}", f"fingerprint {change.before}"
+            yield Deviation(subject, "mirror-definition", desired, text)
         case StopMirror():
             yield Deviation(subject, "mirror-not-declared", "no such mirror", "running")
         case _:

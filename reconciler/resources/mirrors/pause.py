@@ -147,10 +147,10 @@ def progress(
     fresh = (mirror.updated_at_ms or 0) > asked_ms
     reported = {scope: fields for name, flow in flows.items() if flow is not None for scope, fields in told(name, flow)}
     if not paused:
-        left = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
+        resuming = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
         gone = not any(each_scope.within(scope) for each_scope in reported for scope in wanted)
-        said = f"not copied yet: {counted(left, 'partition')}" if gone else "it has not read the request yet"
-        return PauseProgress(True, fresh and gone and not left, said)
+        said = f"not copied yet: {counted(resuming, 'partition')}" if gone else "it has not read the request yet"
+        return PauseProgress(True, fresh and gone and not resuming, said)
     counts = [reported.get(scope) for scope in wanted]
     total = sum(_number(count["partitions"]) for count in counts if count is not None)
     done = sum(_number(count["paused_partitions"]) for count in counts if count is not None)

@@ -86,8 +86,8 @@ def taken_over(
             "Copying could not go on there.",
             "Name a place with --to, partition by partition.",
         )
-    left = tuple(part.partition for part in standings if part.partition not in by_name)
-    return {part.partition: by_name[part.partition] for part in standings if part.partition in by_name}, left
+    not_taken_over = tuple(part.partition for part in standings if part.partition not in by_name)
+    return {part.partition: by_name[part.partition] for part in standings if part.partition in by_name}, not_taken_over
 
 
 def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions: Sequence[int]) -> None:

@@ -39,8 +39,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
             return Findings(unknown=(Unknown(f"quotas {name}", unknown.error, unknown.todo, tuple(map(str, mine))),))
         text = f"no entry names it, and its quotas could not be read: {unknown.error}"
         return Findings(ignored=(Ignored(f"quota {name}", "quotas-not-looked-at", text),))
-    there = cluster.quotas
-    changes = [change for quota in mine.values() if (change := _change(name, quota, there.get(quota.entity, NONE)))]
+    quotas = cluster.quotas
+    changes = [change for quota in mine.values() if (change := _change(name, quota, quotas.get(quota.entity, NONE)))]
     moved = {change.entity for change in changes}
     declared = Findings(
         changes=tuple(changes),
@@ -48,14 +48,14 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
             Settled(Subject(About.QUOTA_STATE, name, str(whom)), "limits") for whom in mine if whom not in moved
         ),
     )
-    return merged((declared, _undeclared(topology, cluster, mine, there, pruning)))
+    return merged((declared, _undeclared(topology, cluster, mine, quotas, pruning)))
 
 
-def _change(cluster: str, quota: Quota, there: Limits) -> AlterQuota | None:
-    gone = there.keys() if quota.absent else set(quota.remove) & there.keys()
-    wished: dict[str, float | None] = {**quota.limits, **dict.fromkeys(gone)}
+def _change(cluster: str, quota: Quota, live: Limits) -> AlterQuota | None:
+    gone = live.keys() if quota.absent else set(quota.remove) & live.keys()
+    desired: dict[str, float | None] = {**quota.limits, **dict.fromkeys(gone)}
     limits = tuple(
-        LimitChange(key, there.get(key), wished[key]) for key in sorted(wished) if there.get(key) != wished[key]
+        LimitChange(key, live.get(key), desired[key]) for key in sorted(desired) if live.get(key) != desired[key]
     )
     if not limits:
         return None
@@ -68,42 +68,42 @@ def _undeclared(
     topology: Topology,
     cluster: LiveCluster,
     mine: Mapping[QuotaEntity, Quota],
-    there: Mapping[QuotaEntity, Limits],
+    quotas: Mapping[QuotaEntity, Limits],
     pruning: bool,
 ) -> Findings:
     """Keys that no entry names: those that earlier runs set, and everybody else's."""
     name = cluster.name
     ours: Keys = {} if isinstance(cluster.quota_keys, Unknown) else cluster.quota_keys
-    left = dict(_left(mine, there))
-    made = dict(_made(left, ours))
+    undeclared = dict(_left(mine, quotas))
+    ours_left = dict(_made(undeclared, ours))
     ignored: list[Ignored] = []
-    for whom, limits in left.items():
-        strange = {key: number for key, number in limits.items() if key not in made.get(whom, {})}
+    for whom, limits in undeclared.items():
+        strange = {key: number for key, number in limits.items() if key not in ours_left.get(whom, {})}
         if strange:
             rule = "quota-key-not-declared" if whom in mine else "quota-unmanaged"
             ignored.append(Ignored(f"quota {name}", rule, f"{whom}: {limits_text(strange)}"))
-        if whom in made and not pruning:
-            text = f"{whom}: {limits_text(made[whom])}; {LEFT_OVER}; plan --prune removes it"
+        if whom in ours_left and not pruning:
+            text = f"{whom}: {limits_text(ours_left[whom])}; {LEFT_OVER}; plan --prune removes it"
             ignored.append(Ignored(f"quota {name}", "quota-left-over", text))
-    names = [str(whom) for whom in made]
+    names = [str(whom) for whom in ours_left]
     if isinstance(cluster.quota_keys, Unknown):
         return Findings(ignored=tuple(ignored), unknown=tuple(_doubt(name, cluster.quota_keys, pruning)))
     if not pruning:
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
-    refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, _count(ours, there)))
+    refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, _count(ours, quotas)))
     reason = Reason(Why.PRUNE, LEFT_OVER)
     removals = (
         AlterQuota(name, whom, tuple(LimitChange(key, number, None) for key, number in sorted(limits.items())), reason)
-        for whom, limits in made.items()
+        for whom, limits in ours_left.items()
     )
     return Findings(changes=tuple(removals), refused=refused, ignored=tuple(ignored))
 
 
 def _left(
-    mine: Mapping[QuotaEntity, Quota], there: Mapping[QuotaEntity, Limits]
+    mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, Limits]
 ) -> Iterator[tuple[QuotaEntity, Limits]]:
-    for whom, limits in sorted(there.items(), key=lambda pair: str(pair[0])):
+    for whom, limits in sorted(quotas.items(), key=lambda pair: str(pair[0])):
         quota = mine.get(whom)
         if quota is None:
             yield whom, limits
@@ -113,8 +113,8 @@ def _left(
                 yield whom, others
 
 
-def _made(left: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
-    for whom, limits in left.items():
+def _made(undeclared: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
+    for whom, limits in undeclared.items():
         if mine := {key: number for key, number in limits.items() if key in ours.get(whom, ())}:
             yield whom, mine
 
@@ -125,6 +125,6 @@ def _doubt(name: str, unknown: Unknown, pruning: bool) -> Iterator[Unknown]:
         yield Unknown(f"quotas {name}", unknown.error, unknown.todo, ("which quotas earlier runs set",))
 
 
-def _count(ours: Keys, there: Mapping[QuotaEntity, Limits]) -> int:
+def _count(ours: Keys, quotas: Mapping[QuotaEntity, Limits]) -> int:
     """Entities with a key that earlier runs set and that is there."""
-    return sum(any(key in there.get(whom, NONE) for key in keys) for whom, keys in ours.items())
+    return sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())

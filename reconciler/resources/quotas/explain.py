@@ -28,15 +28,15 @@ def quotas_about(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
 def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Iterator[tuple[QuotaEntity, RuleAnswer]]:
     declared = {quota.entity: quota for quota in basis.topology.quotas if cluster in quota.clusters}
     known = basis.live.known(cluster) if cluster in basis.answered else None
-    there = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None
-    for whom in sorted({*declared, *(there or ())}, key=str):
+    quotas = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None
+    for whom in sorted({*declared, *(quotas or ())}, key=str):
         if wanted & set(whom.parts):
-            yield whom, _answer(cluster, whom, declared.get(whom), None if there is None else there.get(whom, NONE))
+            yield (whom, _answer(cluster, whom, declared.get(whom), None if quotas is None else quotas.get(whom, NONE)))
 
 
-def _answer(cluster: str, whom: QuotaEntity, quota: Quota | None, there: Limits | None) -> RuleAnswer:
+def _answer(cluster: str, whom: QuotaEntity, quota: Quota | None, live: Limits | None) -> RuleAnswer:
     place = quota.where.line_words if quota is not None else ""
-    wished = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
-    state = "" if there is None else f"live {limits_text(there) or 'none'}"
+    desired = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
+    state = "" if live is None else f"live {limits_text(live) or 'none'}"
     because = "unmanaged: not declared" if quota is None else "declared"
-    return RuleAnswer(cluster, f"{whom}: {wished or limits_text(there or NONE)}", because, place, state)
+    return RuleAnswer(cluster, f"{whom}: {desired or limits_text(live or NONE)}", because, place, state)

@@ -41,10 +41,10 @@ def confirm(admin: ClusterAdmin, _: Sequence[AlterQuota]) -> Callable[[AlterQuot
 
 def deviations(change: AlterQuota) -> Iterator[Deviation]:
     for limit in change.limits:
-        wished, text = (
+        desired, text = (
             "no limit" if value is None else limit_words(limit.key, value) for value in (limit.after, limit.before)
         )
-        yield Deviation(f"{change.cluster}: {change.entity} {limit.key}", "quota", wished, text)
+        yield Deviation(f"{change.cluster}: {change.entity} {limit.key}", "quota", desired, text)
 
 
 def cause(planned: Planned, history: History, _: ConfigChange | None) -> Told | None:

@@ -51,11 +51,11 @@ class Site:
         return tuple(sorted(held - self.basis.racks.keys()))
 
 
-def compare_replicas(topology: Topology, live: LiveState, wished: DesiredTopics) -> Findings:
+def compare_replicas(topology: Topology, live: LiveState, topics: DesiredTopics) -> Findings:
     factors: dict[str, list[DesiredTopic]] = {name: [] for name in topology.clusters}
-    for cluster, named in wished.alike.items():
+    for cluster, named in topics.alike.items():
         factors[cluster] += (
-            wished[TopicRef(cluster, name)] for name, alike in named.items() if alike.replication_factor is not None
+            topics[TopicRef(cluster, name)] for name, alike in named.items() if alike.replication_factor is not None
         )
     return merged(_cluster(topology, live, name, factors[name]) for name in sorted(topology.clusters))
 
@@ -68,14 +68,14 @@ def wants_replicas(desired: DesiredTopic, topic: LiveTopic) -> bool:
     return not settled or any(topic.overrides.get(key) for key in THROTTLED_REPLICAS)
 
 
-def _cluster(topology: Topology, live: LiveState, name: str, wished: Iterable[DesiredTopic]) -> Findings:
-    """``wished``: those that name a factor."""
+def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[DesiredTopic]) -> Findings:
+    """``topics``: those that name a factor."""
     cluster = live.known(name)
     if cluster is None:
         return Findings()
     settled: list[DesiredTopic] = []
     wants: list[DesiredTopic] = []
-    for desired in wished:
+    for desired in topics:
         if (topic := cluster.topics.get(desired.ref.name)) is not None:
             (wants if wants_replicas(desired, topic) else settled).append(desired)
     findings = Findings(settled=tuple(Settled(of_topic(desired.ref), "replication factor") for desired in settled))

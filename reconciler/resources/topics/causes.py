@@ -25,9 +25,9 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
     return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
 
 
-def grown_outside(ref: str, seen: History) -> Told:
+def grown_outside(ref: str, history: History) -> Told:
     """Why a topic has more partitions than git declares."""
-    lines = [line for id_ in (f"create:{ref}", f"partitions:{ref}") for line in seen.changes.get(id_, ())]
+    lines = [line for id_ in (f"create:{ref}", f"partitions:{ref}") for line in history.changes.get(id_, ())]
     done = [str(line.get("at")) for line in lines if line.get("result") == "done"]
     if done:
         return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {max(done)}, and partitions were added since then")
@@ -36,13 +36,13 @@ def grown_outside(ref: str, seen: History) -> Told:
 
 def _config(config: ConfigChange, before: list[Line], nobody: str) -> Told:
     ours = [(line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)]
-    wished = config.after if config.goal is None else config.goal
-    done = [(line, old) for line, old in ours if same(config.key, old.get("after"), wished)]
+    desired = config.after if config.goal is None else config.goal
+    done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
     if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
         times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
         return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
     if ours:
-        return _since(*ours[-1], config, wished)
+        return _since(*ours[-1], config, desired)
     if config.before_source != Source.TOPIC.value:
         default = f"the cluster's default ({config.before_source}) is not the desired value"
         why = f"the topic has no value of its own, and {default}: one of the two changed, or the desired value is new"
@@ -50,14 +50,14 @@ def _config(config: ConfigChange, before: list[Line], nobody: str) -> Told:
     return Told(Cause.NOT_TOLD, f"set on the topic, and {nobody}: edited outside, or new in git")
 
 
-def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, wished: str | None) -> Told:
+def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> Told:
     """What happened since ``line``, the last run of ours that set it, to the value that ``old`` tells."""
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
         if goal is not None:
             return Told(Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply goes on")
         return Told(Cause.NOT_TOLD, f"as {at} left it: git declares another value since then")
-    if same(config.key, old.get("after") if goal is None else goal, wished):
+    if same(config.key, old.get("after") if goal is None else goal, desired):
         return Told(Cause.EDITED_OUTSIDE, f"set by {at}, and changed since then")
     return Told(Cause.NOT_TOLD, f"set otherwise by {at}; since then it was changed, and git declares another value too")
 
@@ -69,4 +69,4 @@ def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:
     settings = (
         [config for config in configs if isinstance(config, Mapping)] if isinstance(configs, list | tuple) else []
     )
-    return [one for one in settings if one.get("key") == key]
+    return [setting for setting in settings if setting.get("key") == key]

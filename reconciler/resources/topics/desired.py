@@ -151,8 +151,8 @@ def _said(topic: Topic) -> Hashable:
     return topic.partitions, topic.replication_factor, topic.class_name, configs, steps
 
 
-def _lay(layers: Layers, there: Configs | None) -> _Values:
-    return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, there))
+def _lay(layers: Layers, source_configs: Configs | None) -> _Values:
+    return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, source_configs))
 
 
 def _remote(topology: Topology, route: Route, source_live: int | None) -> DesiredTopic:

@@ -24,7 +24,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.diff_configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 NAME_LIMIT = 249
 
@@ -54,10 +54,10 @@ def metric_name(topic: str) -> str:
 
 
 def compare_topics(
-    wished: DesiredTopics, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
+    desired_topics: DesiredTopics, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
     """As ``compare_topic`` for each; a topic like one that came out settled is not looked at again."""
-    for cluster, named in wished.alike.items():
+    for cluster, named in desired_topics.alike.items():
         there, here = clusters[cluster].topics, around[cluster]
         known: set[Hashable] = set()
         as_desired: list[Subject] = []
@@ -71,7 +71,7 @@ def compare_topics(
             if case is not None and case in known:
                 as_desired.append(Subject(About.TOPIC, cluster, name))
                 continue
-            parts = compare_topic(wished[TopicRef(cluster, name)], topic, here)
+            parts = compare_topic(desired_topics[TopicRef(cluster, name)], topic, here)
             findings = parts[0] if len(parts) == 1 else merged(parts)
             if case is not None and findings == Findings(settled=findings.settled):
                 known.add(case)
@@ -195,17 +195,17 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
         text = f"has {live}, needs {desired.partitions}; Kafka cannot remove partitions, and more do no harm"
         return Findings(ignored=(Ignored(name, "more-partitions", text),))
     problem = f"partitions of {desired.ref} cannot shrink from {live} to {desired.partitions}; Kafka can only add"
-    wished, description = (counted(count, "partition") for count in (desired.partitions, live))
-    todo = f"Set {live}, or make a new topic with {wished} and move its users"
+    desired_words, description = (counted(count, "partition") for count in (desired.partitions, live))
+    todo = f"Set {live}, or make a new topic with {desired_words} and move its users"
     reason = Reason(Why.PARTITIONS_SHRINK, problem)
-    return Findings(refused=(Refused(of_topic(desired.ref, "partitions"), reason, todo, wished, description),))
+    return Findings(refused=(Refused(of_topic(desired.ref, "partitions"), reason, todo, desired_words, description),))
 
 
 def _why_more(desired: DesiredTopic) -> Reason:
     if desired.source is None or desired.partitions != desired.source_partitions:
         return Reason(Why.MORE_PARTITIONS_WISHED, desired.reason.text)
-    there = desired.source_live == desired.source_partitions
-    why = Why.SOURCE_HAS_MORE_PARTITIONS if there else Why.SOURCE_GETS_MORE_PARTITIONS
+    unchanged = desired.source_live == desired.source_partitions
+    why = Why.SOURCE_HAS_MORE_PARTITIONS if unchanged else Why.SOURCE_GETS_MORE_PARTITIONS
     return Reason(why, f"{_source_count(desired)}; {desired.reason.text}")
 
 
@@ -232,9 +232,7 @@ def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
 
 
 def mixed(topic: LiveTopic) -> str:
-    by_factor: dict[int, list[str]] = {}
-    for partition in topic.partitions:
-        by_factor.setdefault(len(partition.replicas), []).append(str(partition.index))
+    by_factor = grouped((len(partition.replicas), str(partition.index)) for partition in topic.partitions)
     return "; ".join(f"{factor} on partition {', '.join(by_factor[factor])}" for factor in sorted(by_factor))
 
 

@@ -23,22 +23,22 @@ def without_doomed(topology: Topology, live: LiveState) -> LiveState:
     clusters: dict[str, LiveCluster | Unknown] = {}
     for name, cluster in live.clusters.items():
         if isinstance(cluster, LiveCluster):
-            left = {
+            present = {
                 topic: live_topic for topic, live_topic in cluster.topics.items() if TopicRef(name, topic) not in doomed
             }
-            cluster = replace(cluster, topics=left)
+            cluster = replace(cluster, topics=present)
         clusters[name] = cluster
     return LiveState(clusters, live.mirrors)
 
 
 def compare_tombstones(
-    topology: Topology, live: LiveState, wished: Mapping[TopicRef, DesiredTopic]
+    topology: Topology, live: LiveState, desired_topics: Mapping[TopicRef, DesiredTopic]
 ) -> Iterator[Findings]:
     depths = _depths(topology, [stone.ref for stone in topology.deletions if _meant(stone, live)])
     for stone in sorted(topology.deletions, key=lambda stone: stone.ref):
         cluster = live.known(stone.cluster)
         if cluster is not None:
-            yield _compare(stone, cluster, wished.get(stone.ref), depths.get(stone.ref, 0))
+            yield _compare(stone, cluster, desired_topics.get(stone.ref), depths.get(stone.ref, 0))
 
 
 def _depths(topology: Topology, doomed: Collection[TopicRef]) -> Mapping[TopicRef, int]:
@@ -46,7 +46,7 @@ def _depths(topology: Topology, doomed: Collection[TopicRef]) -> Mapping[TopicRe
     sources = sources_among(topology, doomed)
     depths = dict.fromkeys(doomed, 0)
     for _ in topology.clusters:  # no chain is longer; a ring would never end
-        depths |= {remote: 1 + max(depths[one] for one in topics) for remote, topics in sources.items()}
+        depths |= {remote: 1 + max(depths[topic] for topic in topics) for remote, topics in sources.items()}
     return depths
 
 

@@ -56,9 +56,9 @@ def prospect_of_hidden(hidden: Unknown) -> Prospect:
 def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
     """A declared topic: its declaration over what is live, or over the brokers' values when it is not there yet."""
     base = prospect or Prospect(None, brokers)
-    wished = desired.partitions or (None if prospect else partitions(layers))
+    count = desired.partitions or (None if prospect else partitions(layers))
     wanted = wanted_configs(layers, prospect.configs if prospect else None)
-    return replace(base.at_least(wished), configs=overlaid(base.configs, wanted))
+    return replace(base.at_least(count), configs=overlaid(base.configs, wanted))
 
 
 def overlaid(config_values: Configs, wanted: Mapping[str, DesiredConfig]) -> Configs:
@@ -103,8 +103,8 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
         return replace(desired, hold=hold)
     if before - after <= by:
         return desired
-    left = -(-int(before - after) // by)
-    origin = f"{desired.origin}, 1 of {left} steps to {human(key, desired.value)}, one an apply"
+    steps = -(-int(before - after) // by)
+    origin = f"{desired.origin}, 1 of {steps} steps to {human(key, desired.value)}, one an apply"
     return replace(desired, value=str(int(before) - by), origin=origin, goal=desired.value)
 
 

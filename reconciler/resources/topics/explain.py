@@ -115,12 +115,12 @@ def _counts(
             yield ExplainedValue("replication_factor", "", "not declared", "", str(live.replication_factor or "mixed"))
         return
     partitions, factor = (len(live.partitions), live.replication_factor or "mixed") if live else ("", "")
-    for field, wished, because, seen in (
+    for field, desired_words, because, live_words in (
         ("partitions", desired.new_partitions, _partitions_from(basis, ref, desired), partitions),
         ("replication_factor", desired.new_factor, _factor_from(basis, ref, desired), factor),
     ):
         overridden = _overridden(basis, ref, field, because[0])
-        yield ExplainedValue(field, str(wished or ""), *because, str(seen), overridden)
+        yield ExplainedValue(field, str(desired_words or ""), *because, str(live_words), overridden)
 
 
 def _partitions_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> tuple[str, str]:
@@ -182,20 +182,20 @@ def _configs(
     reset = desired.reset if desired else frozenset()
     for name in sorted({*wanted, *overrides, *({key} & configs.keys())}):
         entry = configs.get(name)
-        seen = (
+        live_words = (
             f"{human(name, entry.value) if not entry.sensitive else '(hidden)'} ({entry.source.value})" if entry else ""
         )
         if name in wanted:
             config = _config_from(basis, ref, desired, name, wanted[name])
             lost = _overridden(basis, ref, name, config[0])
-            yield ExplainedValue(name, human(name, wanted[name].value), *config, seen, lost)
+            yield ExplainedValue(name, human(name, wanted[name].value), *config, live_words, lost)
         elif name in reset:
             yield ExplainedValue(
-                name, "", f"no override: at its default on {desired.source if desired else ''}", "", seen
+                name, "", f"no override: at its default on {desired.source if desired else ''}", "", live_words
             )
         else:
             because = "not declared, left as it is" if name in overrides else "not declared: no override is set"
-            yield ExplainedValue(name, "", because, "", seen)
+            yield ExplainedValue(name, "", because, "", live_words)
 
 
 def _config_from(

@@ -13,6 +13,7 @@ from reconciler.replication.mirrormaker_records import (
     offset_syncs_topic,
 )
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.text import grouped
 
 # One small record a mirror every few seconds: compaction has to keep up, and old mirrors have to vanish.
 STATUS_CONFIGS: Mapping[str, str] = {
@@ -43,11 +44,9 @@ class InternalTopic:
 
 def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     """Once each, in order of cluster and name; reasons of several mirrors are put together."""
-    writers: dict[tuple[TopicRef, str, int], list[str]] = {}
-    configs: dict[TopicRef, Mapping[str, str]] = {}
-    for name, topic in _of_mirrors(topology):
-        writers.setdefault((topic.ref, topic.reason, topic.partitions), []).append(name)
-        configs[topic.ref] = topic.configs
+    written = tuple(_of_mirrors(topology))
+    writers = grouped(((topic.ref, topic.reason, topic.partitions), name) for name, topic in written)
+    configs = {topic.ref: topic.configs for _, topic in written}
     topics: dict[TopicRef, InternalTopic] = {}
     for (ref, description, partitions), names in sorted(writers.items()):
         reason = f"mirror {', '.join(sorted(set(names)))} {description}"

@@ -100,15 +100,15 @@ def deviations(change: TopicChange) -> Iterator[Deviation]:
         case CreateTopic():
             yield Deviation(subject, _MISSING[change.role], change.shape, "no topic", _of_whom(change))
         case AddPartitions():
-            wished, text = counted(change.after, "partition"), counted(change.before, "partition")
-            yield Deviation(subject, "partitions", wished, text, _of_whom(change))
+            desired, text = counted(change.after, "partition"), counted(change.before, "partition")
+            yield Deviation(subject, "partitions", desired, text, _of_whom(change))
         case AlterConfigs():
             for config in change.configs:
                 aim = config.after if config.goal is None else config.goal
-                wished = f"no override ({config.origin})" if aim is None else human(config.key, aim)
+                desired = f"no override ({config.origin})" if aim is None else human(config.key, aim)
                 text = f"{human(config.key, config.before)} ({config.before_source})"
                 origin = "" if config.after is None else _origin(config.origin)
-                yield Deviation(f"{subject} {config.key}", "config", wished, text, origin, config)
+                yield Deviation(f"{subject} {config.key}", "config", desired, text, origin, config)
         case DeleteTopic():
             text = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
             yield Deviation(subject, "tombstone-not-carried-out", "no topic", text)

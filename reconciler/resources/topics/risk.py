@@ -34,8 +34,8 @@ def assess(change: TopicChange, world: World) -> Assessment:
         case AlterConfigs():
             assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]
             worst = max(assessments, key=lambda assessment: _ORDER.index(assessment.risk))
-            lasting = next((one.reversibility for one in assessments if one.reversibility != REVERSIBLE), REVERSIBLE)
-            return Assessment(worst.risk, "; ".join(one.why for one in assessments if one.why), lasting)
+            lasting = next((each.reversibility for each in assessments if each.reversibility != REVERSIBLE), REVERSIBLE)
+            return Assessment(worst.risk, "; ".join(each.why for each in assessments if each.why), lasting)
         case DeleteTopic():
             return Assessment(Risk.HIGH, _what_goes(change), GONE)
         case _:

@@ -82,26 +82,26 @@ def _guarded(topology: Topology, name: str, findings: Findings) -> Findings:
     )
 
 
-def _user(cluster: str, user: ScramUser, there: Credentials, record: UserRecord | None) -> Findings:
+def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Findings:
     if user.absent:
-        if not there:
+        if not live:
             return _settled(cluster, user)
         reason = Reason(Why.DECLARED_ABSENT, f"declared absent in {user.where}")
-        return Findings(changes=(DeleteUser(cluster, user.name, tuple(sorted(there)), (), reason),))
-    if refused := _refusal(cluster, user, there, record):
+        return Findings(changes=(DeleteUser(cluster, user.name, tuple(sorted(live)), (), reason),))
+    if refused := _refusal(cluster, user, live, record):
         return Findings(refused=(refused,))
-    credentials, reason = _desired_credentials(user, there, record)
+    credentials, reason = _desired_credentials(user, live, record)
     changes: tuple[UserChange, ...] = ()
     if credentials:
         recorded = record.version if record is not None else None
         changes = (AlterUser(cluster, user.name, credentials, recorded, user.version, user.password, reason),)
-    others = [mechanism for mechanism in sorted(there) if mechanism not in user.mechanisms]
+    others = [mechanism for mechanism in sorted(live) if mechanism not in user.mechanisms]
     ours = tuple(mechanism for mechanism in others if record is not None and mechanism in record.mechanisms)
     if ours:
-        left = tuple(mechanism for mechanism in sorted({*there, *user.mechanisms}) if mechanism not in ours)
+        left_over = tuple(mechanism for mechanism in sorted({*live, *user.mechanisms}) if mechanism not in ours)
         text = f"made by an earlier run, declared no longer in {user.where}"
-        changes = (*changes, DeleteUser(cluster, user.name, ours, left, Reason(Why.DECLARED_NO_LONGER, text)))
-    strange = {mechanism: there[mechanism] for mechanism in others if mechanism not in ours}
+        changes = (*changes, DeleteUser(cluster, user.name, ours, left_over, Reason(Why.DECLARED_NO_LONGER, text)))
+    strange = {mechanism: live[mechanism] for mechanism in others if mechanism not in ours}
     ignored: tuple[Ignored, ...] = ()
     if strange and user.version > AS_FOUND:
         text = f"{user_words(user.name)}: {credentials_text(strange)}, with a password that nobody here set"
@@ -115,21 +115,21 @@ def _settled(cluster: str, user: ScramUser) -> Findings:
 
 
 def _desired_credentials(
-    user: ScramUser, there: Credentials, record: UserRecord | None
+    user: ScramUser, live: Credentials, record: UserRecord | None
 ) -> tuple[tuple[CredentialChange, ...], Reason]:
     """The credentials to be set, and why. All of them where the password is another one, else those that differ."""
-    every = tuple(_credential(user, mechanism, there) for mechanism in sorted(user.mechanisms))
+    every = tuple(_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
     where = f"declared in {user.where}"
     if record is None:
         if user.version == AS_FOUND:
             return (), Reason(Why.AS_FOUND, where)
-        if there:
+        if live:
             return every, Reason(Why.TAKE_OVER, f"{where} with take_over: the password that is there is replaced")
         return every, Reason(Why.DECLARED, where)
     if record.setting is not None:
         text = f"an earlier run began to set version {record.setting} and did not come to its end"
         return every, Reason(Why.UNFINISHED, f"{text}; {where}")
-    if not there:
+    if not live:
         return every, Reason(Why.REMOVED_OUTSIDE, f"{where}; an earlier run made the user, and someone has removed it")
     if record.version is None or user.version > record.version:
         return every, Reason(Why.VERSION_RAISED, f"{where} with version {user.version}")
@@ -141,12 +141,12 @@ def _desired_credentials(
     )
 
 
-def _credential(user: ScramUser, mechanism: Mechanism, there: Credentials) -> CredentialChange:
-    before = there.get(mechanism)
+def _credential(user: ScramUser, mechanism: Mechanism, live: Credentials) -> CredentialChange:
+    before = live.get(mechanism)
     return CredentialChange(mechanism, before, user.iterations or before or LEAST_ITERATIONS)
 
 
-def _refusal(cluster: str, user: ScramUser, there: Credentials, record: UserRecord | None) -> Refused | None:
+def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Refused | None:
     subject, who = Subject(About.USER, cluster, user.name), f"{user_words(user.name)} of {cluster}"
     if record is not None and record.version is not None and user.version < record.version:
         problem = f"{who} is declared with version {user.version}, but version {record.version} is set"
@@ -156,9 +156,9 @@ def _refusal(cluster: str, user: ScramUser, there: Credentials, record: UserReco
     if record is not None:
         return None
     if user.version == AS_FOUND:
-        return _refusal_as_found(subject, who, user, there)
-    if there and not user.take_over:
-        problem = f"{who} exists ({credentials_text(there)}) and no run from here set its password"
+        return _refusal_as_found(subject, who, user, live)
+    if live and not user.take_over:
+        problem = f"{who} exists ({credentials_text(live)}) and no run from here set its password"
         why = f"{problem}: its clients would be locked out by another one"
         todo = (
             f"To keep its password write version: {AS_FOUND}; to replace it add take_over: true; or take another name"
@@ -167,16 +167,16 @@ def _refusal(cluster: str, user: ScramUser, there: Credentials, record: UserReco
     return None
 
 
-def _refusal_as_found(subject: Subject, who: str, user: ScramUser, there: Credentials) -> Refused | None:
+def _refusal_as_found(subject: Subject, who: str, user: ScramUser, live: Credentials) -> Refused | None:
     """Version 0 keeps what is there, so everything that needs a password is out of reach."""
-    if not there:
+    if not live:
         problem = (
             f"{who} is declared with version {AS_FOUND}, which keeps the password that is there, but no such user is"
         )
         return Refused(subject, Reason(Why.USER_MISSING, problem), "Write version: 1 and a password to make it")
     differing = [
         f"{credential.mechanism} {f'has {credential.before} iterations' if credential.before else 'is missing'}"
-        for credential in (_credential(user, mechanism, there) for mechanism in sorted(user.mechanisms))
+        for credential in (_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
         if credential.before != credential.after
     ]
     if not differing:
@@ -192,21 +192,21 @@ def _undeclared(
     topology: Topology,
     cluster: str,
     mine: Mapping[str, ScramUser],
-    there: Mapping[str, Credentials],
+    live_users: Mapping[str, Credentials],
     recorded: Records,
     pruning: bool,
 ) -> Findings:
-    left = sorted(there.keys() - mine.keys())
-    ours = [who for who in left if who in recorded]
+    undeclared = sorted(live_users.keys() - mine.keys())
+    ours = [who for who in undeclared if who in recorded]
     ignored = [
-        Ignored(f"users {cluster}", "user-unmanaged", f"{user_words(who)}: {credentials_text(there[who])}")
-        for who in left
+        Ignored(f"users {cluster}", "user-unmanaged", f"{user_words(who)}: {credentials_text(live_users[who])}")
+        for who in undeclared
         if who not in recorded
     ]
     reason = Reason(Why.PRUNE, "made by an earlier run, declared no longer")
     if pruning:
-        deletions = tuple(DeleteUser(cluster, who, tuple(sorted(there[who])), (), reason) for who in ours)
-        refused = too_many_pruned(topology, f"users of {cluster}", ours, len(there.keys() & recorded.keys()))
+        deletions = tuple(DeleteUser(cluster, who, tuple(sorted(live_users[who])), (), reason) for who in ours)
+        refused = too_many_pruned(topology, f"users of {cluster}", ours, len(live_users.keys() & recorded.keys()))
         return Findings(changes=deletions, refused=tuple(refused), ignored=tuple(ignored))
     ignored += [
         Ignored(f"users {cluster}", "user-left-over", f"{user_words(who)}: {reason.text}; plan --prune deletes it")

@@ -24,12 +24,12 @@ def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswe
     declared = next((user for user in basis.topology.users if user.name == name and cluster in user.clusters), None)
     known = basis.live.known(cluster) if cluster in basis.answered else None
     live = known.users if known is not None else None
-    there = live.credentials.get(name) if live is not None and isinstance(live.credentials, Mapping) else None
-    if declared is None and not there:
+    credentials = live.credentials.get(name) if live is not None and isinstance(live.credentials, Mapping) else None
+    if declared is None and not credentials:
         return
     place = declared.where.line_words if declared is not None else ""
     because = "unmanaged: not declared" if declared is None else "declared"
-    text = _desired(declared) if declared is not None else credentials_text(there or {})
+    text = _desired(declared) if declared is not None else credentials_text(credentials or {})
     yield RuleAnswer(cluster, text, because, place, _state(live, name))
 
 
@@ -43,7 +43,7 @@ def _desired(user: ScramUser) -> str:
 def _state(live: LiveUsers | None, name: str) -> str:
     if live is None or not isinstance(live.credentials, Mapping):
         return ""
-    there = live.credentials.get(name)
+    credentials = live.credentials.get(name)
     record = live.recorded.get(name) if isinstance(live.recorded, Mapping) else None
     said = "" if record is None else f", {record}"
-    return f"live {credentials_text(there)}{said}" if there else "missing"
+    return f"live {credentials_text(credentials)}{said}" if credentials else "missing"

@@ -54,9 +54,9 @@ def _state(cluster: LiveCluster, name: str) -> str:
     users = cluster.users
     if users is None or not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return UNKNOWN
-    record, there = users.recorded.get(name), users.credentials.get(name)
+    record, live_credentials = users.recorded.get(name), users.credentials.get(name)
     recorded = "not ours" if record is None else str(record)
-    return f"{credentials_text(there) if there else ABSENT}, {recorded}"
+    return f"{credentials_text(live_credentials) if live_credentials else ABSENT}, {recorded}"
 
 
 def confirm(admin: ClusterAdmin, _: Sequence[UserChange]) -> Callable[[UserChange], bool]:
@@ -68,30 +68,30 @@ def _landed(change: UserChange, users: LiveUsers) -> bool:
     """Of a password only what the ownership record says: nothing else tells whether it was set."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return False
-    there = users.credentials.get(change.user, {})
+    live_credentials = users.credentials.get(change.user, {})
     if isinstance(change, AlterUser):
         record = users.recorded.get(change.user)
         set_and_said = record is not None and record.setting is None and record.version == change.version
         return set_and_said and all(
-            there.get(credential.mechanism) == credential.after for credential in change.credentials
+            live_credentials.get(credential.mechanism) == credential.after for credential in change.credentials
         )
-    return not any(mechanism in there for mechanism in change.mechanisms)
+    return not any(mechanism in live_credentials for mechanism in change.mechanisms)
 
 
 def deviations(change: UserChange) -> Iterator[Deviation]:
     """Of passwords only their versions are known."""
     match change:
         case AlterUser():
-            wished = credentials_text({credential.mechanism: credential.after for credential in change.credentials})
-            there = {
+            desired = credentials_text({credential.mechanism: credential.after for credential in change.credentials})
+            live_credentials = {
                 credential.mechanism: credential.before
                 for credential in change.credentials
                 if credential.before is not None
             }
             recorded = "no version of ours" if change.recorded is None else f"version {change.recorded}"
-            text = f"{recorded}, {credentials_text(there) or 'no such credential'}"
+            text = f"{recorded}, {credentials_text(live_credentials) or 'no such credential'}"
             kind = _KINDS_OF_DRIFT.get(change.reason.code, "user")
-            yield Deviation(str(change.subject), kind, f"version {change.version}, {wished}", text)
+            yield Deviation(str(change.subject), kind, f"version {change.version}, {desired}", text)
         case DeleteUser():
             text = f"{', '.join(change.mechanisms)} ({change.reason.text})"
             yield Deviation(str(change.subject), "user-left-over", "no such credential", text)

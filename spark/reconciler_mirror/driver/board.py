@@ -149,7 +149,7 @@ class Board:
     def done(self, flow: str) -> frozenset[tuple[str, int]]:
         """Partitions that are copied up to their goal."""
         with self._guard:
-            return frozenset(key for key, left in goal_left(self._flows[flow]).items() if not left)
+            return frozenset(key for key, offsets_left in goal_left(self._flows[flow]).items() if not offsets_left)
 
     def goal_view(self, flow: str) -> GoalView | None:
         with self._guard:

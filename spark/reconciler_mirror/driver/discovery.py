@@ -83,20 +83,20 @@ class Discovery:
         try:
             listed = self._source.topics()
             at = (self._flow.target, "target_unreachable")
-            there = self._target.topics()
-            if not before.conditions and all(a is b for a, b in zip((listed, there, before), self._last, strict=True)):
+            target = self._target.topics()
+            if not before.conditions and all(a is b for a, b in zip((listed, target, before), self._last, strict=True)):
                 return before
             at = (self._flow.source, "source_unreachable")
             matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
             source_denied = self._source.denied(_known_topics(before) - matched.keys())
             at = (self._flow.target, "target_unreachable")
-            target_denied = self._target.denied({self._selector.remote_name(name) for name in matched} - there.keys())
+            target_denied = self._target.denied({self._selector.remote_name(name) for name in matched} - target.keys())
         except SettingError as error:
             return _unread(before, setting_refused(self._flow.name, error))
         except (WireError, LookupError) as error:
             return _unread(before, _unreachable(at[1], at[0], error))
-        discovered = _compare(self._flow, self._selector, _Look(matched, source_denied, there, target_denied), before)
-        self._last = (listed, there, discovered)
+        discovered = _compare(self._flow, self._selector, _Look(matched, source_denied, target, target_denied), before)
+        self._last = (listed, target, discovered)
         return discovered
 
     def close(self) -> None:
@@ -136,11 +136,11 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
 def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, SourceTopic]) -> Iterable[Condition]:
     """An explicit start of something that is not there: nothing would ever read it."""
     for topic, partition in sorted(flow.start_offsets):
-        there = matched[topic].partitions if topic in matched else 0
-        if partition >= there:
+        count = matched[topic].partitions if topic in matched else 0
+        if partition >= count:
             yield Condition(
                 "start_partition_missing",
-                f"start.offsets names {topic}-{partition}, but {topic} has {there} partitions at {flow.source.cluster}",
+                f"start.offsets names {topic}-{partition}, but {topic} has {count} partitions at {flow.source.cluster}",
                 "Correct start.offsets; the other partitions are copied.",
                 topic,
                 partition,

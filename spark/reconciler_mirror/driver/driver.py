@@ -154,9 +154,9 @@ class Driver:
             phase("ready; the old application commits and leaves")
         self._place.take()
         began = time.monotonic()
-        while not (left := self._place.predecessor_left()) and time.monotonic() - began < _PREDECESSOR_S:
+        while not (is_gone := self._place.predecessor_left()) and time.monotonic() - began < _PREDECESSOR_S:
             time.sleep(0.01)
-        _log.info("takes over from the old application", it_left=left, waited_s=round(time.monotonic() - began, 3))
+        _log.info("takes over from the old application", it_left=is_gone, waited_s=round(time.monotonic() - began, 3))
         return None
 
     def _not_ready(self) -> tuple[str, ...]:

@@ -223,6 +223,6 @@ def goal_left(flow: FlowState) -> Mapping[tuple[str, int], int | None]:
 def goal_view(flow: FlowState) -> GoalView | None:
     if flow.goal is None:
         return None
-    left = goal_left(flow)
-    known = None if None in left.values() else sum(offsets or 0 for offsets in left.values())
-    return GoalView(len(left), sum(offsets == 0 for offsets in left.values()), known, flow.undecided)
+    offsets_left = goal_left(flow)
+    known = None if None in offsets_left.values() else sum(offsets or 0 for offsets in offsets_left.values())
+    return GoalView(len(offsets_left), sum(offsets == 0 for offsets in offsets_left.values()), known, flow.undecided)

@@ -33,5 +33,5 @@ def shares(limit: float, demands: Mapping[int, Demand]) -> Mapping[int, float]:
     most = even * len(quiet)  # those who do not wait never take more than an even share together
     scale = min(1.0, most / total) if (total := sum(quiet.values())) else 1.0
     given = {lane: rate * scale for lane, rate in quiet.items()}
-    left = limit - sum(given.values())
-    return {lane: given[lane] if lane in given else left * demand.waiting / weight for lane, demand in demands.items()}
+    rest = limit - sum(given.values())
+    return {lane: given[lane] if lane in given else rest * demand.waiting / weight for lane, demand in demands.items()}

@@ -119,9 +119,9 @@ class CatchUp:
 
     def _hopeless(self, view: FlowView) -> str | None:
         now = time.monotonic()  # a clock that is set must end nothing
-        left, laneless = self._left(view), self._without_lane(view.settings.name)
+        behind, laneless = self._left(view), self._without_lane(view.settings.name)
         for pause in view.pauses:
-            if any(pause.scope.covers(partition.topic, partition.partition) for partition in left):
+            if any(pause.scope.covers(partition.topic, partition.partition) for partition in behind):
                 return f"{pause.scope} is paused. Resume it with reconciler mirror resume, then start again"
         conditions: list[Condition] = []
         lasts = False
@@ -129,7 +129,7 @@ class CatchUp:
             waits = condition.code.endswith(_WAITING)
             concerns = condition.topic is None or any(
                 partition.topic == condition.topic and condition.partition in (None, partition.partition)
-                for partition in left
+                for partition in behind
             )
             missing = condition in laneless or condition.code.startswith(("target_topic", "start_"))
             if (condition.stops or waits) and (concerns or missing):

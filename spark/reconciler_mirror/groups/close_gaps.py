@@ -60,16 +60,16 @@ class GapCloser:
         self._round += 1
         wanted = {(key, gap) for key, some in gaps.items() for gap in some}
         self._seen = {item: self._seen.get(item) or _Seen(self._round + PATIENCE, self._round) for item in wanted}
-        due = [pair for pair, seen in self._seen.items() if seen.due <= self._round]
+        due = [pair for pair, asked_gap in self._seen.items() if asked_gap.due <= self._round]
         until = time.thread_time() + CPU_S
         for key, gap in sorted(due, key=lambda pair: self._seen[pair].last):
             if time.thread_time() > until:
                 break
-            seen = self._seen[key, gap]
-            seen.last, seen.pause = self._round, min(MOST, seen.pause * 2)
-            seen.due = self._round + seen.pause
-            seen.why = await self._close(gap, key, routes[key], places)
-        return {pair: seen.why for pair, seen in self._seen.items() if seen.why}
+            asked_gap = self._seen[key, gap]
+            asked_gap.last, asked_gap.pause = self._round, min(MOST, asked_gap.pause * 2)
+            asked_gap.due = self._round + asked_gap.pause
+            asked_gap.why = await self._close(gap, key, routes[key], places)
+        return {pair: asked_gap.why for pair, asked_gap in self._seen.items() if asked_gap.why}
 
     async def _close(self, gap: Gap, key: Key, remote: str, places: MapReader) -> str:
         """Why not; empty when it is done, or when nothing is to be done."""

@@ -188,10 +188,10 @@ class GroupRounds:
                     entry.map, entry.downstream, entry.exact = known, translation.offset, translation.exact
                 elif entry.map is not known:
                     entry.map = known
-                    there = same.get((key, entry.committed.offset))
-                    if there is None:
-                        there = same[key, entry.committed.offset] = known.downstream(entry.committed.offset)
-                    entry.downstream, entry.exact, entry.gap = there.offset, there.exact, there.gap
+                    downstream = same.get((key, entry.committed.offset))
+                    if downstream is None:
+                        downstream = same[key, entry.committed.offset] = known.downstream(entry.committed.offset)
+                    entry.downstream, entry.exact, entry.gap = downstream.offset, downstream.exact, downstream.gap
                 if entry.downstream is None:
                     unknown.add(key)
         return unknown
@@ -213,11 +213,11 @@ class GroupRounds:
             nothing_there = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
             if entry.gap is not None and not nothing_there:
                 wanted.setdefault(key, set()).add(entry.gap)
-        left = await self._closer.close(wanted, routes, maps)
+        open_gaps = await self._closer.close(wanted, routes, maps)
         return {
-            group: f"{key[0]}-{key[1]}: {left[key, entry.gap]}"
-            for group, key, entry in (self._each() if left else ())
-            if entry.gap is not None and (key, entry.gap) in left
+            group: f"{key[0]}-{key[1]}: {open_gaps[key, entry.gap]}"
+            for group, key, entry in (self._each() if open_gaps else ())
+            if entry.gap is not None and (key, entry.gap) in open_gaps
         }
 
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
@@ -263,10 +263,10 @@ class GroupRounds:
         listed = await self._target_groups.listed()
         active = {name for name in self._entries.keys() & listed.keys() if not idle(listed[name].state)}
         free = self._entries.keys() - active
-        there = await self._target_groups.offsets(free & listed.keys())
+        all_offsets = await self._target_groups.offsets(free & listed.keys())
         wanted: dict[str, dict[Key, CommittedOffset]] = {}
         for group in free:
-            known = there.get(group)
+            known = all_offsets.get(group)
             if known is not None and known.error:
                 continue
             offsets = known.offsets if known is not None else {}

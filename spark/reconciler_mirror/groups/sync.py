@@ -100,8 +100,8 @@ class GroupSync:
 
     async def _wait(self, began: float, cpu: float) -> None:
         until = began + max(self._groups.interval_ms / 1000, cpu / SHARE)
-        while not self._end.is_set() and (left := until - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, 0.2))
+        while not self._end.is_set() and (seconds_left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(seconds_left, 0.2))
 
     def _tell(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
         view = self._view

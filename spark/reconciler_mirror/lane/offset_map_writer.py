@@ -82,8 +82,8 @@ class MapWriter:
         written: list[tuple[Copied, int, int]] = []
         for partition in changed:
             spec, copied = partition.spec, partition.copied
-            there = target.topics.get(spec.target_topic)
-            target_id = there.topic_id if there is not None else NO_ID
+            target_topic = target.topics.get(spec.target_topic)
+            target_id = target_topic.topic_id if target_topic is not None else NO_ID
             place = MapPartition(self._lane.spec.flow, spec.topic, spec.partition, partition.topic_id, target_id)
             chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
             written.append((copied, len(copied.full), copied.version))

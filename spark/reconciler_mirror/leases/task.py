@@ -159,7 +159,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     state = LeaseState(lease.seconds)
     controls = {(lane.flow, lane.lane): LaneControl(lane, state) for lane in lease.lanes}
     reports: dict[LaneKey, LaneReport] = {}
-    left: list[LaneKey] = []
+    ended_lanes: list[LaneKey] = []
 
     def of_lanes(message: channel.Message, name: str) -> list[tuple[LaneControl, Any]]:
         entries = ((controls.get((flow, lane)), content) for flow, lane, content in message.get(name, ()))
@@ -192,13 +192,13 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             )
             line.send({"left": [*key]})
         finally:
-            left.append(key)
+            ended_lanes.append(key)
             state.news.set()
 
     threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
     for thread in threads:
         thread.start()
-    while len(left) < len(threads):
+    while len(ended_lanes) < len(threads):
         state.news.wait()
         state.news.clear()
         _tell(line, controls)

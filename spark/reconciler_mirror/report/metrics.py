@@ -90,20 +90,20 @@ _FLOW_FIGURES = (
 )
 
 
-def families(seen: MetricsSnapshot) -> Iterator[Metric]:
+def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """Every metric of one scrape. What is not known has no sample."""
-    yield _info(seen)
-    yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=seen.leases)
-    yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", seen.leases_lost)
+    yield _info(snapshot)
+    yield GaugeMetricFamily("mirror_leases", "Leases that run now.", value=snapshot.leases)
+    yield CounterMetricFamily("mirror_leases_lost", "Leases whose worker died or did not start.", snapshot.leases_lost)
     for figure in _FLOW_FIGURES:
-        values = (([view.settings.name], figure.value(view)) for view in seen.flows)
+        values = (([view.settings.name], figure.value(view)) for view in snapshot.flows)
         yield _family(figure.kind, f"mirror_flow_{figure.name}", figure.text, ["flow"], values)
-    yield _states(seen)
-    yield _conditions(seen.flows)
-    yield from _lost(seen.flows)
-    yield _paths(seen.flows)
-    yield _latency(seen.flows)
-    yield from _fine(seen.flows)
+    yield _states(snapshot)
+    yield _conditions(snapshot.flows)
+    yield from _lost(snapshot.flows)
+    yield _paths(snapshot.flows)
+    yield _latency(snapshot.flows)
+    yield from _fine(snapshot.flows)
 
 
 def _family(
@@ -121,14 +121,14 @@ def _family(
     return family
 
 
-def _info(seen: MetricsSnapshot) -> Metric:
-    labels, settings = ["environment", "mirror", "application_id", "fingerprint"], seen.settings
-    names = [settings.environment, settings.mirror, seen.who.application_id, settings.fingerprint]
+def _info(snapshot: MetricsSnapshot) -> Metric:
+    labels, settings = ["environment", "mirror", "application_id", "fingerprint"], snapshot.settings
+    names = [settings.environment, settings.mirror, snapshot.who.application_id, settings.fingerprint]
     return _family(GaugeMetricFamily, "mirror_info", "Always 1: which application this is.", labels, [(names, 1)])
 
 
-def _states(seen: MetricsSnapshot) -> Metric:
-    now = [(view.settings.name, flow_state(view, seen.state)) for view in seen.flows]
+def _states(snapshot: MetricsSnapshot) -> Metric:
+    now = [(view.settings.name, flow_state(view, snapshot.state)) for view in snapshot.flows]
     samples = (([flow, state], state == holds) for flow, holds in now for state in FLOW_STATES)
     text = "1 for the flow's state, 0 for the others."
     return _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], samples)

@@ -17,8 +17,8 @@ _log = logs.logger("metrics")
 
 
 class _Now(Collector):
-    def __init__(self, seen: Callable[[], MetricsSnapshot]) -> None:
-        self._seen = seen
+    def __init__(self, snapshot: Callable[[], MetricsSnapshot]) -> None:
+        self._seen = snapshot
 
     def collect(self) -> Iterator[Metric]:
         yield from families(self._seen())
@@ -27,10 +27,10 @@ class _Now(Collector):
 class MetricsEndpoint:
     """``open`` may be called again and again: until the port is free, as when an older application still has it."""
 
-    def __init__(self, host: str, port: int, seen: Callable[[], MetricsSnapshot]) -> None:
+    def __init__(self, host: str, port: int, snapshot: Callable[[], MetricsSnapshot]) -> None:
         self._host, self._wanted = host, port
         self._registry = CollectorRegistry()
-        self._registry.register(_Now(seen))
+        self._registry.register(_Now(snapshot))
         self._running: tuple[WSGIServer, Thread] | None = None
         self._complained = False
 

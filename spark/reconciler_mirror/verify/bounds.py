@@ -51,10 +51,10 @@ def bounds_of(
         unread = [_unread_of(flow, condition) for condition in discovered.conditions]
         if discovered.complete and not discovered.topics:
             unread.append(_nothing(flow))
-        seen = asyncio.run(observe(flow, discovered.specs, window)) if discovered.specs else None
+        flow_offsets = asyncio.run(observe(flow, discovered.specs, window)) if discovered.specs else None
     except (WireError, LookupError) as error:
         return Bounds((), (_failed(flow, error),))
-    judged = [judge(flow, spec, seen, window, traits) for spec in discovered.specs if seen is not None]
+    judged = [judge(flow, spec, flow_offsets, window, traits) for spec in discovered.specs if flow_offsets is not None]
     ranges = [item for item in judged if isinstance(item, PartitionRange)]
     unread += [item for item in judged if isinstance(item, Unread)]
     return Bounds(
@@ -106,17 +106,17 @@ class OffsetReader:
     async def read(self, places: Iterable[Place], timestamp: int | None, *, committed: bool) -> Offsets:
         """A leader that moves is asked again for a while. ``timestamp`` None: nothing is asked."""
         offsets: dict[Place, int] = {}
-        left, until = [] if timestamp is None else list(places), time.monotonic() + _MOVING_S
-        while left:
-            refused = await self._ask(dict.fromkeys(left, timestamp or 0), offsets, committed=committed)
+        waiting, until = [] if timestamp is None else list(places), time.monotonic() + _MOVING_S
+        while waiting:
+            refused = await self._ask(dict.fromkeys(waiting, timestamp or 0), offsets, committed=committed)
             lasts = time.monotonic() > until
             for place, error in refused.items():
                 if lasts or (isinstance(error, BrokerError) and not error.retriable):
                     name = f"{place[0]}-{place[1]} at {self._cluster.name}"
                     why = name_of(error.code) if isinstance(error, BrokerError) else str(error)
                     self.failed[self._cluster.name, place] = f"the offsets of {name} cannot be read: {why}"
-            left = [place for place in refused if (self._cluster.name, place) not in self.failed]
-            await asyncio.sleep(0.1 if left else 0)
+            waiting = [place for place in refused if (self._cluster.name, place) not in self.failed]
+            await asyncio.sleep(0.1 if waiting else 0)
         return offsets
 
     async def _ask(

@@ -50,7 +50,7 @@ class FlowOffsets:
 
 
 def judge(
-    flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets, window: TimeWindow, traits: Mapping[str, TopicTraits]
+    flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets, window: TimeWindow, traits: Mapping[str, TopicTraits]
 ) -> PartitionRange | Unread:
     """``traits`` by cluster. The range's index is 0, to be set by the caller."""
     source, target = (spec.topic, spec.partition), (spec.target_topic, spec.partition)
@@ -59,21 +59,21 @@ def judge(
     own_time = spec.target_topic in theirs.append_time
     timed = window != TimeWindow() and not compacted
     why = (
-        _unreadable(flow, spec, seen)
+        _unreadable(flow, spec, offsets)
         or _unknown_configs(spec, ours, theirs)
         or (_own_time(flow, spec) if timed and own_time else None)
-        or _position(flow, spec, seen)
-        or _unmarked(flow, spec, seen)
+        or _position(flow, spec, offsets)
+        or _unmarked(flow, spec, offsets)
     )
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
-    low, end = seen.source_low[source], seen.source_end[source]
-    target_low, target_end = seen.target_low[target], seen.target_end[target]
+    low, end = offsets.source_low[source], offsets.source_end[source]
+    target_low, target_end = offsets.target_low[target], offsets.target_end[target]
     start, target_start = low, target_low
     if timed and window.from_ms is not None:
-        start = _or_end(seen.from_source[source], end)
-        target_start = _or_end(seen.from_target[target], target_end)
-    marked = seen.position[target].marked if flow.provenance else None
+        start = _or_end(offsets.from_source[source], end)
+        target_start = _or_end(offsets.from_target[target], target_end)
+    marked = offsets.position[target].marked if flow.provenance else None
     if marked is not None:  # what was copied before carries no header, so nobody can tell it from other records
         target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
     begins_later = flow.start_kind != "earliest" or flow.starts_at(*source) is not None
@@ -89,12 +89,12 @@ def judge(
             target_end,
             cut=(target_low > 0 or begins_later) and target_start == target_low,
         ),
-        position=seen.position[target].offset,
-        until=_or_end(seen.to_source.get(source, -1), end) if timed else end,
+        position=offsets.position[target].offset,
+        until=_or_end(offsets.to_source.get(source, -1), end) if timed else end,
         window=window if timed else TimeWindow(),
         compacted=compacted,
         timestamps=not own_time,
-        worker=worker_for(flow, spec, seen.ground),
+        worker=worker_for(flow, spec, offsets.ground),
     )
 
 
@@ -102,13 +102,13 @@ def _or_end(number: int, end: int) -> int:
     return end if number < 0 else min(number, end)
 
 
-def _unreadable(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
+def _unreadable(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
     sides = ((flow.source, spec.topic), (flow.target, spec.target_topic))
     for endpoint, topic in sides:
-        why = seen.failed.get((endpoint.cluster, (topic, spec.partition)))
+        why = offsets.failed.get((endpoint.cluster, (topic, spec.partition)))
         if why is not None:
             return why, f"Check that the partition has a leader at {endpoint.cluster}, then verify again."
-    if (spec.target_topic, spec.partition) in seen.undecided:
+    if (spec.target_topic, spec.partition) in offsets.undecided:
         return (
             f"an open transaction holds back the readers of {spec.target_topic}-{spec.partition} at "
             f"{flow.target.cluster}, so its newest records cannot be read",
@@ -134,8 +134,8 @@ def _own_time(flow: FlowSettings, spec: PartitionSpec) -> tuple[str, str] | None
     )
 
 
-def _unmarked(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
-    if flow.provenance is None or seen.position[spec.target_topic, spec.partition].marked is not None:
+def _unmarked(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
+    if flow.provenance is None or offsets.position[spec.target_topic, spec.partition].marked is not None:
         return None
     return (
         f"the mirror has not begun to mark what it copies to {spec.target_topic}, so its copies cannot be "
@@ -144,9 +144,9 @@ def _unmarked(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tup
     )
 
 
-def _position(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tuple[str, str] | None:
+def _position(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
     source = (spec.topic, spec.partition)
-    name, position = f"{spec.topic}-{spec.partition}", seen.position.get((spec.target_topic, spec.partition))
+    name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
     if position is None:
         return f"the mirror has no position for {name} at {flow.target.cluster}: it was never copied", _NOT_STARTED
     if position.topic_id not in ("", spec.topic_id):
@@ -155,7 +155,7 @@ def _position(flow: FlowSettings, spec: PartitionSpec, seen: FlowOffsets) -> tup
             f"{position.topic_id}, the topic is {spec.topic_id}",
             "See what status says about this partition; the target holds records of the earlier topic.",
         )
-    low, end = seen.source_low[source], seen.source_end[source]
+    low, end = offsets.source_low[source], offsets.source_end[source]
     if position.offset < low:
         return (
             f"the mirror's position of {name} is {position.offset}, but {flow.source.cluster} begins at {low}: "

@@ -60,7 +60,7 @@ class DataFrameComparison:
         context.setJobDescription("verify: looking for the first difference")
         bundles = bundled([(s, float(s.plan.source.end + s.plan.target.end)) for s in suspects], _most(context))
         document = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, locate)).collect()
-        return {one.index: one for one in document}
+        return {row.index: row for row in document}
 
     def write_chunks(self, folder: str) -> None:
         """``chunks`` below ``folder``: one row a chunk and side, with flow, topics and partition."""

@@ -78,21 +78,21 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
 def _prepared(run: VerifyRun) -> RunFolder:
     """A new folder with all that the job reads. Raises RunnerError, and leaves nothing then."""
     above = required(run.state / run.mirror.name)
-    made: Path | None = None
+    work_folder: Path | None = None
     try:
-        made = Path(tempfile.mkdtemp(prefix="verify-", dir=above))
-        (made / "handover.json").write_text(run.handover, encoding="utf-8")
-        (made / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
-        bundle(made / "bundle.zip")
+        work_folder = Path(tempfile.mkdtemp(prefix="verify-", dir=above))
+        (work_folder / "handover.json").write_text(run.handover, encoding="utf-8")
+        (work_folder / "request.json").write_text(json.dumps(run.request), encoding="utf-8")
+        bundle(work_folder / "bundle.zip")
     except OSError as error:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
+        if work_folder is not None:
+            shutil.rmtree(work_folder, ignore_errors=True)
         raise RunnerError(
             f"nothing was verified: the folder {above} cannot be written: {error.strerror or error}",
             "The job that compares needs its definition and code there; nothing is known about its flows.",
             "Check the folder's permissions and the space left, or name another place: RECONCILER_STATE=FOLDER.",
         ) from None
-    return RunFolder(made)
+    return RunFolder(work_folder)
 
 
 def _cause(folder: RunFolder) -> str:

@@ -247,7 +247,7 @@ class StatusRecords:
         """Every pause of the environment's flows that is written on this cluster."""
         with self._lock:
             newest = self._fresh(None)
-        pauses = ((scope_of(self.environment, key), newest.value) for key, newest in newest.items())
+        pauses = ((scope_of(self.environment, key), record.value) for key, record in newest.items())
         return {scope: loads(scope, value) for scope, value in pauses if scope is not None and value is not None}
 
     def close(self) -> None:

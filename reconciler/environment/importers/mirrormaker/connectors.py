@@ -118,7 +118,7 @@ def _connector(name: str, config: _Pairs, place: tuple[str, str, int], notes: No
     return Connector(name or kind, kind, (flow[0], flow[1]), begin, tuple(settings.values())), at
 
 
-def join(connectors: Sequence[Connector], made: Connectors) -> None:
+def join(connectors: Sequence[Connector], joined: Connectors) -> None:
     """All files together: the connectors of one flow are often apart."""
     flows: dict[Flow, dict[str, Connector]] = {}
     for connector in connectors:
@@ -126,21 +126,21 @@ def join(connectors: Sequence[Connector], made: Connectors) -> None:
         if known is not connector:
             second = f"{connector.name} is a second {connector.kind} of {_named(connector.flow)}"
             words = f"{second}, beside {known.name} at {known.where}. One flow is made of each pair. Import them apart."
-            made.notes.wrong(connector.where, words)
-    if flows and not made.notes.mistakes:
-        _clusters(connectors, made)
+            joined.notes.wrong(connector.where, words)
+    if flows and not joined.notes.mistakes:
+        _clusters(connectors, joined)
         for flow, kinds in flows.items():
-            _flow(flow, kinds, made)
+            _flow(flow, kinds, joined)
 
 
 def _named(flow: Flow) -> str:
     return f"{flow[0]}->{flow[1]}"
 
 
-def _clusters(connectors: Sequence[Connector], made: Connectors) -> None:
+def _clusters(connectors: Sequence[Connector], joined: Connectors) -> None:
     """Each connector names its clusters; they must agree."""
     names = dict.fromkeys(alias for connector in connectors for alias in connector.flow)
-    made.found.append(Property("clusters", ",".join(names), connectors[0].where))
+    joined.found.append(Property("clusters", ",".join(names), connectors[0].where))
     known: dict[str, Property] = {}
     for connector in connectors:
         for prop in connector.settings:
@@ -151,35 +151,35 @@ def _clusters(connectors: Sequence[Connector], made: Connectors) -> None:
             name = f"{alias}.{match.group(2)}"
             before = known.setdefault(name, prop)
             if before is prop:
-                made.found.append(Property(name, prop.value, prop.where))
+                joined.found.append(Property(name, prop.value, prop.where))
             elif before.value.strip() != prop.value.strip():
                 words = f"{prop.name} of {alias} is another one than at {before.where}. One name is one cluster here. "
-                made.notes.wrong(prop.where, words + "Correct one, or import apart.")
+                joined.notes.wrong(prop.where, words + "Correct one, or import apart.")
 
 
-def _flow(flow: Flow, kinds: Mapping[str, Connector], made: Connectors) -> None:
+def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> None:
     source = kinds.get(SOURCE)
     if source is None:
         other = next(iter(kinds.values()))
         words = f"there is no {SOURCE} of {_named(flow)}, so nothing is copied. Name the file of that connector, too."
-        made.notes.wrong(other.where, words)
+        joined.notes.wrong(other.where, words)
         return
-    made.names[flow], made.topics[flow] = source.name, source.offsets_topic
+    joined.names[flow], joined.topics[flow] = source.name, source.offsets_topic
     prefix = f"{_named(flow)}."
-    made.found.append(Property(f"{prefix}enabled", "true", source.where))
+    joined.found.append(Property(f"{prefix}enabled", "true", source.where))
     written: dict[str, Property] = {}
     for kind, asked in ((SOURCE, None), (CHECKPOINT, _CHECKPOINTS), (HEARTBEAT, _HEARTBEATS)):
         if kind in kinds:
-            _take(kinds[kind], asked, written, made)
+            _take(kinds[kind], asked, written, joined)
     for kind, name in ((HEARTBEAT, "emit.heartbeats.enabled"), (CHECKPOINT, "sync.group.offsets.enabled")):
         if kind not in kinds:
             written[name] = Property("", "false", source.where)
-            made.notes.settled.add(Property(f"{prefix}{name}", "false", source.where))
+            joined.notes.settled.add(Property(f"{prefix}{name}", "false", source.where))
     for name, prop in written.items():
         if name == "exactly.once.support" and prop.value.strip().lower() == "required":
-            made.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", prop.where))
+            joined.found.append(Property(f"{flow[1]}.exactly.once.source.support", "enabled", prop.where))
         else:
-            made.found.append(Property(f"{prefix}{name}", prop.value, prop.where))
+            joined.found.append(Property(f"{prefix}{name}", prop.value, prop.where))
 
 
 def _take(connector: Connector, asked: re.Pattern[str] | None, written: dict[str, Property], made: Connectors) -> None:

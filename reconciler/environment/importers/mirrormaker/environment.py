@@ -107,12 +107,12 @@ def _of_connect(text: str) -> bool:
 
 def _on_connect(files: Mapping[str, str], notes: Notes) -> Connectors:
     """All files of connectors together, since the connectors of one flow are often apart."""
-    made, entries = Connectors(notes), list[Connector]()
+    joined, entries = Connectors(notes), list[Connector]()
     for file, text in files.items():
         if _of_connect(text):
             entries += (strimzi.read if strimzi.is_resource(text) else read_json)(file, text, notes)
-    join(entries, made)
-    return made
+    join(entries, joined)
+    return joined
 
 
 def _named(file: str, props: Iterable[Property], config: Configuration, notes: Notes) -> None:

@@ -76,24 +76,24 @@ def inherit(
     """``names``: of the connector, and of the source as MirrorMaker 2 calls it."""
     connector, alias = names
     taken: dict[str, dict[int, int]] = defaultdict(dict)
-    left: list[NotImported] = []
+    not_imported: list[NotImported] = []
     selector = selector_of(flow)
     unmatched: dict[str, tuple[int, str]] = {}
     for (topic, number), at in wanted(records, connector, alias).items():
         if why := selector.why_not(topic):
             unmatched[topic] = unmatched.get(topic, (0, ""))[0] + 1, why
         elif why := _refused((topic, number), at, selector.remote_name(topic), world):
-            left.append(NotImported(f"{topic}-{number}", why))
+            not_imported.append(NotImported(f"{topic}-{number}", why))
         else:
             taken[topic][number] = at
     for topic, (count, why) in unmatched.items():
-        left.append(NotImported(topic, f"{counted(count, 'position')}, and the flow does not mirror it: {why}"))
-    left += _strangers(records, connector, alias)
+        not_imported.append(NotImported(topic, f"{counted(count, 'position')}, and the flow does not mirror it: {why}"))
+    not_imported += _strangers(records, connector, alias)
     topics = tuple(_topics(flow, taken, world))
     notes = tuple(_notes(flow, alias, topics, world))
     why = "the flow's start is a timestamp, which cannot be combined with offsets. Make it earliest or latest first"
     obstacles = (why,) if flow.start.kind == "timestamp" else ()
-    return Inheritance(flow, place, topics, tuple(left), notes, obstacles)
+    return Inheritance(flow, place, topics, tuple(not_imported), notes, obstacles)
 
 
 def _refused(key: Key, at: int, remote: str, world: PositionAnswers) -> str:

@@ -42,14 +42,14 @@ def written(start: Start, indent: int = 0) -> str:
     return f"start: {{offsets: {{{inner}{f',{inner}'.join(topics)}}}{otherwise}}}"
 
 
-def write_starts(texts: Mapping[str, str], topology: Topology, wished: Mapping[str, Offsets]) -> Mapping[str, str]:
-    """``wished``: by flow. The whole new text of each file that changes.
+def write_starts(texts: Mapping[str, str], topology: Topology, starts: Mapping[str, Offsets]) -> Mapping[str, str]:
+    """``starts``: by flow. The whole new text of each file that changes.
 
     Raises ReconcilerError, with the lines to write by hand, where a flow cannot be edited here.
     """
     changed: dict[str, str] = {}
     flows = dict(topology.flows)
-    for name, offsets in wished.items():
+    for name, offsets in starts.items():
         flow = flows[name]
         flows[name] = replace(flow, start=merged(flow.start, offsets))
         if flows[name] == flow:

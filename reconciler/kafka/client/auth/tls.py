@@ -29,11 +29,11 @@ class Renewed:
         self._context = context_of(client)
 
     def context(self) -> ssl.SSLContext:
-        seen = _stamps(self._client)
-        if seen != self._seen:
+        stamps = _stamps(self._client)
+        if stamps != self._seen:
             with contextlib.suppress(SettingError):
                 self._context = context_of(self._client)
-                self._seen = seen
+                self._seen = stamps
         return self._context
 
 
@@ -120,7 +120,7 @@ def _file(stack: contextlib.ExitStack, client: Mapping[str, str], kind: str) -> 
         return client[f"{kind}.location"]
     if not client.get(f"{kind}.pem"):
         return None
-    made = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".pem"))  # noqa: SIM115 - the stack closes it
-    made.write(client[f"{kind}.pem"])
-    made.flush()
-    return made.name
+    pem_file = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".pem"))  # noqa: SIM115 - the stack closes it
+    pem_file.write(client[f"{kind}.pem"])
+    pem_file.flush()
+    return pem_file.name

@@ -63,7 +63,7 @@ def _words(wave: CourseWave, kept: Promotion | Unknown | None) -> str:
         case "begun":
             return "begun, its changes are not all done"
         case "soaking" if isinstance(kept, Promotion):
-            left = max(0, wave.soak_ms - kept.soaked_ms(kept.pending(wave.clusters)))
-            return f"its changes are done, {time_words(left / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
+            rest = max(0, wave.soak_ms - kept.soaked_ms(kept.pending(wave.clusters)))
+            return f"its changes are done, {time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
         case other:
             return other

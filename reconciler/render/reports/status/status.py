@@ -210,8 +210,8 @@ def _work_lines(flow: FlowStatus) -> list[str]:
     """Of flows that ask for record work: why batches are opened, and what was kept from the target."""
     asked = {str(path["reason"]) for path in flow.paths if str(path["reason"]).startswith("record work")}
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
-    left = [f"{count:,} {words}" for words, count in counts.items() if count is not None]
-    return [f"    {flow.name}: {', '.join([*sorted(asked), *left])}"] if asked or left else []
+    parts = [f"{count:,} {words}" for words, count in counts.items() if count is not None]
+    return [f"    {flow.name}: {', '.join([*sorted(asked), *parts])}"] if asked or parts else []
 
 
 def pause_lines(flow: FlowStatus) -> Iterator[str]:

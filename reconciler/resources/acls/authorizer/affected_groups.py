@@ -25,13 +25,13 @@ MOST = 100
 def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     """Cluster -> topics that somebody may no longer read."""
     queries: dict[str, dict[str, ImpactQuery]] = {}
-    left = MOST
+    groups_left = MOST
     for shift in plan.shifts:
         cluster = live.known(shift.cluster)
         for name in _read(shift):
-            if left and cluster is not None and (topic := cluster.topics.get(name)):
+            if groups_left and cluster is not None and (topic := cluster.topics.get(name)):
                 asked = queries.setdefault(cluster.name, {})
-                left -= name not in asked
+                groups_left -= name not in asked
                 asked[name] = ImpactQuery(name, len(topic.partitions))
     return {cluster: tuple(some.values()) for cluster, some in queries.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from reconciler.model.acls import ANYONE, AclBinding, PatternType, ResourceType
@@ -15,7 +15,7 @@ from reconciler.resources.acls.authorizer.decide import Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import Shift, shifts
 from reconciler.resources.acls.authorizer.lockout import own_standing, takes_away
 from reconciler.resources.flows.routes import Route
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, grouped
 
 MOST_NAMES = 50
 SHOWN = 3
@@ -35,19 +35,15 @@ class Outlook:
 
 
 def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], changes: Iterable[Change]) -> Outlook:
-    by_cluster: dict[str, list[AclChange]] = {}
-    fresh: dict[str, set[str]] = {}
-    for change in changes:
-        if isinstance(change, AclChange):
-            by_cluster.setdefault(change.cluster, []).append(change)
-        elif isinstance(change, CreateTopic):
-            fresh.setdefault(change.ref.cluster, set()).add(change.ref.name)
+    changes = tuple(changes)
+    by_cluster = grouped((change.cluster, change) for change in changes if isinstance(change, AclChange))
+    new_topics = grouped((change.ref.cluster, change.ref.name) for change in changes if isinstance(change, CreateTopic))
     carried = tuple(routes)
     parts = []
     for name, mine in sorted(by_cluster.items()):
         cluster = live.known(name)
         if cluster is not None and isinstance(cluster.acls, frozenset):
-            parts.append(_of_cluster(topology, cluster, carried, mine, fresh.get(name, set())))
+            parts.append(_of_cluster(topology, cluster, carried, mine, frozenset(new_topics.get(name, ()))))
     return Outlook(
         tuple(sorted((shift for part in parts for shift in part.shifts), key=lambda shift: shift.gained)),
         tuple(refusal for part in parts for refusal in part.refused),
@@ -60,8 +56,8 @@ def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], change
 def rules_after(rules: frozenset[AclBinding], changes: Iterable[Change], cluster: str) -> frozenset[AclBinding]:
     """``rules`` of ``cluster`` once ``changes`` are carried out."""
     mine = [change for change in changes if isinstance(change, AclChange) and change.cluster == cluster]
-    made = {change.acl for change in mine if isinstance(change, CreateAcl)}
-    return (rules | made) - {change.acl for change in mine if isinstance(change, DeleteAcl)}
+    created = {change.acl for change in mine if isinstance(change, CreateAcl)}
+    return (rules | created) - {change.acl for change in mine if isinstance(change, DeleteAcl)}
 
 
 def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Planned]:
@@ -75,12 +71,12 @@ def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Plann
 
 
 def _of_cluster(
-    topology: Topology, cluster: LiveCluster, routes: tuple[Route, ...], changes: list[AclChange], fresh: set[str]
+    topology: Topology, cluster: LiveCluster, routes: tuple[Route, ...], changes: list[AclChange], new_topics: Set[str]
 ) -> Outlook:
     assert isinstance(cluster.acls, frozenset)
     rules = rules_after(cluster.acls, changes, cluster.name)
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
-    names = {ResourceType.TOPIC: cluster.topics.keys() | fresh}
+    names = {ResourceType.TOPIC: cluster.topics.keys() | new_topics}
     all_shifts = shifts(before, after, [change.acl for change in changes], names)
     ours = own_standing(topology, cluster.name, routes, (before, after), changes)
     losses = [shift for shift in all_shifts if not shift.gained]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.text import grouped
 
 _Key = tuple[ResourceType, str]
 
@@ -57,18 +58,13 @@ class Rulebook:
 
     @classmethod
     def of(cls, rules: Iterable[AclBinding], super_users: Iterable[str] = (), allow_everyone: bool = False) -> Rulebook:
-        literal: dict[_Key, list[AclBinding]] = {}
-        prefixed: dict[_Key, list[AclBinding]] = {}
-        for rule in sorted(rules):
-            kind = prefixed if rule.pattern is PatternType.PREFIXED else literal
-            kind.setdefault((rule.resource, rule.name), []).append(rule)
-        lengths: dict[ResourceType, set[int]] = {}
-        for resource, name in prefixed:
-            lengths.setdefault(resource, set()).add(len(name))
+        in_order = sorted(rules)
+        prefixed = _by_name(rule for rule in in_order if rule.pattern is PatternType.PREFIXED)
+        lengths = grouped((resource, len(name)) for resource, name in prefixed)
         return cls(
-            {key: tuple(acls) for key, acls in literal.items()},
-            {key: tuple(acls) for key, acls in prefixed.items()},
-            {resource: tuple(sorted(numbers)) for resource, numbers in lengths.items()},
+            _by_name(rule for rule in in_order if rule.pattern is not PatternType.PREFIXED),
+            prefixed,
+            {resource: tuple(sorted({*numbers})) for resource, numbers in lengths.items()},
             frozenset(super_users),
             allow_everyone,
         )
@@ -109,3 +105,8 @@ def _applies(rule: AclBinding, request: AccessRequest) -> bool:
     if rule.operation in (Operation.ALL, request.operation):
         return True
     return rule.permission is Permission.ALLOW and rule.operation in IMPLIES.get(request.operation, ())
+
+
+def _by_name(rules: Iterable[AclBinding]) -> dict[_Key, tuple[AclBinding, ...]]:
+    acls = grouped(((rule.resource, rule.name), rule) for rule in rules)
+    return {key: tuple(some) for key, some in acls.items()}

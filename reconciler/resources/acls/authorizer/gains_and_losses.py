@@ -154,14 +154,14 @@ class _Classes:
         return self.known[key]
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
-        there = self.names.get(rule.resource, ())
+        named = self.names.get(rule.resource, ())
         if rule.wildcard:
-            yield from there
+            yield from named
         elif rule.pattern is PatternType.LITERAL:
             yield rule.name
             return
         else:
-            yield from there[bisect_left(there, rule.name) : bisect_left(there, f"{rule.name}{_LAST}")]
+            yield from named[bisect_left(named, rule.name) : bisect_left(named, f"{rule.name}{_LAST}")]
         yield _to_come(rule)
 
 
@@ -178,5 +178,5 @@ def _merged(given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> 
             together[tuple(sorted(operations))].append(name)
         for shared, names in sorted(together.items()):
             to_come = tuple(sorted(f"{name[:-1]}*" for name in names if name.endswith(_NOBODYS)))
-            there = tuple(sorted(name for name in names if not name.endswith(_NOBODYS)))
-            yield Shift(principal, gained, resource, shared, there, to_come, host)
+            named = tuple(sorted(name for name in names if not name.endswith(_NOBODYS)))
+            yield Shift(principal, gained, resource, shared, named, to_come, host)

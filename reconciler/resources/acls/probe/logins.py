@@ -50,7 +50,7 @@ class KnownLogins:
             else:
                 logins[kind] = ProbedLogin(wanted=some, why_not=self.prober.why_not(cluster, kind))
         rights = self._told(cluster, {kind: login for kind, login in logins.items() if login.before is None})
-        return {**logins, **{kind: _before(logins[kind], rights) for kind, rights in rights.items()}}
+        return {**logins, **{kind: _before(logins[kind], before) for kind, before in rights.items()}}
 
     def after(self, cluster: str, logins: Logins) -> Logins:
         rights = self._told(cluster, logins)

@@ -32,8 +32,8 @@ def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBindi
 
 def put_back(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
     """``rules`` with everything in ``before`` as it was."""
-    there = {acl for acl, before in before.items() if before.there}
-    return (frozenset(rules) | there) - (before.keys() - there)
+    present = {acl for acl, state in before.items() if state.there}
+    return (frozenset(rules) | present) - (before.keys() - present)
 
 
 def carried_out(rules: Iterable[AclBinding], changes: Iterable[AclChange]) -> frozenset[AclBinding]:
@@ -45,7 +45,7 @@ def carried_out(rules: Iterable[AclBinding], changes: Iterable[AclChange]) -> fr
 def settled(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
     """Rules of ``before`` that are as they were: nothing is left of them to undo."""
     shown = frozenset(rules)
-    return frozenset(acl for acl, before in before.items() if (acl in shown) is before.there)
+    return frozenset(acl for acl, state in before.items() if (acl in shown) is state.there)
 
 
 def by_hand(acl: AclBinding, there: bool, server: str) -> str:

@@ -42,8 +42,8 @@ class Evidence:
         return frozenset(change.acl for change in self.changes)
 
 
-def checks(seen: Evidence) -> tuple[ProbeCheck, ...]:
-    return (_rules(seen), _decisions(seen), *(_principal(needs, seen) for needs in seen.needs))
+def checks(evidence: Evidence) -> tuple[ProbeCheck, ...]:
+    return (_rules(evidence), _decisions(evidence), *(_principal(needs, evidence) for needs in evidence.needs))
 
 
 def lagging(views: Views, changes: Iterable[AclChange]) -> dict[int, tuple[AclChange, ...]]:
@@ -56,13 +56,13 @@ def lagging(views: Views, changes: Iterable[AclChange]) -> dict[int, tuple[AclCh
     return {node: some for node, some in all_changes.items() if some}
 
 
-def _rules(seen: Evidence) -> ProbeCheck:
+def _rules(evidence: Evidence) -> ProbeCheck:
     subject = "rules"
-    if not seen.views:
+    if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "no broker showed its rules")
-    missing = lagging(seen.views, seen.changes)
+    missing = lagging(evidence.views, evidence.changes)
     if not missing:
-        text = f"{counted(len(seen.changes), 'change')} shown by {counted(len(seen.views), 'broker')}"
+        text = f"{counted(len(evidence.changes), 'change')} shown by {counted(len(evidence.views), 'broker')}"
         return ProbeCheck(subject, ProbeVerdict.PASSED, text)
     node, some = next(iter(sorted(missing.items())))
     first = some[0]
@@ -71,21 +71,21 @@ def _rules(seen: Evidence) -> ProbeCheck:
     return ProbeCheck(subject, ProbeVerdict.FAILED, f"'{first.acl}' {description} on broker {node}{more}")
 
 
-def _decisions(seen: Evidence) -> ProbeCheck:
+def _decisions(evidence: Evidence) -> ProbeCheck:
     """Requests that the rules of the wave decide must be decided as planned, whatever others did meanwhile."""
     subject = "who may do what"
-    expected = carried_out(seen.before, seen.changes)
-    touched = sorted(seen.own)
+    expected = carried_out(evidence.before, evidence.changes)
+    touched = sorted(evidence.own)
     others: set[AclBinding] = set()
-    for view in set(seen.views.values()):
+    for view in set(evidence.views.values()):
         differing = expected ^ view
-        others |= differing - seen.own
+        others |= differing - evidence.own
         all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, _names(differing)) if differing else ()
         if all_shifts:
             guilty = [acl for acl in sorted(differing) if _concerns(acl, all_shifts[0])]
             text = f"{_against(all_shifts)}; {_blamed(guilty, view)}"
-            return ProbeCheck(subject, ProbeVerdict.FAILED, text, _set_back(guilty, view, seen))
-    if not seen.views:
+            return ProbeCheck(subject, ProbeVerdict.FAILED, text, _set_back(guilty, view, evidence))
+    if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "not worked out, since no broker showed its rules")
     meanwhile = f"{counted(len(others), 'rule')} of others changed meanwhile and decides none of it"
     return ProbeCheck(subject, ProbeVerdict.PASSED, f"as planned; {meanwhile}" if others else "as planned")
@@ -122,24 +122,26 @@ def _blamed(guilty: Sequence[AclBinding], view: frozenset[AclBinding]) -> str:
     return f"meanwhile {', '.join(shown) or 'its rules changed'}"
 
 
-def _set_back(guilty: Iterable[AclBinding], view: frozenset[AclBinding], seen: Evidence) -> tuple[str, ...]:
+def _set_back(guilty: Iterable[AclBinding], view: frozenset[AclBinding], evidence: Evidence) -> tuple[str, ...]:
     """Against what others did. What the wave itself did is undone with it."""
-    return tuple(by_hand(acl, acl not in view, seen.server) for acl in guilty if acl not in seen.own)[:SHOWN]
+    return tuple(by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own)[:SHOWN]
 
 
-def _principal(needs: Needs, seen: Evidence) -> ProbeCheck:
+def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
     who = needs.name or "whose name is not known"
     subject = f"{needs.kind} principal {who}"
-    login = seen.logins.get(needs.kind, ProbedLogin(why_not="nobody was asked"))
-    lost = {**dict(_lost_by_rules(needs, seen, login)), **dict(_lost_by_word(needs, seen, login))}
+    login = evidence.logins.get(needs.kind, ProbedLogin(why_not="nobody was asked"))
+    lost = {**dict(_lost_by_rules(needs, evidence, login)), **dict(_lost_by_word(needs, evidence, login))}
     if lost:
         worst = sorted(lost.items(), key=lambda pair: pair[0].resource is not ResourceType.CLUSTER)
         shown = "; ".join(f"{acl.operation} on {_where(acl)}: {cause.text}" for acl, cause in worst[:SHOWN])
         more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         causes = dict.fromkeys(
-            cause for cause in lost.values() if cause.rule is not None and cause.rule not in seen.own
+            cause for cause in lost.values() if cause.rule is not None and cause.rule not in evidence.own
         )
-        todo = tuple(by_hand(cause.rule, not cause.there, seen.server) for cause in causes if cause.rule is not None)
+        todo = tuple(
+            by_hand(cause.rule, not cause.there, evidence.server) for cause in causes if cause.rule is not None
+        )
         text = f"{subject} may no longer do what it works with: {shown}{more}"
         return ProbeCheck(subject, ProbeVerdict.FAILED, text, todo[:SHOWN])
     if login.after is not None and login.after.failed is not None:
@@ -163,19 +165,19 @@ class _Cause:
     there: bool = True
 
 
-def _lost_by_rules(needs: Needs, seen: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
-    for view in set(seen.views.values()) if needs.name else ():
-        taking = [acl for acl in _taking(seen.before, view) if acl.principal in (needs.name, ANYONE)]
+def _lost_by_rules(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
+    for view in set(evidence.views.values()) if needs.name else ():
+        taking = [acl for acl in _taking(evidence.before, view) if acl.principal in (needs.name, ANYONE)]
         wanted = {_request(acl): acl for acl in reached(needs, taking)} if taking else {}
-        for lost in locked_out(Rulebook.of(seen.before), Rulebook.of(view), wanted.values()):
+        for lost in locked_out(Rulebook.of(evidence.before), Rulebook.of(view), wanted.values()):
             acl = wanted.get(lost.request)
             if acl is not None and told(login.after, acl) is not True:
                 yield acl, _denied_by(lost.by) or _Cause(f"'{lost.today}' is gone", lost.today, there=False)
 
 
-def _lost_by_word(needs: Needs, seen: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
+def _lost_by_word(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
     """Of what the brokers allowed before the wave."""
-    books = [Rulebook.of(view) for view in set(seen.views.values())]
+    books = [Rulebook.of(view) for view in set(evidence.views.values())]
     for acl in login.wanted:
         if acl.principal == needs.name and told(login.before, acl) is True and told(login.after, acl) is False:
             denials = (book.decide(_request(acl)) for book in books if needs.name)

@@ -96,12 +96,12 @@ def pattern(text: str) -> Pattern:
     exact = True
     while items and items[0][0] in (sre.ASSERT, sre.ASSERT_NOT) and items[0][1][0] == 1:
         kind, (_, body) = items.pop(0)
-        made, whole = _automaton([*body, *sre_parser.parse(".*")], flags)
+        language, whole = _automaton([*body, *sre_parser.parse(".*")], flags)
         if whole:
-            heads.append(made if kind is sre.ASSERT else Complement(made))
+            heads.append(language if kind is sre.ASSERT else Complement(language))
         exact = exact and whole
-    made, whole = _automaton(items, flags)
-    return Pattern(text, Intersection((*heads, made)) if heads else made, exact and whole)
+    language, whole = _automaton(items, flags)
+    return Pattern(text, Intersection((*heads, language)) if heads else language, exact and whole)
 
 
 def _automaton(items: list[Any], flags: int) -> tuple[Language, bool]:

@@ -56,8 +56,8 @@ def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ..
     moving: dict[str, dict[Partition, Placement]] = {}
     for change in changes:
         if isinstance(change, ReassignReplicas):
-            there = moving.setdefault(change.ref.cluster, {})
-            there.update({(change.ref.name, placement.partition): placement for placement in change.placements})
+            moving_here = moving.setdefault(change.ref.cluster, {})
+            moving_here.update({(change.ref.name, placement.partition): placement for placement in change.placements})
     loads: list[BrokerLoad] = []
     for name, placements in sorted(moving.items()):
         cluster = live.known(name)
@@ -83,9 +83,9 @@ def seconds_to_copy(placements: Mapping[Partition, Placement], facts: ReplicaFac
     taken: Counter[int] = Counter()
     for key, placement in placements.items():
         for broker in placement.added:
-            left = max(0, sizes.get(key, 0) - facts.sizes.get((*key, broker), 0))
-            taken[broker] += left
+            bytes_left = max(0, sizes.get(key, 0) - facts.sizes.get((*key, broker), 0))
+            taken[broker] += bytes_left
             if placement.before:
-                sent[placement.before[0]] += left
+                sent[placement.before[0]] += bytes_left
     most = max((*sent.values(), *taken.values()), default=0)
     return most / pace.throttle

@@ -27,20 +27,20 @@ class ReassignmentProgress:
     def look(self, now: float, goals: Mapping[Partition, Placement], flying: set[Partition], sizes: Sizes) -> str:
         """Takes note, and tells. ``sizes`` of the topics on the way."""
         wanted = largest(sizes)
-        here = left = 0
+        here = bytes_left = 0
         for key in flying:
             placement = goals[key]
             for broker in placement.added:
                 size = min(wanted.get(key, 0), sizes.get((*key, broker), 0))
                 here += size
-                left += wanted.get(key, 0) - size
+                bytes_left += wanted.get(key, 0) - size
             self._finished[key] = wanted.get(key, 0) * len(placement.added)
         copied = here + sum(size for key, size in self._finished.items() if key not in flying)
         before = self.samples[-1][1] if self.samples else -1
         if copied != before or not self.samples:
             self.moved_at = now
         self.samples = [sample for sample in self.samples if now - sample[0] <= WINDOW_SECONDS] + [(now, copied)]
-        return self._words(left, len(flying))
+        return self._words(bytes_left, len(flying))
 
     def stirred(self, now: float) -> None:
         """Something else than bytes went on."""
@@ -53,11 +53,11 @@ class ReassignmentProgress:
         (began, first), (now, last) = self.samples[0], self.samples[-1]
         return max(0.0, (last - first) / (now - began)) if now > began else 0.0
 
-    def _words(self, left: int, flying: int) -> str:
+    def _words(self, bytes_left: int, flying: int) -> str:
         parts = [f"{self.done} of {counted(self.total, 'partition')} done, {flying} on the way"]
-        if self.samples[-1][1] or left:
-            parts.append(f"{size_words(self.samples[-1][1])} copied, {size_words(left)} of those on the way left")
+        if self.samples[-1][1] or bytes_left:
+            parts.append(f"{size_words(self.samples[-1][1])} copied, {size_words(bytes_left)} of those on the way left")
         if rate := self.rate():
             parts.append(f"{size_words(int(rate))}/s")
-            parts.append(f"these in about {time_words(left / rate)}")
+            parts.append(f"these in about {time_words(bytes_left / rate)}")
         return ", ".join(parts)

@@ -53,12 +53,12 @@ def reassign(
     seconds = (watch.now() - began) / max(1, len(planned))
     return tuple(
         Outcome(
-            planned.id,
-            Result.FAILED if planned.id in run.failures else Result.DONE,
-            run.failures.get(planned.id, ""),
+            each.id,
+            Result.FAILED if each.id in run.failures else Result.DONE,
+            run.failures.get(each.id, ""),
             seconds,
         )
-        for planned in planned
+        for each in planned
     )
 
 
@@ -83,7 +83,7 @@ class ReassignmentRun:
         self.released: set[Partition] = set()
 
     def carry_out(self, planned: Sequence[Planned]) -> None:
-        changes = {planned.id: planned.change for planned in planned if isinstance(planned.change, ReassignReplicas)}
+        changes = {each.id: each.change for each in planned if isinstance(each.change, ReassignReplicas)}
         facts = self.admin.facts()
         names = {change.ref.name for change in changes.values()} | _journal_topics(facts.journal)
         live = self.admin.read(names)
@@ -108,10 +108,10 @@ class ReassignmentRun:
         ours = {move.key: None for move in facts.moves if facts.ours(move)}
         refused = self.admin.reassign(ours, factor_changes=True) if ours else {}
         until = self.watch.now() + STALL_SECONDS
-        while left := [move for move in self.admin.moves() if move.key in ours and move.key not in refused]:
+        while moves := [move for move in self.admin.moves() if move.key in ours and move.key not in refused]:
             if self.watch.now() > until:
                 raise ReassignmentStopped(
-                    f"{_named(move.key for move in left)} is still on the way", "Kafka has not cancelled it"
+                    f"{_named(move.key for move in moves)} is still on the way", "Kafka has not cancelled it"
                 )
             self.admin.wait(POLL_SECONDS / 4)
         if refused:

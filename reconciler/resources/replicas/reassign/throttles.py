@@ -154,4 +154,4 @@ def _entries(goals: Mapping[Partition, Placement]) -> dict[tuple[str, str], tupl
     for (topic, partition), placement in sorted(goals.items()):
         entries.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.before)
         entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
-    return {key: tuple(entries) for key, entries in entries.items()}
+    return {key: tuple(values) for key, values in entries.items()}

@@ -79,5 +79,5 @@ class _Gathering:
         self._records, self._size, self._last = [], 0.0, None
         if last is None:
             return
-        for made in fitting(records, self._codec, self.largest, last.next_offset):
-            yield Piece.made(made, last, records[0].timestamp)
+        for rebuilt in fitting(records, self._codec, self.largest, last.next_offset):
+            yield Piece.made(rebuilt, last, records[0].timestamp)

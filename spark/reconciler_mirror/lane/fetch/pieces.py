@@ -123,9 +123,9 @@ def _add_pieces(
             pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
             partition.why = "a refused record is looked for" if batch.base < partition.sought_to else why
-            pieces += (Piece.made(made, batch, batch.max_timestamp) for made in rebuild(view, batch, position, largest))
+            pieces += (Piece.made(part, batch, batch.max_timestamp) for part in rebuild(view, batch, position, largest))
     pieces += _gathered(view, small, partition.largest_at(position))
 
 
 def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:
-    return [Piece.made(made, last, last.max_timestamp) for made, last in gather(view, small, largest)]
+    return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]

@@ -285,9 +285,9 @@ def test_drift_says_whether_a_limit_was_set_by_us_and_changed_since() -> None:
     planned = seen.plan(wished)
     line = {"at": "noon", "result": "done", "change": change_document(planned.changes[0].change)}
     history = History(changes={"quota:east: user orders-app": (line,)})
-    assert "edited-outside: set by the apply of noon" in drift_text(planned, seen=history)
+    assert "edited-outside: set by the apply of noon" in drift_text(planned, history=history)
     later = seen.plan(quota("user: orders-app, producer_byte_rate: 5MiB"))
-    assert "not-told: " in drift_text(later, seen=history)
+    assert "not-told: " in drift_text(later, history=history)
 
 
 def test_explain_names_the_quotas_of_a_user_with_their_place_and_what_is_live() -> None:
