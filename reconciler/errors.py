@@ -169,6 +169,14 @@ def or_unknown(
         return Unknown(subject, error.what, error.todo)
 
 
+def or_unknown_why(subject: str, ask: Callable[[], Answer]) -> Answer | Unknown:
+    """As ``or_unknown``, with why it matters."""
+    try:
+        return ask()
+    except ReconcilerError as error:
+        return Unknown.of(subject, error)
+
+
 class ExitCode(IntEnum):
     DONE = 0
     ERROR = 1

@@ -20,7 +20,7 @@ KINDS: tuple[Kind[Any], ...] = (TOPICS, ACLS, USERS, QUOTAS, REPLICAS, MIRRORS)
 """In the order in which verdicts tell of them."""
 STATES = {about: state for kind in KINDS for about, state in kind.states.items()}
 """How what a plan rests on is put into words."""
-_KIND_OF = {made: kind for kind in KINDS for made in kind.changes}
+_KIND_OF = {change: kind for kind in KINDS for change in kind.changes}
 
 
 def kind_of(change: Change) -> Kind[Any]:

@@ -60,14 +60,14 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
     live = _live(topology, deadline)
     routing = find_routes(topology, live)
     all_rights = _rights(topology, live, routing.routes, deadline)
-    cluster_facts_by_name = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
+    read_facts = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}
     targets = {flow.target for flow in topology.flows.values()}
     findings: list[Finding] = []
     for name, request in topology.clusters.items():
-        findings += cluster_findings(request, cluster_facts_by_name[name], name in targets, int(time.time()))
+        findings += cluster_findings(request, read_facts[name], name in targets, int(time.time()))
         mine = [found for (cluster, _), found in all_rights.items() if cluster == name]
         findings += permission_findings(topology, name, mine, routing.routes)
-    findings += flow_findings(topology, live, routing.routes, cluster_facts_by_name, routing.prospects)
+    findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
     if topology.mirrors:
         findings += machine_findings(machine(state_folder(folder)))
     return Checkup(topology.environment, tuple(findings))

@@ -86,7 +86,7 @@ class _Shown:
                 say(f"flow {flow.name}: {_words(flow)}")
 
     def _bar(self, bars: Progress, flow: FlowStatus) -> None:
-        lag = _left(flow)
+        lag = _offsets_left(flow)
         if lag is None:
             return
         self.most[flow.name] = most = max(self.most.get(flow.name, 0), lag)
@@ -96,13 +96,13 @@ class _Shown:
         bars.update(task, total=max(1, most), completed=max(1, most) - lag, description=f"{flow.name}: {_words(flow)}")
 
 
-def _left(flow: FlowStatus) -> int | None:
+def _offsets_left(flow: FlowStatus) -> int | None:
     lag = (flow.catch_up or {}).get("offsets_left")
     return lag if isinstance(lag, int) else None
 
 
 def _words(flow: FlowStatus) -> str:
-    goal, lag = flow.catch_up or {}, _left(flow)
+    goal, lag = flow.catch_up or {}, _offsets_left(flow)
     offsets = "not all positions known yet" if lag is None else f"{counted(lag, 'offset')} left"
     done = f"{goal.get('done')} of {goal.get('partitions')} partitions"
     return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"

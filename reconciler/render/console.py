@@ -31,7 +31,7 @@ class _Command(TyperCommand):
         return without_types_of_flags(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        with _told():
+        with _writing():
             super().format_help(ctx, formatter)
 
 
@@ -40,7 +40,7 @@ class _Group(TyperGroup):
         return without_types_of_flags(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        with _told():
+        with _writing():
             super().format_help(ctx, formatter)
 
 
@@ -105,13 +105,13 @@ def show(text: str) -> None:
     """Raises BrokenPipeError when nobody reads it any more, and ReconcilerError when it cannot be written."""
     if sys.stdout is None:  # closed by whoever started us (``>&-``)
         return
-    with _told():
+    with _writing():
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _writing() -> Iterator[None]:
     """Raises BrokenPipeError and ReconcilerError as ``show`` does."""
     try:
         yield

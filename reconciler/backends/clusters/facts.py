@@ -6,11 +6,11 @@ Each part that cannot be read is Unknown by itself; the others are still reporte
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
@@ -29,7 +29,7 @@ from reconciler.backends.connections.credentials import client_settings
 from reconciler.backends.connections.dial import dial
 from reconciler.backends.connections.librdkafka import REQUEST_SECONDS, AdminConnection, kafka_error_of
 from reconciler.backends.connections.requests import Requests
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import ReconcilerError, Unknown, or_unknown_why
 from reconciler.kafka.client.connection import Connection as WireConnection
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.environment.topology import Cluster, Principal
@@ -40,8 +40,6 @@ _QUORUM = errors.Asked("ask for the controllers' clock", "Describe", "--cluster"
 _ANY_ACL = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
-
-Answer = TypeVar("Answer")
 
 
 def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
@@ -67,13 +65,13 @@ def _over_our_connection(cluster: Cluster, principal: Principal) -> Mapping[str,
     """Fields of ClusterFacts."""
     try:
         with QuotaRequests(cluster, principal) as requests:
-            skew = _told(requests, skew_ms)
+            skew = or_unknown_why(f"cluster {cluster.name}", partial(skew_ms, requests))
             return {
                 "features": requests.ask(errors.DESCRIBE_CLUSTER, _features),
                 "apis": {protocol.api_name(key): high for key, (_, high) in requests.versions().items()},
                 "skew_ms": skew if isinstance(skew, Unknown) else skew[0],
                 "skew_error_ms": 0 if isinstance(skew, Unknown) else skew[1],
-                "quotas": _told(requests, mutation_quotas),
+                "quotas": or_unknown_why(f"cluster {cluster.name}", partial(mutation_quotas, requests)),
             }
     except ReconcilerError as error:
         unknown = Unknown.of(f"cluster {cluster.name}", error)
@@ -115,13 +113,6 @@ def mutation_quotas(requests: QuotaRequests) -> Mapping[str, float]:
     """controller_mutation_rate (KIP-599) by whom it is for; empty when there is none."""
     key = "controller_mutation_rate"
     return {str(whom): limits[key] for whom, limits in requests.described().items() if key in limits}
-
-
-def _told(requests: QuotaRequests, ask: Callable[[QuotaRequests], Answer]) -> Answer | Unknown:
-    try:
-        return ask(requests)
-    except ReconcilerError as error:
-        return Unknown.of(f"cluster {requests.speaker.cluster}", error)
 
 
 def _brokers(connection: AdminConnection, ids: list[int]) -> Mapping[int, Mapping[str, str | None]] | Unknown:

@@ -85,11 +85,11 @@ async def _read(declared: DeclaredCluster, principal: Principal, questions: Ques
         await asyncio.wait_for(cluster.refresh([query.topic for query in questions]), WITHIN_SECONDS)
         counts = {query.topic: query.partitions for query in questions}
         sizes, ends, begins, cuts, readers = await asyncio.gather(
-            _told("its bytes", log_dirs.sizes(cluster, counts)),
-            _told("its records", _offsets(cluster, counts, LATEST)),
-            _told("its records", _offsets(cluster, counts, EARLIEST)),
-            _told("how much expires", _cuts(cluster, questions)),
-            _told("who reads it", _readers(cluster, frozenset(counts))),
+            _or_why("its bytes", log_dirs.sizes(cluster, counts)),
+            _or_why("its records", _offsets(cluster, counts, LATEST)),
+            _or_why("its records", _offsets(cluster, counts, EARLIEST)),
+            _or_why("how much expires", _cuts(cluster, questions)),
+            _or_why("who reads it", _readers(cluster, frozenset(counts))),
         )
         return {query.topic: _stakes(query, sizes, (begins, ends, cuts), readers) for query in questions}
     finally:
@@ -120,7 +120,7 @@ def _stakes(
     return Stakes(size, records, expiring, mine, (), tuple(dict.fromkeys(why for _, why in asked if why)))
 
 
-async def _told(subject: str, asked: Awaitable[Answer]) -> Told[Answer]:
+async def _or_why(subject: str, asked: Awaitable[Answer]) -> Told[Answer]:
     try:
         return await asyncio.wait_for(asked, WITHIN_SECONDS), ""
     except (WireError, OSError, TimeoutError, ValueError) as error:

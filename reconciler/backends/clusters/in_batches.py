@@ -49,7 +49,7 @@ class KindControl(Generic[Made]):
     def _narrowed(self, planned: Planned) -> Made:
         change: object = planned.change
         if not isinstance(change, self.classes):
-            raise ValueError(f"{planned.id} is no change of {' or '.join(made.__name__ for made in self.classes)}")
+            raise ValueError(f"{planned.id} is no change of {' or '.join(change.__name__ for change in self.classes)}")
         return change
 
 

@@ -45,12 +45,12 @@ def _judge(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: 
     if kind.name is KindName.ACLS:
         shown = admins[cluster].read_access().acls
         if isinstance(shown, frozenset):
-            return lambda planned: waves.cut_off(planned, shown) or _made(planned, made=False)
+            return lambda planned: waves.cut_off(planned, shown) or _outcome(planned, made=False)
     if kind.confirm is None:
         return unsure
     landed = kind.confirm(admins[cluster], changes)
-    return lambda planned: _made(planned, landed(planned.change))
+    return lambda planned: _outcome(planned, landed(planned.change))
 
 
-def _made(planned: Planned, made: bool) -> Outcome:
+def _outcome(planned: Planned, made: bool) -> Outcome:
     return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))

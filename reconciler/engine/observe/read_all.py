@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.changes import CreateTopic
 from reconciler.model.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
 from reconciler.model.plan import Plan
@@ -21,8 +21,6 @@ from reconciler.model.ports import ClusterReader, MirrorRunner
 
 THREADS = 16
 LOOK_SECONDS = 2.0
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def with_hidden(plan: Plan, live: LiveState, readers: Mapping[str, ClusterReader
         cluster, names = live.known(name), [ref.name for ref in creates if ref.cluster == name]
         if cluster is None or cluster.sees_all or not names:
             continue
-        live_cluster = _told(f"cluster {name}", partial(reader.read, names))
+        live_cluster = or_unknown_why(f"cluster {name}", partial(reader.read, names))
         if isinstance(live_cluster, Unknown):
             clusters[name] = live_cluster
         elif live_cluster.hidden:
@@ -108,9 +106,9 @@ class MirrorWatch:
             if name not in self._asked:
                 self._asked[name] = self._clock(), self._pool.submit(_mirror, name, self._runner)
         wait([future for _, future in self._asked.values()], within_s)
-        return LiveState(MappingProxyType({}), MappingProxyType({name: self._told(name) for name in self._mirrors}))
+        return LiveState(MappingProxyType({}), MappingProxyType({name: self._reported(name) for name in self._mirrors}))
 
-    def _told(self, name: str) -> LiveMirror | Unknown:
+    def _reported(self, name: str) -> LiveMirror | Unknown:
         asked_at, future = self._asked[name]
         if not future.done():
             error = f"no answer for {self._clock() - asked_at:.0f} s"
@@ -158,21 +156,14 @@ def _begun(
 
 
 def _cluster(name: str, reader: ClusterReader, topics: Collection[str] | None) -> LiveCluster | Unknown:
-    return _told(f"cluster {name}", lambda: reader.read(topics))
+    return or_unknown_why(f"cluster {name}", lambda: reader.read(topics))
 
 
 def _part(name: str, reader: ClusterReader, key: str) -> object:
     title, read, failed = _PARTS[key]
-    answer = _told(f"{title} of {name}", lambda: read(reader))
+    answer = or_unknown_why(f"{title} of {name}", lambda: read(reader))
     return failed(answer) if isinstance(answer, Unknown) else answer
 
 
 def _mirror(name: str, runner: MirrorRunner) -> LiveMirror | Unknown:
-    return _told(f"mirror {name}", lambda: runner.observe(name))
-
-
-def _told(subject: str, ask: Callable[[], Answer]) -> Answer | Unknown:
-    try:
-        return ask()
-    except ReconcilerError as error:
-        return Unknown.of(subject, error)
+    return or_unknown_why(f"mirror {name}", lambda: runner.observe(name))

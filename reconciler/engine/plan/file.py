@@ -17,8 +17,8 @@ from reconciler.model.plan import FORMAT_VERSION, Plan
 from reconciler.replication.handover import canonical_json
 from reconciler.replication.json_codec import Codec
 
-_KINDS: Mapping[str, type[Change]] = {made.word: made for made in CHANGES}
-_KIND_OF = {made: word for word, made in _KINDS.items()}
+_KINDS: Mapping[str, type[Change]] = {change.word: change for change in CHANGES}
+_KIND_OF = {change: word for word, change in _KINDS.items()}
 KINDS = tuple(_KINDS)
 _DERIVED = ("digest", "kind", "verdict", "exit_code", "summary")
 _AGAIN = "Make a new one with plan --out, and do not edit it."

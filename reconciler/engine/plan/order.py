@@ -61,7 +61,7 @@ _IN_A_STAGE = (
 )
 _BY_NAME = attrgetter("cluster", "name")
 """Sorts topics as they sort themselves, and ten times as quick."""
-_CLASSES = {made: place for place, made in enumerate(_IN_A_STAGE)}
+_CLASSES = {change: place for place, change in enumerate(_IN_A_STAGE)}
 
 
 def after_replicas(changes: Iterable[Change]) -> frozenset[TopicRef]:

@@ -24,7 +24,7 @@ def build_quota(reading: Reading) -> Quota:
     absent = reading.value("absent", default=False)
     _whom(reading, parts)
     fitting = (CONNECTIONS,) if "ip" in parts else OF_CLIENTS
-    for path, key in [*(((key,), key) for key in limits), *((("remove", n), key) for n, key in enumerate(remove))]:
+    for path, key in [*(((name,), name) for name in limits), *((("remove", n), name) for n, name in enumerate(remove))]:
         if key not in fitting and parts:
             problem = f"{key} does not fit {entity(parts)}"
             why = "Kafka limits connections by address, and everything else by user and client id"

@@ -33,7 +33,7 @@ def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
         yield f"{cluster}: no reassignment is under way"
         return
     for move in facts.moves:
-        bytes_left = _left(move, facts)
+        bytes_left = _bytes_left(move, facts)
         left = "how much is left is not known" if bytes_left is None else f"{size_words(bytes_left)} left"
         whose = "ours" if facts.ours(move) else "someone else's"
         to = ", ".join(map(str, move.target))
@@ -58,7 +58,7 @@ def _document(facts: ReplicaFacts) -> dict[str, Any]:
             "partition": move.partition,
             "before": move.before,
             "after": move.target,
-            "bytes_left": _left(move, facts),
+            "bytes_left": _bytes_left(move, facts),
             "ours": facts.ours(move),
         }
         for move in facts.moves
@@ -67,7 +67,7 @@ def _document(facts: ReplicaFacts) -> dict[str, Any]:
     return {"begun_by_apply": begun, "throttled_brokers": throttled, "reassignments": moves}
 
 
-def _left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
+def _bytes_left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
     """Bytes that its new replicas still lack; None where no broker told the size of the partition."""
     whole = largest(facts.sizes).get(move.key)
     if whole is None:

@@ -74,7 +74,7 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
         lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
     if report.seen.groups:
         lines += ["", *_table(report)]
-    lines += _left(report)
+    lines += _left_behind(report)
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +104,7 @@ def _bounded(group: GroupMove, which: str) -> str:
     return f"{total:,}" if sure or total == 0 else f"<= {total:,}"
 
 
-def _left(report: Report) -> list[str]:
+def _left_behind(report: Report) -> list[str]:
     if report.dry or not report.seen.move.drained:
         return []
     origin, left_behind = report.seen.move.origin, report.left_behind
@@ -123,7 +123,7 @@ def failover_markdown(report: Report) -> str:
         for group in report.seen.groups[:MOST_ROWS]:
             records = f"{_bounded(group, 'again')} | {_bounded(group, 'missed')}"
             lines.append(f"| {group.group} | {len(group.offsets)} | {records} | {group.note} |")
-    return "\n".join([*lines, *_left(report)]) + "\n"
+    return "\n".join([*lines, *_left_behind(report)]) + "\n"
 
 
 def failover_json(report: Report, exit_code: int) -> str:

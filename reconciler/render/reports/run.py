@@ -36,7 +36,7 @@ def round_lines(current: Round) -> Iterator[Line]:
         yield "warning", "unknown", {"subject": unknown.subject, "error": unknown.error}
     for refused in current.plan.refused:
         yield "warning", "refused", {"subject": str(refused.subject), "why": refused.reason.text, "todo": refused.todo}
-    yield from _alike(_left(current))
+    yield from _alike(_held_back(current))
     for outcome in current.outcomes:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
@@ -47,7 +47,7 @@ def round_lines(current: Round) -> Iterator[Line]:
     yield "info", "round", fields
 
 
-def _left(current: Round) -> Iterator[_Told]:
+def _held_back(current: Round) -> Iterator[_Told]:
     for held in current.held:
         disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in current.contested)
         yield ("warning" if disputed else "info", "held back", "why", held.why), held.id

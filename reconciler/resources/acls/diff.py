@@ -108,11 +108,11 @@ def _cut_off(
     """Rules that an earlier run deleted, and that no probe has confirmed since."""
     for acl, before in access.pending.items():
         if before.there and acl not in acls and acl not in rules_of_cluster.rules[name]:
-            grant = rules_of_cluster.absent[name].get(acl) or Grant(*_told(before.made))
+            grant = rules_of_cluster.absent[name].get(acl) or Grant(*_made_by(before.made))
             yield acl, DeleteAcl(name, acl, grant, NOT_PROBED)
 
 
-def _told(record: Made | None) -> tuple[str, str]:
+def _made_by(record: Made | None) -> tuple[str, str]:
     return (record.title, record.maker) if record is not None else ("rules that were not ours", DECLARED)
 
 

@@ -74,8 +74,8 @@ def _undeclared(
     """Keys that no entry names: those that earlier runs set, and everybody else's."""
     name = cluster.name
     ours: Keys = {} if isinstance(cluster.quota_keys, Unknown) else cluster.quota_keys
-    undeclared = dict(_left(mine, quotas))
-    ours_left = dict(_made(undeclared, ours))
+    undeclared = dict(_undeclared_keys(mine, quotas))
+    ours_left = dict(_set_by_runs(undeclared, ours))
     ignored: list[Ignored] = []
     for whom, limits in undeclared.items():
         strange = {key: number for key, number in limits.items() if key not in ours_left.get(whom, {})}
@@ -100,7 +100,7 @@ def _undeclared(
     return Findings(changes=tuple(removals), refused=refused, ignored=tuple(ignored))
 
 
-def _left(
+def _undeclared_keys(
     mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, Limits]
 ) -> Iterator[tuple[QuotaEntity, Limits]]:
     for whom, limits in sorted(quotas.items(), key=lambda pair: str(pair[0])):
@@ -113,7 +113,7 @@ def _left(
                 yield whom, others
 
 
-def _made(undeclared: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
+def _set_by_runs(undeclared: Mapping[QuotaEntity, Limits], ours: Keys) -> Iterator[tuple[QuotaEntity, Limits]]:
     for whom, limits in undeclared.items():
         if mine := {key: number for key, number in limits.items() if key in ours.get(whom, ())}:
             yield whom, mine

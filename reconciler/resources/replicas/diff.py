@@ -92,7 +92,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
         ]
         site = replace(site, basis=after(site.basis, placed))
     together = merged(compared)
-    return merged((together, Findings(changes=tuple(_left(site, together.changes)))))
+    return merged((together, Findings(changes=tuple(_to_finish(site, together.changes)))))
 
 
 def _not_seen(desired: DesiredTopic, topic: LiveTopic, facts: Unknown | None) -> Findings:
@@ -217,7 +217,7 @@ def _min_insync(desired: DesiredTopic, topic: LiveTopic) -> int | None:
     return None if min_insync is None else int(min_insync)
 
 
-def _left(site: Site, changes: Iterable[Change]) -> Iterator[FinishReassignment]:
+def _to_finish(site: Site, changes: Iterable[Change]) -> Iterator[FinishReassignment]:
     """What an earlier run left, where no change of this plan takes it up."""
     journal = site.facts.journal
     if journal is None or any(isinstance(change, ReassignReplicas) for change in changes):

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import MappingProxyType
 
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic, Source
 from reconciler.model.ports import ClusterReader
@@ -62,7 +62,4 @@ def _plain(topic: LiveTopic, factor: int | None) -> bool:
 
 
 def facts_of(reader: ClusterReader, environment: str) -> ReplicaFacts | Unknown:
-    try:
-        return reader.replica_facts(environment)
-    except ReconcilerError as error:
-        return Unknown.of(f"replicas of {reader.name}", error)
+    return or_unknown_why(f"replicas of {reader.name}", lambda: reader.replica_facts(environment))

@@ -58,7 +58,7 @@ def first_difference(
         if record is None and copy is None:
             return None
         if record is None or copy is None or not same(record, copy):
-            return _told(number, ours, theirs)
+            return _difference(number, ours, theirs)
         ours.drop()
         theirs.drop()
         number += 1
@@ -119,7 +119,7 @@ class _Ahead:
         return None
 
 
-def _told(number: int, ours: _Ahead, theirs: _Ahead) -> FoundDifference:
+def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FoundDifference:
     record, copy = ours.peek(0), theirs.peek(0)
     names, count = _what(record, copy, ours, theirs)
     return difference(number, names, record, copy, count)

@@ -49,11 +49,11 @@ class KnownLogins:
                 logins[kind] = known[kind]
             else:
                 logins[kind] = ProbedLogin(wanted=some, why_not=self.prober.why_not(cluster, kind))
-        rights = self._told(cluster, {kind: login for kind, login in logins.items() if login.before is None})
+        rights = self._rights(cluster, {kind: login for kind, login in logins.items() if login.before is None})
         return {**logins, **{kind: _before(logins[kind], before) for kind, before in rights.items()}}
 
     def after(self, cluster: str, logins: Logins) -> Logins:
-        rights = self._told(cluster, logins)
+        rights = self._rights(cluster, logins)
         return {kind: replace(login, after=rights.get(kind)) for kind, login in logins.items()}
 
     def keep(self, cluster: str, logins: Logins) -> None:
@@ -63,7 +63,7 @@ class KnownLogins:
     def forget(self, cluster: str) -> None:
         self._known.pop(cluster, None)
 
-    def _told(self, cluster: str, logins: Logins) -> dict[Principal, Rights]:
+    def _rights(self, cluster: str, logins: Logins) -> dict[Principal, Rights]:
         asked = {kind: login for kind, login in logins.items() if not login.why_not}
         if not asked:
             return {}
