@@ -18,8 +18,8 @@ BLOCK = 100
 _FIRST_PORT: Mapping[str, int] = MappingProxyType({"east": 0, "west": 50, HUB: 80})  # the hub has one broker
 _BROKER_STRIDE = 10
 
-# C1 only: half the start-up CPU. Not for `plain`, which also carries the benchmarks.
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# C1 only: half the start-up CPU; no counters for jstat. Not for `plain`, which also carries the benchmarks.
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
 @dataclass(frozen=True, slots=True)
