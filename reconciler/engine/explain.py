@@ -43,7 +43,7 @@ def explain(
         topics = tuple(replace(answer, access=rules_about_topic(basis, rules, answer.ref)) for answer in topics)
     flows = (_flow(basis, topology.flows[name]),) if name in topology.flows and not key else ()
     mirrors = (_mirror(basis, topology.mirrors[name]),) if name in topology.mirrors and not key else ()
-    unknown = _unknown(live)
+    unknown = (*_unknown(live), *(why for answer in topics if (why := basis.hidden(answer.ref)) is not None))
     if not (topics or flows or mirrors):
         raise _nowhere(basis, subject, unknown)
     return Explanation(topology.environment, subject, topics, flows, mirrors, live is not None, unknown)

@@ -134,7 +134,7 @@ def _nothing() -> Mapping[Any, Any]:
 class LiveCluster:
     """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
 
-    ``sees_all`` False: the principal may not describe every topic, so one that is not in ``topics`` may yet exist.
+    ``sees_all`` False: the principal may not describe every topic, so one that nobody asked for by name may yet exist.
     ``hidden``: of the names that were asked for, those of which the principal may not even know whether they are there.
     ``replicas`` None: nobody had a reason to look closer.
     ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.

@@ -22,7 +22,7 @@ def past(session: Session, say: Callable[[str], None]) -> History:
     """What earlier runs did: by the record of this machine, and by its copy in a topic, with those of others."""
     here, place = read_lines(session.state), session.topology.audit_place()
     known = session.seen.known(place.cluster) if place and session.seen else None
-    if place is None or known is None or place.name not in known.topics:
+    if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
         return history(here)
     try:
         cluster = session.topology.clusters[place.cluster]

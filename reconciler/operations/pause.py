@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from reconciler.backends.git import revision
@@ -102,7 +103,8 @@ def _require_there(session: Session, wanted: Sequence[Scope], say: Say) -> None:
     for scope in wanted:
         if scope.topic:
             flow = session.topology.flows[scope.flow]
-            read = or_unknown(f"cluster {flow.source}", session.clusters[flow.source].read, ClusterError)
+            ask = partial(session.whole, flow.source, scope.topic)
+            read = or_unknown(f"cluster {flow.source}", ask, ClusterError)
             if unchecked := require_exists(flow, scope, read):
                 say(unchecked)
 

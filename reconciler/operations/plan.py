@@ -18,7 +18,7 @@ from reconciler.environment.yaml.locations import Places
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.sections import collect
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
-from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison
 from reconciler.model.reports.explain import Explanation
@@ -82,7 +82,9 @@ def explained(env: Path, subject: str, offline: bool) -> Explanation:
     if offline:
         return explain(read_topology(env), subject, None, _places(env))
     with open_session(env, Principal.PLAN) as session:
-        return explain(session.topology, subject, session.observe(), _places(env))
+        cluster, _, topic = subject.partition(":")[0].partition("/")
+        live = session.observe([TopicRef(cluster, topic)] if topic else ())
+        return explain(session.topology, subject, live, _places(env))
 
 
 def _places(env: Path) -> Places:

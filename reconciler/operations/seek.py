@@ -72,8 +72,9 @@ class _Place:
         self.flow: Flow = session.topology.flows[self.scope.flow]
         clusters = session.topology.clusters
         self.source, self.target = Side(clusters[self.flow.source]), Side(clusters[self.flow.target])
-        cluster = session.clusters[self.flow.source].read()
-        require_exists(self.flow, self.scope, cluster)
+        cluster = session.whole(self.flow.source, self.scope.topic)
+        if unchecked := require_exists(self.flow, self.scope, cluster):
+            raise ReconcilerError(unchecked, "No position was moved")
         topic = cluster.topics[self.scope.topic]
         self.topic_id = topic.topic_id
         self.partitions = (self.scope.partition,) if self.scope.partition >= 0 else tuple(range(len(topic.partitions)))

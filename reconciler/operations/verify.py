@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reconciler.backends.mirror_jobs.runner.verify_job import VerifyRun, run_verify_job
+from reconciler.engine.observe.read_all import with_answers
+from reconciler.engine.observe.unlisted import unlisted
+from reconciler.model.live import LiveState
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.operations.session.session import Session
 from reconciler.resources.mirrors.handover import handovers
@@ -35,6 +38,8 @@ def _answer(
     mirror = session.topology.mirrors[name]
     flows = [flow for flow in session.topology.flows_of(mirror) if request.flow in (None, flow.name)]
     sides = {side for flow in flows for side in (flow.source, flow.target)}
-    live = {side: session.clusters[side].read() for side in sorted(sides)}
+    live = {side: session.whole(side) for side in sorted(sides)}
+    for side, names in unlisted(session.topology, LiveState(live, {})).items():
+        live[side] = with_answers(live[side], session.clusters[side].read(names))
     asked = request_fields(request, (flow.name for flow in flows), live)
     return run_verify_job(VerifyRun(mirror, session.state, handover, asked, request.master), progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
@@ -9,12 +11,12 @@ from reconciler.backends.clusters.topics.read_fast import FROM_TOPICS
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit.topic import read_copy
 from reconciler.errors import ClusterError, SecretError, Unknown
-from reconciler.model.changes import CreateTopic, Role
+from reconciler.model.changes import CreateTopic, DeleteTopic, Role
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 from reconciler.model.plan import Planned, Result
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic as MakeTopic
-from tests.support.clusters import real_cluster
+from tests.support.clusters import denied, real_cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE
 
@@ -35,6 +37,49 @@ def test_a_fake_with_hidden_topics_does_not_claim_to_see_all() -> None:
     fake.hide("secret")
     live = fake.read()
     assert (set(live.topics), live.sees_all) == ({"seen"}, False)
+
+
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+def denying(
+    request: pytest.FixtureRequest, unique: str, create_topic: MakeTopic
+) -> Iterator[FakeCluster | KafkaCluster]:
+    """May describe every topic but ``{unique}.there`` and ``{unique}.missing``, of which the first is there."""
+    names = [f"{unique}.there", f"{unique}.missing"]
+    if request.param == "fake":
+        fake = FakeCluster("east")
+        fake.put(names[0])
+        fake.deny(*names)
+        yield fake
+        return
+    east: ClusterHandle = request.getfixturevalue("secure").clusters["east"]
+    create_topic(east, names[0])
+    with denied(east, "plan", *names), KafkaCluster(real_cluster(east, "plan")) as cluster:
+        yield cluster
+
+
+def test_what_a_deny_rule_names_is_in_no_list_and_hidden_when_it_is_asked_for(
+    denying: FakeCluster | KafkaCluster, unique: str
+) -> None:
+    """A broker answers both alike, so nobody can tell which of them is there."""
+    names = [f"{unique}.{last}" for last in ("there", "missing", "free")]
+    listed, named = denying.read(), denying.read(names)
+    assert (listed.topics.keys() & set(names), listed.sees_all, dict(listed.hidden)) == (set(), True, {})
+    assert (set(named.topics), set(named.hidden), named.sees_all) == (set(), set(names[:2]), False)
+
+
+def test_what_may_not_be_described_any_more_is_neither_told_to_be_done_nor_to_be_gone(
+    east: ClusterHandle, unique: str, create_topic: MakeTopic
+) -> None:
+    old, new = create_topic(east, f"{unique}.old"), f"{unique}.new"
+    admin = KafkaCluster(real_cluster(east, "apply"))
+    ref, topic_id = TopicRef("east", old), admin.read([old]).topics[old].topic_id
+    changes = create(new), DeleteTopic(ref, topic_id, 1, "2027-01-01", BECAUSE)
+    with denied(east, "apply", old, new):
+        made, gone = (admin.perform([Planned("c", one, "", "low", "", "")], lambda _: None)[0] for one in changes)
+    assert (made.result, gone.result) == (Result.FAILED, Result.FAILED)
+    assert "it is not known whether it exists\nNothing was changed on it\nAllow it" in gone.error
+    assert "nobody can tell whether it is done: principal plan may not describe" in made.error
+    assert old in KafkaCluster(real_cluster(east, "plan")).read([old]).topics
 
 
 def test_hidden_topics_are_not_read_and_the_reader_knows_it(

@@ -8,11 +8,21 @@ from typing import Any
 
 from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
-from reconciler.engine.observe.read_all import ReadScope, observe, with_hidden
+from reconciler.engine.observe.read_all import ReadScope, observe, with_named
+from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import plan
 from reconciler.model.acls import AccessRule
 from reconciler.model.changes import AlterConfigs, ConfigChange
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, by_name
+from reconciler.model.environment.topology import (
+    Cluster,
+    Flow,
+    Mirror,
+    Topic,
+    TopicDefaults,
+    TopicRef,
+    Topology,
+    by_name,
+)
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Outcome, Plan
 from reconciler.resources.acls.desired import access_clusters
@@ -63,20 +73,16 @@ class World:
     clusters: dict[str, FakeCluster] = field(default_factory=dict)
     runner: FakeRunner = field(default_factory=FakeRunner)
 
-    def look(self, wished: Topology) -> LiveState:
+    def look(self, wished: Topology, *asked: TopicRef) -> LiveState:
         quotas = quota_clusters(wished)
         wanted = ReadScope(access_clusters(wished), quotas, quotas, user_clusters(wished))
-        live = LiveState(
-            observe({name: self.clusters[name] for name in wished.clusters}, wanted=wanted).clusters,
-            {name: self.runner.observe(name) for name in wished.mirrors},
-        )
+        listed = observe({name: self.clusters[name] for name in wished.clusters}, wanted=wanted)
+        named = with_named(listed, unlisted(wished, listed, asked), self.clusters)
+        live = LiveState(named.clusters, {name: self.runner.observe(name) for name in wished.mirrors})
         return look_closer(wished, live, self.clusters)
 
     def plan(self, wished: Topology, **more: Any) -> Plan:
-        live = self.look(wished)
-        made = plan(wished, live, **more)
-        closer = with_hidden(made, live, self.clusters)
-        return made if closer is live else plan(wished, closer, **more)
+        return plan(wished, self.look(wished), **more)
 
     def apply(self, wished: Topology, planned: Plan | None = None) -> tuple[Outcome, ...]:
         """Waits for nobody, and asks the logins of ``wished`` after each wave of access changes."""

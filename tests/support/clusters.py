@@ -8,15 +8,21 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ResourcePatternType,
     ResourceType,
 )
 
 from reconciler.model.environment.topology import Cluster
 from reconciler.sandbox.handles import ClusterHandle
+from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]
 
@@ -70,6 +76,25 @@ def member(handle: ClusterHandle, group: str, topic: str, protocol: str) -> Iter
         yield
     finally:
         consumer.close()
+
+
+@contextmanager
+def denied(cluster: ClusterHandle, user: str, *topics: str) -> Iterator[None]:
+    """While a Deny rule keeps each of ``topics`` from being described by ``user``."""
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    rules = [
+        (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation.DESCRIBE)
+        for topic in topics
+    ]
+    seen = AdminClient({**cluster.client(user), "log_level": "0"})
+    for future in admin.create_acls([AclBinding(*rule, AclPermissionType.DENY) for rule in rules]).values():
+        future.result(20)
+    try:
+        until(lambda: not set(topics) & set(seen.list_topics(timeout=10).topics))
+        yield
+    finally:
+        for future in admin.delete_acls([AclBindingFilter(*rule, AclPermissionType.DENY) for rule in rules]).values():
+            future.result(20)
 
 
 VERIFICATION = "transaction.partition.verification.enable"

@@ -40,7 +40,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         missing = tuple(name for name in sorted(declared) if here is None or name not in here.topics)
         lock = (lock_transactional_id(topology.environment),) if keeps_lock(topology, name) else ()
         all_asks[name, Principal.PLAN] = Ask(
-            exist, described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE)
+            (*exist, *missing), described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE)
         )
         all_asks[name, Principal.APPLY] = Ask(
             tuple(sorted(declared & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock

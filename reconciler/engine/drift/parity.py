@@ -63,13 +63,13 @@ def parity(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Pari
 def both_sides(
     topology: Topology, live: LiveState, routes: Sequence[Route]
 ) -> Iterator[ComparedTopics | Disparity | Unknown]:
-    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is there."""
+    """A Disparity alone where one side is missing; Unknown where one is hidden; nothing where neither is there."""
     for route in routes:
         ends = Ends(route.flow, route.source, route.remote)
         here, there = topic_at(live, route.source), topic_at(live, route.remote)
         if here and there:
             yield _compared(Pair(ends, here, there), _FlowRules(topology, route))
-        elif (here or there) and (hidden := unseen(live, route.remote if here else route.source)):
+        elif hidden := unseen(live, route.source) or unseen(live, route.remote):
             yield hidden
         elif here or there:
             words = [counted(len(topic.partitions), "partition") if topic else "no topic" for topic in (here, there)]
@@ -81,13 +81,16 @@ def both_sides(
 def declared_twice(
     topology: Topology, live: LiveState, routes: Sequence[Route]
 ) -> Iterator[ComparedTopics | Disparity | Unknown]:
-    """A Disparity alone where one side is missing; Unknown where it may be hidden; nothing where neither is
-    there, or one cluster was not read."""
+    """A Disparity alone where one side is missing; Unknown where one is hidden; nothing where neither is there, or one
+    cluster was not read."""
     flowing = {frozenset((route.source, route.remote)) for route in routes}
     for topic in topology.topics.values():
         read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]
         first = next((ref for ref in read if topic_at(live, ref)), None)
         for ref in read:
+            if len(read) > 1 and (hidden := unseen(live, ref)):
+                yield hidden
+                continue
             if first is None or ref == first or {first, ref} in flowing:
                 continue
             here, there = (topic_at(live, each) for each in (first, ref))
@@ -95,8 +98,6 @@ def declared_twice(
             ends = Ends("", first, ref)
             if there is not None:
                 yield _compared(Pair(ends, here, there), _DeclaredRules(topology, topic))
-            elif hidden := unseen(live, ref):
-                yield hidden
             else:
                 words = counted(len(here.partitions), "partition")
                 yield ends.apart("topic", words, "no topic", ParityVerdict(False, f"{_ONCE}; apply makes it"))

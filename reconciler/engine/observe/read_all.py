@@ -9,14 +9,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from reconciler.errors import Unknown, or_unknown_why
-from reconciler.model.changes import CreateTopic
 from reconciler.model.live import LiveAccess, LiveCluster, LiveMirror, LiveState, LiveUsers
-from reconciler.model.plan import Plan
 from reconciler.model.ports import ClusterReader, MirrorRunner
 
 THREADS = 16
@@ -62,23 +59,26 @@ def observe(
         )
 
 
-def with_hidden(plan: Plan, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
-    """``live``, and of what ``plan`` would create on clusters that hide topics, what may be there unseen.
+def with_named(
+    live: LiveState, names: Mapping[str, Collection[str]], readers: Mapping[str, ClusterReader]
+) -> LiveState:
+    """``live``, and what its clusters answer to ``names`` that their lists lack: most are missing, some may be there
+    unseen (``LiveCluster.hidden``), and some were made meanwhile. Asks nobody where there are no names."""
+    clusters = dict(live.clusters)
+    with ThreadPoolExecutor(max(1, min(THREADS, len(names)))) as pool:
+        answers = {name: pool.submit(_cluster, name, readers[name], some) for name, some in names.items()}
+        for name, future in answers.items():
+            answer, listed = future.result(), live.clusters[name]
+            if isinstance(answer, LiveCluster) and isinstance(listed, LiveCluster):
+                answer = with_answers(listed, answer)
+            clusters[name] = answer
+    return LiveState(MappingProxyType(clusters), live.mirrors)
 
-    The same object where nothing is hidden. Only what is asked for by name is told to be hidden.
-    """
-    creates = [planned.change.ref for planned in plan.changes if isinstance(planned.change, CreateTopic)]
-    clusters: dict[str, LiveCluster | Unknown] = {}
-    for name, reader in readers.items():
-        cluster, names = live.known(name), [ref.name for ref in creates if ref.cluster == name]
-        if cluster is None or cluster.sees_all or not names:
-            continue
-        live_cluster = or_unknown_why(f"cluster {name}", partial(reader.read, names))
-        if isinstance(live_cluster, Unknown):
-            clusters[name] = live_cluster
-        elif live_cluster.hidden:
-            clusters[name] = replace(cluster, hidden=live_cluster.hidden)
-    return LiveState(MappingProxyType({**live.clusters, **clusters}), live.mirrors) if clusters else live
+
+def with_answers(listed: LiveCluster, named: LiveCluster) -> LiveCluster:
+    """A cluster by its list, with what it answered to names."""
+    topics = MappingProxyType({**listed.topics, **named.topics}) if named.topics else listed.topics
+    return replace(listed, topics=topics, hidden=named.hidden, sees_all=listed.sees_all and not named.hidden)
 
 
 class MirrorWatch:

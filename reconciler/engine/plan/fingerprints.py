@@ -118,4 +118,4 @@ def unreadable(live: LiveState) -> list[Unknown]:
 def _parts(cluster: LiveCluster) -> tuple[object, ...]:
     acls = cluster.acls if cluster.access is not None else None
     users = (cluster.users.credentials, cluster.users.recorded) if cluster.users is not None else ()
-    return acls, cluster.quotas, *users
+    return *cluster.hidden.values(), acls, cluster.quotas, *users

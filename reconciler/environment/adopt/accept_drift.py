@@ -106,6 +106,8 @@ def _field(desired: Topic, field: str, live: LiveState, asked: str) -> Accepted 
         known = live.known(cluster)
         if known is None or desired.name not in known.topics:
             why = "could not be read" if known is None else "does not have it"
+            if known is not None and desired.name in known.hidden:
+                why = "does not show whether it has it"
             return f"{TopicRef(cluster, desired.name)}: the declaration also counts there, and the cluster {why}"
         topics.append(known.topics[desired.name])
     if field == PARTITIONS:

@@ -115,11 +115,7 @@ def topic_at(live: LiveState, ref: TopicRef) -> LiveTopic | None:
 def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
     """Of a topic that is not among those that were read: set where it may yet be there."""
     cluster = live.known(ref.cluster)
-    if cluster is None or cluster.sees_all:
-        return None
-    error = "it is not among the topics that may be described there, and others are hidden"
-    todo = f"Let the plan principal describe it, if it is there: {ref.name} on {ref.cluster}"
-    return Unknown(str(ref), error, todo)
+    return cluster.hidden.get(ref.name) if cluster else None
 
 
 def shown(factor: int | None) -> str:

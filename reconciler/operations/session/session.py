@@ -23,7 +23,8 @@ from reconciler.backends.state.environment_records import read_applied, read_app
 from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
 from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
 from reconciler.engine.guards.other_repository import moved_record, other_repository
-from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_hidden
+from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
+from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
 from reconciler.engine.plan.fingerprints import basis, topology_digest, unreadable
 from reconciler.engine.plan.impact import described, filled, on_empty, questions, together, weighed
@@ -31,7 +32,7 @@ from reconciler.environment.load import load, no_collection
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import BlockedError, ClusterError, Moved, Problem, ReconcilerError, Unknown
 from reconciler.model.changes import AlterQuota, AlterUser, Subject, TopicChange
-from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Edition, Plan
 from reconciler.model.state.last_apply import Applied, Consent
@@ -103,15 +104,23 @@ class Session:
             return self.strays.get(mirror)
         return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.has_lost)
 
-    def observe(self) -> LiveState:
-        """Everything: all clusters, all mirrors of the topology, and running ones that left it."""
+    def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
+        """Everything: all clusters, all mirrors of the topology, and running ones that left it. What git, flows or
+        ``asked`` name and no cluster lists is asked for by name."""
         quotas = quota_clusters(self.topology)
         wanted = ReadScope(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
         with ThreadPoolExecutor(1) as aside:
             jobs = aside.submit(self._mirrors_and_strays)
-            clusters = observe(self.clusters, wanted=wanted).clusters
-            self.seen = LiveState(clusters, jobs.result())
+            listed = observe(self.clusters, wanted=wanted)
+            named = with_named(listed, unlisted(self.topology, listed, asked), self.clusters)
+            self.seen = LiveState(named.clusters, jobs.result())
         return self.seen
+
+    def whole(self, cluster: str, *names: str) -> LiveCluster:
+        """One cluster alone, with what it answers to ``names``. Raises ClusterError."""
+        listed = self.clusters[cluster].read()
+        missing = sorted(set(names) - listed.topics.keys())
+        return with_answers(listed, self.clusters[cluster].read(missing)) if missing else listed
 
     def _mirrors_and_strays(self) -> Mapping[str, LiveMirror | Unknown]:
         self.strays = self._strays()
@@ -144,9 +153,6 @@ class Session:
         self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune)
-        if (closer := with_hidden(made, live, self.clusters)) is not live:
-            live = closer
-            made = plan(self.topology, live, self._previous(), edition, consent.prune)
         made = replace(made, notes=(*made.notes, *moved))
         return self._reviewed(described(made, cluster_features), live, consent, alone)
 

@@ -31,7 +31,7 @@ def explanation_text(explanation: Explanation, style: Style = PLAIN) -> str:
     if not explanation.asked:
         parts.append(["From git alone; no cluster was asked."])
     if explanation.unknown:
-        told = [f"  {unknown.subject}: {unknown.error}" for unknown in explanation.unknown]
+        told = [f"  {each.subject}: {'. '.join(filter(None, (each.error, each.todo)))}" for each in explanation.unknown]
         parts.append([style.paint("alarm", "Not known, so this is from git alone:"), *told])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 

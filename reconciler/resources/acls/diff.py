@@ -153,11 +153,11 @@ def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> It
     value: set[tuple[str, str]] = set()
     for rule in topology.access:
         for cluster in rule.clusters:
-            if (live_cluster := live.known(cluster)) is None or not live_cluster.sees_all:
+            if (live_cluster := live.known(cluster)) is None:
                 continue
             names = routing.prospects.names(cluster)
-            for name in _literal_topics(rule):
-                if name in names or (cluster, name) in value or len(value) >= NOTED:
+            for name in literal_topics(rule):
+                if name in names or name in live_cluster.hidden or (cluster, name) in value or len(value) >= NOTED:
                     continue
                 value.add((cluster, name))
                 near = nearest(name, names)
@@ -165,7 +165,8 @@ def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> It
                 yield f"the access rule at {rule.where} names topic {name}, which {cluster} does not have{perhaps}"
 
 
-def _literal_topics(rule: AccessRule) -> Iterable[str]:
+def literal_topics(rule: AccessRule) -> Iterable[str]:
+    """Topics that a rule names one by one."""
     patterns = [*rule.topics, *rule.reads, *rule.writes]
     if rule.exact is not None and rule.exact.resource is ResourceType.TOPIC:
         patterns += rule.exact.names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -17,7 +17,7 @@ from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveState, Source
 from reconciler.replication.policy import CYCLE, HEARTBEATS, TopicSelector
-from reconciler.resources.flows.names.carried import selector_for
+from reconciler.resources.flows.names.carried import plain_names, selector_for
 from reconciler.resources.flows.uncarried import idle_names
 from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.resources.topics.defaults import layers_of, replication_factor
@@ -108,6 +108,14 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     return Routing(routes, prospects, contested, refused, notes)
 
 
+def remote_names(topology: Topology, live: LiveState) -> Iterator[TopicRef]:
+    """Every topic that a flow writes to, and nothing more of it."""
+    flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
+    selectors = {flow.name: selector_of(flow) for flow in flows}
+    hops, _, _ = _hops(flows, selectors, _present(topology, live), limit=len(topology.clusters))
+    return (hop.remote for hop in hops)
+
+
 def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
     """Remote topic -> its sources, both among ``topics``; not where each of two would be the other's."""
     ways: set[tuple[TopicRef, TopicRef]] = set()
@@ -130,13 +138,16 @@ def _shared(topology: Topology, hops: Sequence[_Hop]) -> bool:
 
 
 def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
-    """Names by known cluster, without anything flows will make."""
+    """Names by known cluster, without anything flows will make. What a flow names may be there unseen."""
     names: dict[str, set[str]] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
             names[name] = set(cluster.topics)
     for name, here in names.items():
         here.update(topic.name for topic in topology.topics.values() if name in topic.clusters)
+    for flow in topology.flows.values():
+        if cluster := live.known(flow.source):
+            names[flow.source] |= plain_names(flow) & cluster.hidden.keys()
     for name in heartbeats_places(topology):
         if name in names:
             names[name].add(HEARTBEATS)

@@ -63,6 +63,8 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
     if isinstance(source, Unknown):
         return f"{flow.source} did not answer, so nobody looked whether {scope.topic} exists there: {source.error}"
     topic = source.topics.get(scope.topic)
+    if (hidden := source.hidden.get(scope.topic)) is not None:
+        return f"{hidden.error}. {hidden.todo}"
     if topic is None:
         raise ReconcilerError(
             f"{flow.source} has no topic {scope.topic}",

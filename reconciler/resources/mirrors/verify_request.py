@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.live import LiveCluster, LiveTopic
+from reconciler.model.live import LiveCluster
 from reconciler.model.reports.verify import ComparedPartition, VerificationRequest
 from reconciler.replication.json_codec import Codec
 
@@ -39,7 +39,7 @@ def request_fields(
         "from_ms": request.from_ms,
         "to_ms": request.to_ms,
         "parquet": request.parquet,
-        "topics": {name: _traits(live.topics.values()) for name, live in clusters.items()},
+        "topics": {name: _traits(live) for name, live in clusters.items()},
     }
 
 
@@ -54,9 +54,9 @@ def answered(document: Mapping[str, Any]) -> tuple[ComparedPartition, ...]:
     return tuple(_CODEC.decoded(ComparedPartition, item) for item in document["partitions"])
 
 
-def _traits(topics: Iterable[LiveTopic]) -> dict[str, list[str]]:
-    traits: dict[str, list[str]] = {"compacted": [], "append_time": [], "unknown": []}
-    for topic in topics:
+def _traits(cluster: LiveCluster) -> dict[str, list[str]]:
+    traits: dict[str, list[str]] = {"compacted": [], "append_time": [], "unknown": [*cluster.hidden]}
+    for topic in cluster.topics.values():
         if isinstance(topic.configs, Unknown):
             traits["unknown"].append(topic.name)
             continue

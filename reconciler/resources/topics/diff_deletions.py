@@ -57,10 +57,8 @@ def _meant(stone: Tombstone, live: LiveState) -> bool:
 
 def _compare(stone: Tombstone, cluster: LiveCluster, desired: DesiredTopic | None, depth: int) -> Findings:
     subject, topic = str(stone.ref), cluster.topics.get(stone.topic)
-    if topic is None and not cluster.sees_all:
-        todo = f"Let the plan principal describe {stone.ref}."
-        error = "it has a tombstone and is not seen, but this principal does not see every topic"
-        return Findings(unknown=(Unknown(subject, error, todo),))
+    if topic is None and (hidden := cluster.hidden.get(stone.topic)) is not None:
+        return Findings(unknown=(replace(hidden, detail=(f"tombstone of {stone.ref}",)),))
     if topic is None:
         note = f"{subject} has a tombstone and is gone: the tombstone ({stone.where}) can be removed"
         return Findings(settled=(Settled(of_topic(stone.ref), "deleted"),), notes=(note,))

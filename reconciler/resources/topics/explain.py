@@ -52,6 +52,11 @@ class ExplainBasis:
     def present(self) -> frozenset[TopicRef]:
         return frozenset(self.desired_topics) | frozenset(self.routing.prospects)
 
+    def hidden(self, ref: TopicRef) -> Unknown | None:
+        """Why nobody can tell whether it is there."""
+        cluster = self.live.known(ref.cluster)
+        return cluster.hidden.get(ref.name) if cluster else None
+
 
 def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnswer:
     """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when nobody set it."""
@@ -86,11 +91,15 @@ def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, li
     if live is not None:
         return "unmanaged: neither declared nor made by a flow, never changed"
     asked = "and not on the cluster" if ref.cluster in basis.answered else "and the cluster was not asked"
+    if basis.hidden(ref) is not None:
+        asked = "and it cannot be read"
     return f"neither declared nor made by a flow, {asked}"
 
 
 def _tombstone(basis: ExplainBasis, stone: Tombstone, live: LiveTopic | None) -> str:
     tombstone = f"tombstone ({stone.where.line_words})"
+    if basis.hidden(stone.ref) is not None:
+        return f"cannot be read, so nobody knows whether its {tombstone} is done"
     if live is None and stone.cluster in basis.answered:
         return f"gone; its {tombstone} can be removed"
     if live is not None and live.topic_id != stone.topic_id:
@@ -103,6 +112,8 @@ def _tombstone(basis: ExplainBasis, stone: Tombstone, live: LiveTopic | None) ->
 def _seen(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
     if ref.cluster not in basis.answered:
         return ""
+    if (hidden := basis.hidden(ref)) is not None:
+        return f"cannot be read: {hidden.error}"
     return f"on the cluster, topic id {live.topic_id}" if live else "not on the cluster"
 
 

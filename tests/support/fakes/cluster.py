@@ -70,8 +70,8 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
 
     ``FakeCluster("east")`` is one broker with built-in defaults. ``brokers``: how many; ``cluster_id``: else made of
     the name; ``broker_configs``: key -> (value, source) for static or dynamic broker values. Afterwards: ``put`` makes
-    a topic as a stranger would, ``hide`` makes topics invisible to this principal, ``fail_on(n, error)`` lets the n-th
-    call from now on raise, ``kill_after(n)`` raises KeyboardInterrupt after n more single changes.
+    a topic as a stranger would, ``hide`` and ``deny`` make topics invisible to this principal, ``fail_on(n, error)``
+    lets the n-th call from now on raise, ``kill_after(n)`` raises KeyboardInterrupt after n more single changes.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         self.broker_configs = dict(broker_configs or {})
         self.topics: dict[str, FakeTopic] = {}
         self.hidden: set[str] = set()
+        self.denied: set[str] = set()
         self.calls = 0
         self._ids = itertools.count(1)
         self._failures: dict[int, BaseException] = {}
@@ -110,6 +111,11 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         return made
 
     def hide(self, *names: str) -> None:
+        self.hidden.update(names)
+
+    def deny(self, *names: str) -> None:
+        """Hides them alone: this principal may describe every other topic, as where a Deny rule names a few."""
+        self.denied.update(names)
         self.hidden.update(names)
 
     def fail_on(self, call: int, error: BaseException) -> None:
@@ -137,7 +143,8 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         live = {name: self._live(name, self.topics[name]) for name in names}
         brokers = tuple(broker for broker in self.brokers if broker.id not in self.away)
         hidden = {name: Unknown(f"{self.name}/{name}", "hidden") for name in self.hidden.intersection(topics or ())}
-        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=not self.hidden, hidden=hidden)
+        sees_all = not (hidden or self.hidden - self.denied)
+        return LiveCluster(self.name, self.cluster_id, brokers, live, sees_all=sees_all, hidden=hidden)
 
     def seen(self) -> LiveCluster:
         """As ``read``, and no call."""

@@ -54,7 +54,8 @@ class ConfigShelf:
 
 def hidden_topic(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
     description = f"{failed.what}, so it is not known whether it exists"
-    return Unknown(f"{speaker.cluster}/{topic}", description, failed.todo)
+    todo = f"{failed.todo} (a Deny rule that names it wins over that: remove it)"
+    return Unknown(f"{speaker.cluster}/{topic}", description, todo)
 
 
 def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:

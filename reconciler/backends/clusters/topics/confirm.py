@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from reconciler.backends.clusters.topics.agreement import disagreement, leaderless
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
@@ -11,7 +11,7 @@ from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import DeleteTopic
-from reconciler.model.live import LiveTopic
+from reconciler.model.live import LiveCluster
 
 AGREE_SECONDS = 120.0
 """A broker that is still making the files of thousands of partitions shows nothing newer until they are made."""
@@ -56,25 +56,31 @@ def _await(
     pause = 0.02
     while True:
         live = read_cluster(connection, [item.change.ref.name for item in items], broker)
-        differing = _differences(items, live.topics)
-        moving = [i for i in items if i.id in differing and not _final(i, existed, live.topics.get(i.change.ref.name))]
+        differing = _differences(items, live)
+        moving = [i for i in items if i.id in differing and not _final(i, existed, live)]
         if not moving or time.monotonic() > until:
             return differing
         time.sleep(pause)
         pause = min(pause * 2, 1.0)
 
 
-def _final(item: PlannedTopicChange, existed: frozenset[str], topic: LiveTopic | None) -> bool:
-    """Whether waiting changes nothing: the topic was there before, or was made again after it was deleted."""
+def _final(item: PlannedTopicChange, existed: frozenset[str], live: LiveCluster) -> bool:
+    """Whether waiting changes nothing: the topic was there before, may not be seen, or was made again after it was
+    deleted."""
+    topic = live.topics.get(item.change.ref.name)
     if topic is None:
-        return False
+        return item.change.ref.name in live.hidden
     return item.id in existed or (isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id)
 
 
-def _differences(items: Sequence[PlannedTopicChange], live: Mapping[str, LiveTopic]) -> Failures:
+def _differences(items: Sequence[PlannedTopicChange], live: LiveCluster) -> Failures:
     differences: Failures = {}
     for item in items:
-        topic = live.get(item.change.ref.name)
+        topic = live.topics.get(item.change.ref.name)
+        if (hidden := live.hidden.get(item.change.ref.name)) is not None:
+            doubt = f"nobody can tell whether it is done: {hidden.error}"
+            differences[item.id] = f"{item.change.ref} was sent, and {doubt}\n{hidden.todo}"
+            continue
         text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
         if text:
             differences[item.id] = (

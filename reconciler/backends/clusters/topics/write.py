@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.backends.clusters.in_batches import perform_in_batches
@@ -21,7 +21,6 @@ from reconciler.backends.clusters.topics.requests import send
 from reconciler.backends.connections.librdkafka import AdminConnection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterConfigs, CreateTopic, DeleteTopic, Subject
-from reconciler.model.live import LiveTopic
 from reconciler.model.plan import Outcome, Planned
 
 QUOTA_PATIENCE_SECONDS = 300.0
@@ -136,13 +135,15 @@ def _before(
     failures: Failures = {}
     waiting: list[PlannedTopicChange] = []
     existing = [item for item in items if not isinstance(item.change, CreateTopic)]
-    live = _read(connection, existing) if existing else {}
+    live = read_cluster(connection, [item.change.ref.name for item in existing]) if existing else None
     for item in items:
         if isinstance(item.change, CreateTopic):
             waiting.append(item)
             continue
-        topic = live.get(item.change.ref.name)
-        if reason := obstacle(item.change, topic):
+        topic = live.topics.get(item.change.ref.name) if live else None
+        if live and (hidden := live.hidden.get(item.change.ref.name)) is not None:
+            failures[item.id] = f"{item.change.ref}: {hidden.error}\nNothing was changed on it\n{hidden.todo}"
+        elif reason := obstacle(item.change, topic):
             failures[item.id] = f"{item.change.ref} {reason}\nNothing was changed on it\nRun plan again."
         elif disagreement(item.change, topic):
             waiting.append(item)
@@ -168,7 +169,3 @@ def _send_patiently(
         time.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, no secret
         rest, pause = throttled, min(pause * 2, 5.0)
     return answers
-
-
-def _read(connection: AdminConnection, items: Iterable[PlannedTopicChange]) -> Mapping[str, LiveTopic]:
-    return read_cluster(connection, [item.change.ref.name for item in items]).topics

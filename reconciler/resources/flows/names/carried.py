@@ -5,6 +5,7 @@ Custom policies have no automaton; they are simulated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from reconciler.resources.flows.names.automata import Complement, Language, Memo
 from reconciler.resources.flows.names.policy_rules import HEARTBEATS, Hops, internal
 from reconciler.resources.flows.names.redos import unfit
 from reconciler.resources.flows.names.regex import Pattern, pattern
+
+_PLAIN = re.compile(r"(?:[\w-]|\\?\.)+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,14 @@ def selector_for(flow: Flow) -> TopicSelector:
         flow.target,
         heartbeats=flow.mirrormaker_topics.heartbeats is not None,
     )
+
+
+def plain_names(flow: Flow) -> frozenset[str]:
+    """Topics that the flow names one by one, where others are matched. Raises as ``selector_for``."""
+    parts = (part for text in flow.topics for part in text.split("|") if _PLAIN.fullmatch(part))
+    names = frozenset(part.replace("\\", "") for part in parts)
+    selector = selector_for(flow)
+    return frozenset(name for name in names if selector.why_not(name) is None)
 
 
 def held_back(exclude: list[Pattern], flow: Flow) -> tuple[Language, ...]:

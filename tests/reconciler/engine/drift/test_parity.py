@@ -19,7 +19,7 @@ from reconciler.model.schemas import schema as schema_of
 from reconciler.render.reports.parity import parity_json, parity_text
 from reconciler.replication.handover import Naming
 from reconciler.resources.flows.routes import Route, find_routes
-from tests.support.builders import World, altered, cluster, flow, topic, topology
+from tests.support.builders import World, altered, cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import FakeCluster
 
 
@@ -216,14 +216,16 @@ def test_what_is_declared_on_a_silent_cluster_is_unknown_and_the_others_are_comp
     assert (found.exit_code, [one.remote for one in found.disparities]) == (1, ["west/orders"])
 
 
-def test_a_side_that_may_be_hidden_is_unknown_and_not_missing() -> None:
-    east, west = FakeCluster("east"), FakeCluster("west")
+def test_a_side_that_is_hidden_is_unknown_and_one_that_the_principal_may_know_to_be_missing_is_missing() -> None:
+    seen = world()
+    east, west = seen.clusters["east"], seen.clusters["west"]
     east.put("orders")
     east.put("pay")
     west.put("east.orders")
     west.hide("east.orders")
     wished = topology(flow("east", "west", "orders"), topic("pay", "east", "west"))
-    live = LiveState({"east": east.read(), "west": west.read()}, {})
+    live = seen.look(wished)
     found = parity(wished, live, routes_of(wished, live))
-    assert (found.exit_code, found.disparities) == (1, ())
-    assert [one.subject for one in found.unknown] == ["west/east.orders", "west/pay"]
+    assert [one.subject for one in found.unknown] == ["west/east.orders"]
+    assert [(one.remote, one.there) for one in found.disparities] == [("west/pay", "no topic")]
+    assert found.exit_code == 1

@@ -95,6 +95,8 @@ def test_a_topic_that_is_not_there_is_told_with_the_nearest() -> None:
         require_exists(one, Scope(one.name, "order"), seen)
     with pytest.raises(ReconcilerError, match="0 to 5"):
         require_exists(one, Scope(one.name, "orders", 6), seen)
+    east.deny("orders")
+    assert require_exists(one, Scope(one.name, "orders"), east.read(["orders"])).startswith("hidden"), "nobody can tell"
     assert "did not answer" in require_exists(one, Scope(one.name, "orders"), Unknown("cluster east", "down"))
 
 

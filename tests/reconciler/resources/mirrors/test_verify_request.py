@@ -137,10 +137,15 @@ def test_the_job_is_told_which_topics_are_special() -> None:
         LiveTopic("hidden", "id", (), Unknown("configs of hidden", "denied")),
     ]
     cluster = LiveCluster("east", "id", (), {topic.name: topic for topic in topics})
+    cluster = replace(cluster, hidden={"denied": Unknown("east/denied", "denied")})
     asked = request_fields(VerificationRequest(from_ms=5), ["b", "a"], {"east": cluster})
     assert asked["flows"] == ["a", "b"]
     assert (asked["from_ms"], asked["to_ms"]) == (5, None)
-    assert asked["topics"]["east"] == {"compacted": ["kept"], "append_time": ["stamped"], "unknown": ["hidden"]}
+    assert asked["topics"]["east"] == {
+        "compacted": ["kept"],
+        "append_time": ["stamped"],
+        "unknown": ["denied", "hidden"],
+    }
 
 
 def test_times_are_read_as_utc_or_milliseconds() -> None:
