@@ -32,7 +32,7 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.register_profile("fast", settings.get_profile("busy machine"), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "busy machine"))
 
-# The most expensive first; tests that choose a profile while they run come before them.
+# The most expensive first; tests that start clusters of their own come before them.
 _PROFILES = ("ha", "trio", "secure", "plain")
 _clusters: dict[str, contextlib.ExitStack] = {}
 _last: dict[str, pytest.Item] = {}
@@ -59,18 +59,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Which test is the last that may ask for a profile. A worker of pytest-xdist does not know what it will get."""
+    """Which test is the last that asks for a profile. A worker of pytest-xdist does not know what it will get."""
     gc.collect()
     gc.freeze()  # what is imported by now need not be looked through after each test
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     for item in session.items:
         if _phase(item):
-            _last.update(dict.fromkeys(_profiles(item) or _PROFILES, item))
+            _last.update(dict.fromkeys(_profiles(item), item))
 
 
 def _profiles(item: pytest.Item) -> set[str]:
-    return set(getattr(item, "fixturenames", ())) & set(_PROFILES)
+    """By fixtures; for what a test with brokers asks for while it runs, by parameters and by its mark: kafka("ha")."""
+    names = [*getattr(item, "fixturenames", ())]
+    for mark in item.iter_markers("kafka"):
+        names += [*mark.args, *getattr(getattr(item, "callspec", None), "params", {}).values()]
+    return {profile for profile in _PROFILES if profile in names}
 
 
 def _phase(item: pytest.Item) -> int:

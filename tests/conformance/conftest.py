@@ -13,7 +13,7 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BrokerStranger, FakeStranger, Subject
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
 def subject(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic) -> Iterator[Subject]:
     if request.param == "fake":
         fake = FakeCluster("east")

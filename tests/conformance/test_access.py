@@ -39,7 +39,7 @@ def test_a_fake_with_hidden_topics_does_not_claim_to_see_all() -> None:
     assert (set(live.topics), live.sees_all) == ({"seen"}, False)
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("secure"))])
 def denying(
     request: pytest.FixtureRequest, unique: str, create_topic: MakeTopic
 ) -> Iterator[FakeCluster | KafkaCluster]:

@@ -32,7 +32,7 @@ GRANT = Grant("User:app: consumer on orders", "declared")
 OURS = Made(GRANT.title, GRANT.maker)
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("secure"))])
 def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
     if request.param == "fake":
         yield FakeCluster("east")

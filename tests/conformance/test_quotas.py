@@ -21,7 +21,7 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
 def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
     if request.param == "fake":
         yield FakeCluster("east")

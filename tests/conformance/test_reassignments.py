@@ -103,7 +103,7 @@ class Site:
         assert not [key for key in THROTTLED_REPLICAS if key in self.live().overrides]
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("ha"))])
 def site(request: pytest.FixtureRequest, unique: str, create_topic: Callable[..., str]) -> Iterator[Site]:
     name = f"{unique}-orders"
     if request.param == "fake":

@@ -30,7 +30,7 @@ SHA_256, SHA_512 = Mechanism.SHA_256, Mechanism.SHA_512
 FIRST, SECOND = "first \u00fc secret", "second secret"
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
 def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
     if request.param == "fake":
         yield FakeCluster("east")
