@@ -59,10 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Which test is the last that asks for a profile. A worker of pytest-xdist does not know what it will get."""
+    """Which test is the last that asks for a profile. Of several test processes none knows what it will get."""
     gc.collect()
     gc.freeze()  # what is imported by now need not be looked through after each test
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1":
         return
     for item in session.items:
         if _phase(item):

@@ -10,22 +10,22 @@ brokers="kafka or spark"
 logs=$(mktemp -d)
 shares=
 
-share() { # NAME ARGUMENTS: a test that is in no share below is in the last
-    name=$1
-    shift
-    $python -m pytest --durations=25 -o cache_dir="$logs/cache/$name" "$@" >"$logs/$name" 2>&1 &
+share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is replaced, and its test named
+    name=$1 processes=$2
+    shift 2
+    $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" "$@" >"$logs/$name" 2>&1 &
     shares="$shares $name:$!"
 }
 
 $python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-share spark -m "$brokers" tests/e2e/spark tests/interop
-share lanes -m "$brokers" tests/mirror/lane tests/reconciler
-share mirror -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
-share brokers -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
+share spark 1 -m "$brokers" tests/e2e/spark tests/interop
+share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler
+share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
+share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
     --ignore tests/conformance --ignore tests/reconciler
-share quick -m "not ($brokers)" -n 2 --dist worksteal tests
+share quick 2 -m "not ($brokers)" --dist worksteal tests
 
 failed=
 unfit=
