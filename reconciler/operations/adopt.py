@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.files import environment_name, read_environment, write_folder
-from reconciler.backends.state.environment_records import read_applied, read_applied_elsewhere
+from reconciler.backends.state.environment_records import read_applied
+from reconciler.backends.state.lock.home import look
 from reconciler.engine.guards import guarded
 from reconciler.engine.plan.build import plan
 from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt, counts
@@ -22,8 +23,8 @@ from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, Topology, by_name
 from reconciler.model.live import LiveCluster, LiveState, LiveUsers
 from reconciler.model.plan import Plan
+from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.model.state.lock import lock_cluster
 from reconciler.render.plan.text import plan_text
 from reconciler.text import counted, first_of
 
@@ -163,15 +164,11 @@ def _alone(topology: Topology, cluster: str) -> Topology:
 
 def _applied(topology: Topology) -> Applied | Unknown | None:
     """What the last apply of an environment of this name left behind, wherever it is kept."""
-    place = lock_cluster(topology)
-    others = [cluster for cluster in topology.clusters.values() if cluster is not place]
     try:
-        applied = read_applied(place, topology.environment, Principal.PLAN)
+        home = home_of(topology, look(topology, Principal.PLAN)).home
+        return read_applied(topology.clusters[home], topology.environment, Principal.PLAN)
     except ReconcilerError as error:
-        return Unknown(f"the record of the last apply on {place.name}", error.what, error.todo)
-    if applied is None and (elsewhere := read_applied_elsewhere(others, topology.environment, Principal.PLAN)):
-        return elsewhere[1]
-    return applied
+        return Unknown("the record of the last apply", error.what, error.todo)
 
 
 def _prove(request: AdoptRequest, whole: Topology, files: Mapping[str, str], applied: Applied | Unknown | None) -> Plan:

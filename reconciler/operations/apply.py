@@ -36,7 +36,8 @@ from reconciler.text import counted
 class ApplyRequest:
     """``saved``: apply this plan and nothing else. ``reviewed``: a fresh one that this one holds. ``part``: what rests
     on nothing unknown or refused. ``until``: end after this wave. ``ignore``: why gates and soaks are left out.
-    ``patience_s``: how long brokers may take to show access changes."""
+    ``patience_s``: how long brokers may take to show access changes. ``move_lock``: where the lock is kept from now
+    on."""
 
     consent: Consent
     saved: Path | None = None
@@ -47,11 +48,12 @@ class ApplyRequest:
     until: str = ""
     ignore: str = ""
     patience_s: float = PROBE_PATIENCE_S
+    move_lock: str = ""
 
 
 def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     """``steal``: why the lock is taken whoever holds it. Raises ReconcilerError for what ends it before it begins."""
-    with changing(env, "apply", steal, request.consent) as execute:
+    with changing(env, "apply", steal, request.consent, request.move_lock) as execute:
         session = execute.session
         plan = (
             session.plan(consent=request.consent) if request.saved is None else _saved(session, request.saved, request)
@@ -85,11 +87,13 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
 
 
 @contextmanager
-def changing(env: Path, command: str, steal: str, consent: Consent = NOTHING_AGREED) -> Iterator[Execution]:
+def changing(
+    env: Path, command: str, steal: str, consent: Consent = NOTHING_AGREED, to: str = ""
+) -> Iterator[Execution]:
     with (
         interrupted_by_sigterm(),
         open_session(env, Principal.APPLY) as session,
-        execution(session, command, steal, consent) as execute,
+        execution(session, command, steal, consent, to=to) as execute,
     ):
         yield execute
 

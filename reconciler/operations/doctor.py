@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,15 @@ from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.permissions import rights
 from reconciler.backends.mirror_jobs.runner.machine import machine
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
+from reconciler.backends.state.lock.home import look
 from reconciler.engine.doctor import asks, cluster_findings, flow_findings, machine_findings, permission_findings
 from reconciler.engine.observe.read_all import observe
-from reconciler.errors import Unknown
+from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.options import WITHIN_S
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, Finding, Rights
+from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.session import read_topology
 from reconciler.resources.flows.routes import Route, find_routes
@@ -57,7 +60,10 @@ def checkup(folder: Path, within_s: float = WITHIN_S) -> Checkup:
     facts = {
         name: _begun(partial(cluster_facts, request, Principal.PLAN)) for name, request in topology.clusters.items()
     }
+    homes = _begun(partial(look, topology, Principal.PLAN))
     live = _live(topology, deadline)
+    with suppress(ReconcilerError):  # the cluster is told of by its own findings
+        topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
     routing = find_routes(topology, live)
     all_rights = _rights(topology, live, routing.routes, deadline)
     read_facts = {name: _by(future, deadline) or _cut_off(name, deadline) for name, future in facts.items()}

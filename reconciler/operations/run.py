@@ -117,7 +117,7 @@ class LiveEnvironment:
         topology = read_topology(self.session.folder)
         if topology != self._read:
             return False
-        self.execution.require_same_place(topology)
+        topology = self.execution.in_same_place(topology)
         self.session.close()
         self.session = self.execution.session = Session(self.session.folder, topology, Principal.APPLY)
         return True

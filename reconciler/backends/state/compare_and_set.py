@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -71,9 +71,12 @@ class LockLog:
             self._create(connection, len(described.nodes))
 
     def exists(self) -> bool:
-        connection = self._connected()
-        connection.cluster()
-        return connection.topic(self.topic) is not None
+        """``identity`` connects."""
+        return bool(self.identity()) and self._connected().topic(self.topic) is not None
+
+    def identity(self) -> str:
+        """The id of the cluster that answers."""
+        return str(self._connected().cluster().cluster_id)
 
     def fence(self) -> None:
         connection = self._connected()
@@ -99,12 +102,17 @@ class LockLog:
     def read(self) -> bytes | None:
         """The newest committed value, None when there is none. Waits for transactions that are still open; those that
         hang it ends."""
+        return self.read_all().get(self.key.decode())
+
+    def read_all(self) -> Mapping[str, bytes]:
+        """As ``read``, of all keys."""
         end = self._end()
         settings = client_settings(self.cluster, self.principal)
         consumer = topic_reader(settings, "reconciler-lock", self._connected().heard)
         try:
             consumer.assign([TopicPartition(self.topic, 0, 0)])
-            return self._newest(consumer, end)
+            newest = self._newest(consumer, end)
+            return {key.decode(errors="replace"): value for key, value in newest.items() if value is not None}
         finally:
             consumer.close()
 
@@ -202,8 +210,8 @@ class LockLog:
         except KafkaException as error:
             raise self._error(error, errors.read_topic(self.topic)) from None
 
-    def _newest(self, consumer: Consumer, end: int) -> bytes | None:
-        value: bytes | None = None
+    def _newest(self, consumer: Consumer, end: int) -> Mapping[bytes, bytes | None]:
+        values: dict[bytes, bytes | None] = {}
         until = time.monotonic() + READ_SECONDS
         at, moved = 0, time.monotonic()
         while at < end:
@@ -220,12 +228,12 @@ class LockLog:
             error = message.error()
             if error is None:
                 at = message.offset() + 1
-                value = message.value() if message.key() == self.key else value
+                values[message.key() or b""] = message.value()
             elif error.code() == KafkaError._PARTITION_EOF:
                 at = max(at, message.offset())
             elif not reads_on(error):
                 raise self._error(KafkaException(error), errors.read_topic(self.topic))
-        return value
+        return values
 
     def _error(self, error: KafkaException, asked: errors.Asked) -> ClusterError:
         return self._connected().error(error.args[0], asked)

@@ -5,11 +5,9 @@ Writing takes the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
 from reconciler.backends.state.compare_and_set import LockLog, understood
-from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state import last_apply, lock, rollout_progress
 from reconciler.model.state.last_apply import Applied, applied_key
@@ -26,18 +24,6 @@ def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Ap
     why = f"{ANOTHER_VERSION} neither a shrunken topology nor a first contact can be detected"
     todo = "Use that version, or accept with apply --allow-shrink --first-contact."
     return understood(value, last_apply.loads, cluster.name, record, why, todo)
-
-
-def read_applied_elsewhere(
-    clusters: Iterable[Cluster], environment: str, principal: Principal
-) -> tuple[str, Applied] | None:
-    """The newest record on clusters that do not keep it now, and on which; those that do not answer have none."""
-    entries: list[tuple[str, Applied]] = []
-    for cluster in clusters:
-        with suppress(ReconcilerError):
-            if (applied := read_applied(cluster, environment, principal)) is not None:
-                entries.append((cluster.name, applied))
-    return max(entries, key=lambda pair: pair[1].at_ms, default=None)
 
 
 def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> Promotion | None:

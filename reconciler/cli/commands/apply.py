@@ -46,6 +46,9 @@ def apply(
         bool, typer.Option("--allow-shrink", help="accept that much of what was declared is gone")
     ] = False,
     steal: StealOption = "",
+    move_lock: Annotated[
+        str, typer.Option("--move-lock", metavar="CLUSTER", help="keep the environment's lock there from now on")
+    ] = "",
     until: Annotated[
         str, typer.Option("--until-wave", metavar="NAME", help="stop after this wave of the rollout and its soak")
     ] = "",
@@ -71,5 +74,6 @@ def apply(
         until,
         ignore,
         seconds("--probe-timeout", probe),
+        move_lock,
     )
     raise typer.Exit(enacting.apply(env, request, steal))

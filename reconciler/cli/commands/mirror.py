@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reconciler.cli.help import CHANGED, DONE, ending
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.options import CONFIRM_S, CONNECTOR
 from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, agrees, say, seconds, show
 
@@ -165,21 +165,24 @@ def start(
 def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
     from reconciler.model.environment.topology import Principal
-    from reconciler.model.state.lock import lock_cluster
     from reconciler.operations.session.execution import answering, execution, interrupted_by_sigterm
     from reconciler.operations.session.session import open_session
 
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
-        mirrors, usual, keeper = mirrors_of(session, flow), lock_cluster(session.topology), answering(session)
-        if keeper is None:
+        mirrors, silent, keeper = mirrors_of(session, flow), "", None
+        try:
+            session.find_home()
+        except ClusterError as error:
+            silent, keeper = error.cluster, answering(session)
+        if silent and keeper is None:
             say("no cluster answers: stopping without the environment's lock, which nobody else can take now either")
             for name in mirrors:
                 session.runner.stop(name, say)
                 show(f"mirror {name} is stopped")
             return
-        if keeper != usual:
-            say(f"cluster {usual.name}, which keeps the environment's lock, does not answer: taken on {keeper.name}")
-        with execution(session, "mirror stop", steal, keeper=None if keeper == usual else keeper) as execute:
+        if keeper is not None:
+            say(f"cluster {silent}, which keeps the environment's lock, does not answer: taken on {keeper.name}")
+        with execution(session, "mirror stop", steal, keeper=keeper) as execute:
             for name in mirrors:
                 execute.by_hand(f"stop:{name}", partial(session.runner.stop, name, say))
                 show(f"mirror {name} is stopped")

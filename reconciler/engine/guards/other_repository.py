@@ -1,6 +1,6 @@
 """Guard against two repositories with one environment's name, which would share one lock and one record.
 
-And a record that is not where it is looked for, because another cluster is the first by name now, or is a new one.
+And a record that is not where it is looked for, because its cluster is a new one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
         " apply --first-contact"
     )
     yield Refused(Subject(About.ENVIRONMENT, name=applied.environment), Reason(Why.OTHER_REPOSITORY, problem), todo)
-
-
-def moved_record(topology: Topology, found_on: str) -> str:
-    place = lock_cluster(topology).name
-    return f"the record of the last apply was found on {found_on}; from the next apply on it is kept on {place}"
 
 
 def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> Iterator[str]:

@@ -81,7 +81,7 @@ def _plain(value: Any) -> object:
 @cache
 def _fields(kind: type) -> tuple[str, ...]:
     """What a digest sees of a noun; looked up once for a kind, since a topology has tens of thousands."""
-    return tuple(f.name for f in fields(kind) if f.name != "where") if is_dataclass(kind) else ()
+    return tuple(f.name for f in fields(kind) if f.compare and f.name != "where") if is_dataclass(kind) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,8 @@ class Topology:
     users: tuple[ScramUser, ...] = ()
     users_declared: bool = False
     rollout: Rollout | None = field(default=None, metadata=SPARSE)
+    lock_home: str = field(default="", compare=False)
+    """Not from git: the cluster where a session found the lock; empty before it looked (decision 107)."""
 
     def flows_of(self, mirror: Mirror) -> tuple[Flow, ...]:
         return tuple(self.flows[name] for name in mirror.flows)

@@ -22,14 +22,15 @@ LEASE_MS = 60_000
 
 
 def lock_cluster(topology: Topology) -> Cluster:
-    """The cluster that keeps the lock and the record of the last apply: the first by name. Raises ReconcilerError."""
+    """The cluster that keeps the lock and the record of the last apply: where it was found, in the beginning the first
+    by name. Raises ReconcilerError."""
     if not topology.clusters:
         raise ReconcilerError(
             f"environment {topology.environment} declares no cluster",
             "There is nobody to ask, and nothing to compare; a lost file would look like this.",
             "Declare one under clusters, or check that this is the right folder.",
         )
-    return topology.clusters[min(topology.clusters)]
+    return topology.clusters[topology.lock_home or min(topology.clusters)]
 
 
 def lock_topic_factors(brokers: int) -> tuple[int, ...]:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import assert_never
 
 from reconciler.backends.files import write_text
-from reconciler.errors import ExitCode
+from reconciler.errors import ClusterError, ExitCode
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.failover import Report, StepResult, Way
-from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.session.execution import execution, interrupted_by_sigterm
@@ -58,11 +57,16 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
 
 def _keeper(session: Session, switch: Switch) -> Cluster | None:
     """Where the lock is kept instead, when the cluster that keeps it is the one that is lost."""
-    usual, lost = lock_cluster(session.topology), switch.survey.lost
-    if lost is None or usual.name != switch.move.origin:
+    origin, destination = switch.move.origin, switch.move.destination
+    if switch.survey.lost is None:
         return None
-    say(f"the environment's lock is kept on {usual.name}, which does not answer: taken on {switch.move.destination}")
-    return session.topology.clusters[switch.move.destination]
+    try:
+        session.find_home()
+    except ClusterError as error:
+        if error.cluster == origin:
+            say(f"the environment's lock is kept on {origin}, which does not answer: taken on {destination}")
+            return session.topology.clusters[destination]
+    return None
 
 
 def exit_code(report: Report) -> ExitCode:

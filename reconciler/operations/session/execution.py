@@ -14,6 +14,7 @@ from reconciler.backends.git import revision
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.backends.state.audit.topic import AuditTopicLog
 from reconciler.backends.state.lock.file_lock import environment_lock
+from reconciler.backends.state.lock.home import HomeLock
 from reconciler.backends.state.lock.kafka_lock import KafkaLock, held_no_longer, this_process
 from reconciler.engine.apply.audit_lines import Actor, Line, begun, changed, ended, probe_line
 from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
@@ -27,10 +28,11 @@ from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
-from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
+from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.operations.session.prober import SessionProber
 from reconciler.operations.session.rollout_world import LiveRolloutIO, RolloutCallbacks
 from reconciler.operations.session.session import NOTHING_AGREED, Session
+from reconciler.render.console import say
 from reconciler.resources.mirrors.handover import handovers
 
 
@@ -170,16 +172,17 @@ class Execution:
         if self.lock.lost_because:
             raise held_no_longer(self.lock.environment, self.lock.lost_because)
 
-    def require_same_place(self, topology: Topology) -> None:
-        """Raises ReconcilerError when ``topology`` keeps the lock elsewhere: others would not see ours."""
-        ours, theirs = self.lock.cluster, lock_cluster(topology)
-        if (ours.name, ours.bootstrap_servers) != (theirs.name, theirs.bootstrap_servers):
-            raise ReconcilerError(
-                f"the lock of the environment moves from cluster {ours.name} to {theirs.name}"
-                f" ({', '.join(theirs.bootstrap_servers)})",
-                "It is kept on the first cluster by name, and another run would look for it there.",
-                "Start this run again.",
-            )
+    def in_same_place(self, topology: Topology) -> Topology:
+        """``topology`` with the home of the lock, by its address. Raises ReconcilerError when it lacks that cluster."""
+        ours = self.lock.cluster
+        for cluster in topology.clusters.values():
+            if set(cluster.bootstrap_servers) & set(ours.bootstrap_servers):
+                return replace(topology, lock_home=cluster.name)
+        raise ReconcilerError(
+            f"the folder no longer declares {', '.join(ours.bootstrap_servers)} (cluster {ours.name})",
+            "The lock of the environment is kept there, and nobody here would see another run.",
+            "Declare it again, or move the lock before it leaves: apply --move-lock CLUSTER.",
+        )
 
     def _begin(self, run: str, commit: str, dirty: bool, plan: Plan | None, changes: int) -> None:
         environment = self.session.topology.environment
@@ -261,20 +264,8 @@ def answering(session: Session) -> Cluster | None:
     return None
 
 
-@contextmanager
-def _keeping(topology: Topology) -> Iterator[None]:
-    """What it means when the cluster that keeps the lock is silent, also for those who want to change others only."""
-    try:
-        yield
-    except ClusterError as error:
-        if error.kind != "unreachable" or error.cluster != lock_cluster(topology).name:
-            raise
-        means = (
-            f"Cluster {error.cluster} keeps the lock of environment {topology.environment}, so nothing is begun, on no"
-            " other cluster either."
-        )
-        why = f"{error.why}\n{means}" if error.why else means
-        raise ClusterError(error.cluster, error.kind, error.what, why, error.todo) from None
+def _unasked(_cluster: Cluster, _applied: bytes | None) -> None:
+    """Somebody vouches for every cluster."""
 
 
 @contextmanager
@@ -284,21 +275,30 @@ def execution(
     steal: str = "",
     consent: Consent = NOTHING_AGREED,
     keeper: Cluster | None = None,
+    to: str = "",
 ) -> Iterator[Execution]:
-    """``steal``: why the lock is taken whoever holds it. ``keeper``: keeps the lock while its usual cluster is lost.
+    """``steal``: why the lock is taken whoever holds it. ``keeper``: keeps the lock while its home is lost. ``to``: its
+    home from now on.
 
     Raises LockHeld, ClusterError when it cannot be kept, BlockedError when nobody vouches for its cluster.
     """
-    if not consent.first_contact and keeper is None:
-        with _keeping(session.topology):
-            session.require_met(lock_cluster(session.topology))
+    if to and to not in session.topology.clusters:
+        known = f"Its clusters: {', '.join(session.topology.clusters)}."
+        raise ReconcilerError(f"environment {session.topology.environment} declares no cluster {to}", "", known)
     with ExitStack() as stack:
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
-        lock = KafkaLock(keeper or lock_cluster(session.topology), session.topology.environment, this_process(command))
-        with _keeping(session.topology):
+        holder = this_process(command)
+        home = HomeLock(session.topology, holder, _unasked if consent.first_contact else session.require_met)
+        if keeper is None:
+            lock = home.take(steal, to)
+            session.topology = replace(session.topology, lock_home=lock.cluster.name)
+        else:
+            lock = KafkaLock(keeper, session.topology.environment, holder)
             lock.take(steal)
         stack.callback(lock.release)
+        for note in home.notes.values():
+            say(note)
         held = Execution(command, session, lock, Audit(file, _audit_topic(session.topology)))
         held.consent = consent
         yield held

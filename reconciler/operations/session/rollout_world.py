@@ -85,11 +85,8 @@ class LiveRolloutIO:
 
 def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
     """Who holds the environment. A cluster that did not answer just now is not asked again."""
-    place = lock_cluster(session.topology)
-    if live.known(place.name) is None:
-        description = f"cluster {place.name} keeps it, and could not be read"
-        return Unknown("lock", description, "See what is said of the cluster")
-    return or_unknown("lock", lambda: read_holder(place, session.topology.environment, session.principal))
+    environment, principal = session.topology.environment, session.principal
+    return or_unknown("lock", lambda: read_holder(session.find_home(live), environment, principal))
 
 
 def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,11 @@ from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.secrets import require_secrets
-from reconciler.backends.state.environment_records import read_applied, read_applied_elsewhere
+from reconciler.backends.state.environment_records import read_applied
+from reconciler.backends.state.lock.home import look
 from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
 from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
-from reconciler.engine.guards.other_repository import moved_record, other_repository
+from reconciler.engine.guards.other_repository import other_repository
 from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
 from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
@@ -35,6 +36,8 @@ from reconciler.model.changes import AlterQuota, AlterUser, Subject, TopicChange
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Edition, Plan
+from reconciler.model.state import last_apply
+from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.early_reads import Begun
@@ -149,29 +152,10 @@ class Session:
             live = observed.result()
             self.applied = applied.result()
             cluster_features = {name: future.result() for name, future in natures.items()}
-        moved = self._look_elsewhere(live)
         self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
         made = plan(self.topology, live, self._previous(), edition, consent.prune)
-        made = replace(made, notes=(*made.notes, *moved))
         return self._reviewed(described(made, cluster_features), live, consent, alone)
-
-    def _look_elsewhere(self, live: LiveState) -> tuple[str, ...]:
-        """The cluster that keeps the record may have become the first by name since the last apply."""
-        if self.applied is not None:
-            return ()
-        others = [
-            declared
-            for name, declared in self.topology.clusters.items()
-            if name != lock_cluster(self.topology).name
-            and (cluster := live.known(name))
-            and LOCK_TOPIC in cluster.topics
-        ]
-        applied_elsewhere = read_applied_elsewhere(others, self.topology.environment, self.principal)
-        if applied_elsewhere is None:
-            return ()
-        self.applied = applied_elsewhere[1]
-        return (moved_record(self.topology, applied_elsewhere[0]),)
 
     def _origin(self, here: Revision) -> str:
         if not isinstance(self.applied, Applied):
@@ -196,7 +180,6 @@ class Session:
         self.applied = self._read_applied(consent)
         strange = {name: self.clusters[name] for name in self._strange(saved) if name in self.clusters}
         live = observe(strange)
-        self._look_elsewhere(live)
         self.origin = self._origin(revision(self.folder))
         made = from_here(unjudged(saved), self.applied, self.origin)
         return guarded(made, self.topology, live, self.applied, consent)
@@ -219,13 +202,17 @@ class Session:
         applied = applied_now(self.topology, before, met, replace(by, origin=origin))
         return None if before is not None and applied.same_desired(before) else applied
 
-    def require_met(self, cluster: Cluster) -> None:
-        """Raises BlockedError for a cluster that nobody vouched for and that this program never wrote to."""
+    def require_met(self, cluster: Cluster, record: bytes | None) -> None:
+        """Raises BlockedError for a cluster that nobody vouched for, not the ``record`` of the last apply either, and
+        that this program never wrote to."""
+        applied = None
+        with suppress(ValueError):
+            applied = last_apply.loads(record) if record is not None else None
         reader = self.clusters[cluster.name]
         if cluster.cluster_id is not None or LOCK_TOPIC in reader.read((LOCK_TOPIC,)).topics:
             return
         live_cluster = reader.read()
-        if what := unmet(cluster, live_cluster, None):
+        if what := unmet(cluster, live_cluster, applied):
             why = "Nothing was changed; the lock of the environment would be the first thing to be written there."
             raise BlockedError(what, why, f"{todo(cluster.name, live_cluster.cluster_id)}.")
 
@@ -239,16 +226,27 @@ class Session:
             if met.get(cluster.name) != cluster.cluster_id:
                 yield cluster.name
 
+    def find_home(self, live: LiveState | None = None) -> Cluster:
+        """The cluster that keeps the lock; ``topology`` remembers it. ``live``: who did not answer is not asked again.
+
+        Raises ClusterError where it is, or may be, one that does not answer, BlockedError where none of these is it.
+        """
+        names = [name for name in self.topology.clusters if live is None or live.known(name)]
+        home = home_of(self.topology, look(self.topology, self.principal, names)).home
+        self.topology = replace(self.topology, lock_home=home)
+        return self.topology.clusters[home]
+
     def _read_applied(self, consent: Consent) -> Applied | Unknown | None:
-        place = lock_cluster(self.topology)
         try:
+            place = lock_cluster(self.topology) if self.topology.lock_home else self.find_home()
             return read_applied(place, self.topology.environment, self.principal)
         except ReconcilerError as error:
             if isinstance(error, ClusterError) and error.kind == "invalid" and consent.shrink and consent.first_contact:
                 return None
             if self.principal is Principal.APPLY and getattr(error, "kind", "") != "unreachable":
                 raise
-            return Unknown(f"its record on {place.name}", error.what, error.todo)
+            name = getattr(error, "cluster", "")
+            return Unknown(f"its record on {name}" if name else "its record", error.what, error.todo)
 
     def moved(self, planned: Plan) -> tuple[Moved, ...]:
         """What of the plan's ground is no longer as it was; reads only that ground."""

@@ -353,6 +353,11 @@ def test_partial_leaves_out_a_silent_cluster_and_says_so(
     cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:
     env = env_of("one", one_silent(plain, unique))
+    begun = cli("apply", env, "--yes", "--partial")
+    assert begun.code == 1
+    assert "Cluster west may keep the lock of environment" in begun.words, "nobody applied here before"
+    assert cli("apply", env_of("one", two_clusters(plain)), "--yes").code == 0
+    env = env_of("one", one_silent(plain, unique))
     whole = cli("apply", env, "--yes")
     assert whole.code == 1
     assert "--partial" in whole.words

@@ -108,17 +108,18 @@ class KafkaLock:
         """What ``lost`` last said."""
         return self.gone or self.cut_off
 
-    def release(self) -> None:
+    def release(self, moved: bool = False) -> None:
         """Gives the lock back at once; if that fails, its lease ends by itself. Never raises.
 
-        The record stays, with no time left: whoever lost the lock to us can read by whom and why.
+        The record stays, with no time left: whoever lost the lock to us can read by whom and why. ``moved``: no record
+        stays, because the lock is held elsewhere.
         """
         self._ended.set()
         if self._renewer.is_alive():
             self._renewer.join()
         with self._mutex, contextlib.suppress(ClusterError, RecordFencedError):
             if not self.gone:
-                self._log.write(dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
+                self._log.write(None if moved else dumps(LockRecord(self.holder, _now_ms(), 0, self.steal)))
         self._log.close()
 
     def _taken(self, reason: str) -> bool:

@@ -91,7 +91,7 @@ def said(code: int) -> list[Message]:
 def _lock(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
     log = LockLog(EAST, "log", "key", "")
     _patch.setattr(log, "_connected", Told)
-    return log._newest(consumer, 3)
+    return log._newest(consumer, 3).get(b"key")
 
 
 def _status(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:

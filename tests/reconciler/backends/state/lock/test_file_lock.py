@@ -9,9 +9,7 @@ import pytest
 
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.state.lock.file_lock import environment_lock
-from reconciler.errors import ClusterError, LockHeld, ReconcilerError
-from reconciler.operations.session.execution import _keeping
-from tests.support.builders import topic, topology
+from reconciler.errors import LockHeld, ReconcilerError
 
 
 def test_the_second_is_told_who_holds_it_and_how_to_end_that(tmp_path: Path) -> None:
@@ -35,15 +33,3 @@ def test_a_folder_that_cannot_be_made_stops_only_who_writes_there(tmp_path: Path
     (tmp_path / "own" / "lock").mkdir(parents=True)
     with pytest.raises(ReconcilerError, match="cannot be opened"), environment_lock(tmp_path / "own", "apply"):
         pytest.fail("held without a file")
-
-
-def test_a_silent_cluster_that_keeps_the_lock_is_told_to_be_the_one() -> None:
-    silent = ClusterError("east", "unreachable", "cluster east does not answer", "refused", "Look.")
-    with pytest.raises(ClusterError) as told, _keeping(topology(topic("orders", "east", "west"))):
-        raise silent
-    assert "refused\nCluster east keeps the lock of environment" in told.value.why
-    assert (told.value.kind, told.value.todo) == ("unreachable", "Look.")
-    denied = ClusterError("east", "denied", "no")
-    with pytest.raises(ClusterError) as told, _keeping(topology(topic("orders", "east", "west"))):
-        raise denied
-    assert told.value is denied

@@ -1,0 +1,138 @@
+"""Finds the home of an environment's lock, takes the lock there, and tells its other clusters of it (decision 107)."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from reconciler.backends.state.compacted_records import RecordLog
+from reconciler.backends.state.compare_and_set import LockLog, understood
+from reconciler.backends.state.environment_records import ANOTHER_VERSION
+from reconciler.backends.state.lock.kafka_lock import ATTEMPTS, KafkaLock
+from reconciler.errors import BlockedError, ClusterError, LockHeld, ReconcilerError
+from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
+from reconciler.model.state.last_apply import applied_key
+from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key
+from reconciler.model.state.rollout_progress import promotion_key
+
+Meet = Callable[[Cluster, bytes | None], None]
+"""Raises BlockedError for a cluster that nobody vouches for, neither the record of the last apply, if there is one."""
+
+
+def look(topology: Topology, principal: Principal, names: Iterable[str] | None = None) -> Answers:
+    """Asks all clusters at once, or ``names``. Never raises."""
+    asked = list(topology.clusters if names is None else names)
+    with ThreadPoolExecutor(max(1, len(asked))) as pool:
+        answers = pool.map(lambda name: _sighting(topology.clusters[name], topology.environment, principal), asked)
+        return dict(zip(asked, answers, strict=True))
+
+
+def _sighting(cluster: Cluster, environment: str, principal: Principal) -> Sighting | ClusterError:
+    keys = (lock_key(environment), home_key(environment), applied_key(environment), promotion_key(environment))
+    log = LockLog(cluster, LOCK_TOPIC, keys[0], "", principal)
+    try:
+        cluster_id = log.identity()
+        if cluster.cluster_id not in (None, cluster_id):  # taking the lock there would be refused
+            return Sighting(cluster_id, {})
+        records = {key: value for key, value in log.read_all().items() if key in keys} if log.exists() else {}
+        return Sighting(cluster_id, records, _home(cluster.name, records.get(keys[1])))
+    except ClusterError as error:
+        return error
+    except ReconcilerError as error:
+        return ClusterError(cluster.name, "other", error.what, error.why, error.todo)
+    finally:
+        log.close()
+
+
+def _home(cluster: str, value: bytes | None) -> Home | None:
+    why = f"{ANOTHER_VERSION} it is not known where the lock is"
+    return understood(value, loads, cluster, "the record of the lock's home", why, "Use that version.")
+
+
+class HomeLock:
+    """The lock of an environment at its home, which ``take`` finds, or moves. Tells the other clusters where it is."""
+
+    def __init__(self, topology: Topology, holder: Holder, meet: Meet) -> None:
+        self.topology = topology
+        self.holder = holder
+        self.meet = meet
+        self.notes: dict[str, str] = {}
+        """Why a cluster could not be told, by name."""
+        self._locks: dict[str, KafkaLock] = {}
+        self._seen: Mapping[str, Sighting] = {}
+        self._told: dict[str, Home] = {}
+        """What was written here; a topic that was just made may not be seen at once."""
+        self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
+
+    def take(self, reason: str = "", to: str = "") -> KafkaLock:
+        """``reason``: take it whoever holds it. ``to``: move the home. Looks again after each write, until nothing
+        that others wrote speaks against it. Raises LockHeld, ClusterError, BlockedError."""
+        answers = look(self.topology, Principal.APPLY)
+        with ExitStack() as stack:
+            for _ in range(ATTEMPTS):
+                place = home_of(self.topology, answers, bool(reason))
+                target = to or place.home
+                if isinstance(error := answers[target], ClusterError):
+                    raise error
+                self._seen = {name: answer for name, answer in answers.items() if isinstance(answer, Sighting)}
+                if self._seen[target].cluster_id == self._seen[place.home].cluster_id:
+                    target = place.home  # another name of the same cluster
+                if missing := {*place.held, target} - self._locks.keys():
+                    for name in sorted(missing, key=lambda name: self._seen[name].cluster_id):
+                        self._take(name, reason)
+                        stack.callback(self._locks[name].release)
+                elif not self._wrote(place, target):
+                    stack.pop_all()
+                    for name in self._locks.keys() - {target}:
+                        self._locks[name].release(moved=True)
+                    return self._locks[target]
+                answers = {**answers, **look(self.topology, Principal.APPLY, self._seen)}
+            raise LockHeld(
+                f"the home of the lock of environment {self.topology.environment} changes again and again",
+                "Several runs look for it at once.",
+                "Wait a moment, then run the command again.",
+            )
+
+    def _take(self, name: str, reason: str) -> None:
+        if not self._seen[name].records:
+            self.meet(self.topology.clusters[name], None)
+        lock = KafkaLock(self.topology.clusters[name], self.topology.environment, self.holder)
+        lock.take(reason)
+        self._locks[name] = lock
+
+    def _wrote(self, place: LockPlace, target: str) -> bool:
+        """Whether something had to be written: records before the word where they are, that word first on the home that
+        was, because a newer one elsewhere might stay unseen."""
+        before, there = place.record, self._seen[target]
+        moves = before.moves + (before.cluster_id != there.cluster_id) if before is not None else 0
+        home = Home(target, there.cluster_id, self.topology.clusters[target].bootstrap_servers, moves)
+        held = sorted(self._locks, key=lambda name: (name == target, name != place.home))
+        kept = ChainMap(*(dict(self._seen[name].records) for name in (place.home, *held) if name in self._seen))
+        applied, promotion, word = self._keys
+        beside = (key for key in (applied, promotion) if key in kept and kept[key] != there.records.get(key))
+        wanted = [(target, key, kept[key]) for key in beside]
+        uninformed = [name for name, answer in self._seen.items() if home not in (answer.home, self._told.get(name))]
+        wanted += [(name, word, dumps(home)) for name in held if name in uninformed]
+        for name, key, value in wanted:
+            if why := self._locks[name].keep(key, value):
+                raise LockHeld(f"the home of the lock could not be written on {name}: {why}", "", "Run it again.")
+        self._told |= {name: home for name, key, _ in wanted if key == word}
+        others = [name for name in uninformed if name not in self._locks]
+        return any([bool(wanted), *(self._tell(name, home, kept.get(applied)) for name in others)])
+
+    def _tell(self, name: str, home: Home, applied: bytes | None) -> bool:
+        """Whether it knows now. ``applied``: the record of the last apply, which met clusters."""
+        cluster, cluster_id = self.topology.clusters[name], self._seen[name].cluster_id
+        try:
+            self.meet(cluster, applied)
+            if cluster_id != home.cluster_id and cluster.cluster_id in (None, cluster_id):
+                RecordLog(cluster, Principal.APPLY).write({self._keys[2]: dumps(home)})
+                self._told[name] = home
+                return True
+        except ReconcilerError as error:
+            if not isinstance(error, BlockedError):  # that one is told once somebody vouches for it
+                self.notes[name] = f"{name} could not be told that the lock is kept on {home.cluster}: {error.what}"
+        return False

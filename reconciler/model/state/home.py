@@ -1,0 +1,117 @@
+"""The home of an environment's lock: the cluster where it was found, whatever its name (decision 107). Frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from reconciler.errors import BlockedError, ClusterError
+from reconciler.model.environment.topology import Topology
+from reconciler.model.state import lock
+from reconciler.model.state.last_apply import applied_key
+from reconciler.replication.json_codec import Codec, JsonRecord
+
+
+def home_key(environment: str) -> str:
+    return f"home/{environment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """As written on each cluster of the environment, the home too; of several, the one with most ``moves`` holds."""
+
+    cluster: str
+    cluster_id: str
+    bootstrap_servers: tuple[str, ...]
+    moves: int = 0
+
+
+_RECORD = JsonRecord(Home, "record of the lock's home", codec=Codec(lenient=True))
+dumps, loads = _RECORD.dumps, _RECORD.loads
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a cluster that answered has of the environment: records beside its lock by key, and its word on the home."""
+
+    cluster_id: str
+    records: Mapping[str, bytes]
+    home: Home | None = None
+
+
+Answers = Mapping[str, Sighting | ClusterError]
+"""By name of the cluster; one that is left out was not asked, and is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlace:
+    """``held``: where a lock is to be held, ``home`` among them; more than one until it has moved. ``record``: the
+    newest on the home; None where nobody wrote one."""
+
+    home: str
+    held: tuple[str, ...]
+    record: Home | None
+
+
+def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPlace:
+    """Where the lock is kept, by what clusters answered. ``anew``: somebody vouches that no home is left elsewhere.
+
+    Raises BlockedError where the topology lacks it, ClusterError where it is, or may be, one that does not answer.
+    """
+    key = lock.lock_key(topology.environment)
+    every = {name: answers.get(name) or _unread(name) for name in sorted(topology.clusters)}
+    silent = {name: answer for name, answer in every.items() if isinstance(answer, ClusterError)}
+    seen = {name: answer for name, answer in every.items() if isinstance(answer, Sighting)}
+    locked = {seen[name].cluster_id: name for name in reversed(seen) if key in seen[name].records}
+    records = (answer.home for answer in seen.values() if answer.home is not None)
+    newest = max(records, key=lambda record: (record.moves, record.cluster_id), default=None)
+    first = min(topology.clusters)
+    if newest is not None:
+        home = next((name for name, answer in seen.items() if answer.cluster_id == newest.cluster_id), "")
+        if not home:
+            suspects = [name for name in silent if topology.clusters[name].cluster_id in (None, newest.cluster_id)]
+            suspects.sort(key=lambda name: name != newest.cluster)
+            if suspects:
+                _refuse_silent(topology, silent[suspects[0]], suspects[0] == newest.cluster)
+            if not anew:
+                _refuse_undeclared(topology, newest)
+    elif silent and first not in locked.values() and not (anew and seen):
+        name = first if first in silent else next(iter(silent))
+        _refuse_silent(topology, silent[name], name == first)
+    else:
+        home = max(locked.values(), key=lambda name: _newness(topology, seen[name].records), default="")
+    home = home or next(iter(seen))
+    held = {**locked, seen[home].cluster_id: home}
+    return LockPlace(home, tuple(sorted(held.values())), newest)
+
+
+def _unread(name: str) -> ClusterError:
+    return ClusterError(name, "unreachable", f"cluster {name} could not be read", "", "See what is said of it")
+
+
+def _refuse_silent(topology: Topology, error: ClusterError, known: bool) -> NoReturn:
+    if known and error.kind != "unreachable":
+        raise error
+    keeps = f"Cluster {error.cluster} {'keeps' if known else 'may keep'} the lock of environment {topology.environment}"
+    why = "\n".join(filter(None, (error.why, f"{keeps}, so nothing is begun, on no other cluster either.")))
+    raise ClusterError(error.cluster, error.kind, error.what, why, error.todo)
+
+
+def _refuse_undeclared(topology: Topology, home: Home) -> NoReturn:
+    there = f"{home.cluster} (id {home.cluster_id}, {', '.join(home.bootstrap_servers)})"
+    raise BlockedError(
+        f"the lock of environment {topology.environment} is on {there}, which this topology does not declare",
+        "Another run may hold it there, and nobody here would see that.",
+        f"Declare {home.cluster} again, and before it leaves: apply --move-lock CLUSTER. If that cluster is lost for"
+        " ever, take another home: apply --steal-lock REASON.",
+    )
+
+
+def _newness(topology: Topology, records: Mapping[str, bytes]) -> tuple[bool, int]:
+    """Of a lock that an older release left, beside the record of the last apply or without."""
+    renewed_ms = 0
+    with suppress(ValueError):
+        renewed_ms = lock.loads(records[lock.lock_key(topology.environment)]).renewed_ms
+    return applied_key(topology.environment) in records, renewed_ms
