@@ -20,11 +20,11 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
 $python -m tests.support.jobs.class_archive
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-share spark 1 -m "$brokers" tests/e2e/spark tests/interop
+share spark 1 -m "$brokers" tests/e2e/spark tests/interop tests/e2e/apply/test_rollout.py
 share lanes 1 -m "$brokers" tests/mirror/lane tests/reconciler
 share mirror 1 -m "$brokers" tests/mirror tests/conformance --ignore tests/mirror/lane
 share brokers 1 -m "$brokers" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror \
-    --ignore tests/conformance --ignore tests/reconciler
+    --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py
 share quick 2 -m "not ($brokers)" --dist worksteal tests
 
 failed=
