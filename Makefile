@@ -29,8 +29,9 @@ check: install
 bench: install
 	@$(PYTHON_IN_VENV) -m bench
 
+SOAK_MINUTES ?= 60
 soak: install
-	@$(PYTHON_IN_VENV) -m bench.soak
+	@$(PYTHON_IN_VENV) -m bench.soak --minutes $(SOAK_MINUTES) --write
 
 # The mirror job stops first, so that it can commit and leave.
 down:

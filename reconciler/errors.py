@@ -80,7 +80,10 @@ class SecretError(ReconcilerError):
 class ClusterError(ReconcilerError):
     """A cluster did not answer or refused. ``kind`` is one of the words in ``KINDS``."""
 
-    KINDS = ("unreachable", "denied", "authentication", "identity", "quota", "invalid", "exists", "missing", "other")
+    KINDS = (
+        "unreachable", "denied", "authentication", "identity", "quota", "invalid", "exists", "missing", "withheld",
+        "other",
+    )  # fmt: skip
 
     def __init__(self, cluster: str, kind: str, problem: str, why: str = "", todo: str = "") -> None:
         super().__init__(problem, why, todo)
@@ -157,6 +160,11 @@ class Unknown:
     def of(cls, subject: str, error: ReconcilerError) -> Unknown:
         """With why it matters, which ``or_unknown`` leaves out."""
         return cls(subject, ". ".join(part for part in (error.what, error.why) if part), error.todo)
+
+    @property
+    def what(self) -> str:
+        """What is wrong, without why: the same for all that one cause leaves unknown."""
+        return self.error.partition(". ")[0]
 
 
 def or_unknown(

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
 
 from reconciler.cli.main import main
+from reconciler.replication.allowed import allowed
 from reconciler.sandbox.brokers.up_down import running
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
@@ -133,6 +134,13 @@ def ha() -> Iterator[Sandbox]:
 def secure() -> Iterator[Sandbox]:
     """One broker a cluster, SASL_SSL with SCRAM and mTLS, everything denied that sandbox/access.py does not grant."""
     yield from _sandbox("secure")
+
+
+@pytest.fixture
+def own_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Naming policies that tests name are allowed from outside of the topology, as whoever runs the program would."""
+    listed = allowed({"RECONCILER_ALLOW": "policy:tests.support.policies:* policy:no.such*"})
+    monkeypatch.setattr("reconciler.replication.allowed._Permitted.listed", listed)
 
 
 @pytest.fixture

@@ -37,8 +37,11 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
         return {}, (Problem("no-folder", Where(str(folder)), problem, why, "Check the path"),)
     texts: dict[str, str] = {}
     problems: list[Problem] = []
-    for path in sorted(_files(folder, problems)):
-        read = _misnamed(path) or _text(path)
+    repository = _repository(folder)
+    if (leads_out := _leads_out(folder, repository)) is not None:
+        return {}, (leads_out,)
+    for path in sorted(_files(folder, problems, repository)):
+        read = _misnamed(path) or _leads_out(path, repository) or _text(path)
         if isinstance(read, Problem):
             problems.append(read)
         else:
@@ -58,18 +61,20 @@ def environment_name(folder: Path) -> str:
 def write_text(path: Path, text: str) -> None:
     """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError.
 
-    A link stays a link, and permissions stay as they were. A pipe or terminal is simply written to.
+    A link stays a link, and permissions stay as they were; a new file is for this user alone. A pipe or terminal is
+    simply written to.
     """
     with _writable(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
             with path.open("w", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
             return
-    write_texts({path: text})
+    write_texts({path: text}, permissions=0o600)
 
 
-def write_texts(texts: Mapping[Path, str]) -> None:
-    """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place."""
+def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
+    """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place.
+    ``permissions``: of new files, less the umask."""
     drafts: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
@@ -77,7 +82,7 @@ def write_texts(texts: Mapping[Path, str]) -> None:
                 real = path.resolve()
                 real.parent.mkdir(parents=True, exist_ok=True)
                 drafts[real] = real.parent / f".{real.name}.{secrets.token_hex(4)}"
-                _draft(drafts[real], text, real)
+                _draft(drafts[real], text, real, permissions)
         for real, draft in drafts.items():
             with _writable(real):
                 draft.replace(real)
@@ -88,8 +93,9 @@ def write_texts(texts: Mapping[Path, str]) -> None:
         raise
 
 
-def _draft(draft: Path, text: str, path: Path) -> None:
-    with draft.open("x", encoding="utf-8", newline="\n") as file:
+def _draft(draft: Path, text: str, path: Path, permissions: int) -> None:
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, permissions)
+    with open(opened, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123 - a descriptor
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -135,7 +141,7 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
             shutil.rmtree(folder_beside, ignore_errors=True)
 
 
-def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
+def _files(folder: Path, problems: list[Problem], repository: Path | None) -> Iterator[Path]:
     """``*.yaml`` below the folder; what looks like YAML but is not read, and what cannot be listed, is a problem."""
 
     def denied(error: OSError) -> None:
@@ -143,7 +149,11 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
 
     for root, folders, names in os.walk(folder, onerror=denied):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        problems += [_linked(Path(root) / name) for name in folders if _is_linked_part(Path(root) / name)]
+        for link in (path for name in folders if (path := Path(root) / name).is_symlink()):
+            if (leads_out := _leads_out(link, repository)) is not None:
+                problems.append(leads_out)
+            elif _is_linked_part(link):
+                problems.append(_linked(link))
         if not folders and not names and _is_submodule(Path(root)):
             problems.append(_not_fetched(Path(root)))
         for name in names:
@@ -158,8 +168,27 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[Path]:
                 problems.append(Problem("wrong-extension", Where(str(path)), problem, why, "Rename it to .yaml"))
 
 
+def _repository(folder: Path) -> Path | None:
+    """The outermost repository around ``folder``, as it is written or where its links lead."""
+    named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - links stay links
+    for begin in (named, real):
+        around = [Path(os.path.realpath(above)) for above in (begin, *begin.parents) if (above / ".git").exists()]
+        if around:
+            return around[-1]
+    return None
+
+
+def _leads_out(path: Path, root: Path | None) -> Problem | None:
+    """A link of an edit could show any file of this machine to its readers. None outside of a repository."""
+    if root is None or Path(os.path.realpath(path)).is_relative_to(root):
+        return None
+    why = "Files of this machine are no part of the environment, and whoever may edit it could read them"
+    todo = "Put the file into the repository, or remove the link"
+    return Problem("link-leads-out", Where(str(path)), f"a link leads out of the repository {root}", why, todo)
+
+
 def _is_linked_part(path: Path) -> bool:
-    return path.is_symlink() and any(name.endswith(".yaml") for _, _, names in os.walk(path) for name in names)
+    return any(name.endswith(".yaml") for _, _, names in os.walk(path) for name in names)
 
 
 def _linked(path: Path) -> Problem:

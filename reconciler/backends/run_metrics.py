@@ -28,6 +28,8 @@ class Metrics:
         self.contested = self._gauge("contested_fields", "Fields someone else sets back; left alone.")
         self.kept = self._gauge("topology_kept", "1 while the folder cannot be used and its last good state counts.")
         self.lag_records = self._gauge("mirror_lag_records", "Records behind, as the mirror job reports.", "flow")
+        self.lag_known = self._gauge("mirror_lag_known", "1 while the lag of the whole flow is known, else 0.", "flow")
+        self.unknown_mirrors = self._gauge("unknown_mirrors", "Mirrors whose job could not be seen.")
         self.lag_seconds = self._gauge("mirror_lag_seconds", "Seconds behind, as the mirror job reports.", "flow")
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
@@ -53,6 +55,8 @@ class Metrics:
         _replace(self.pending, figures.pending)
         _replace(self.lag_records, figures.lag_records)
         _replace(self.lag_seconds, figures.lag_seconds)
+        _replace(self.lag_known, figures.lag_known)
+        self.unknown_mirrors.set(figures.unknown_mirrors)
 
 
 def _replace(gauge: Gauge, values: Mapping[str, float]) -> None:

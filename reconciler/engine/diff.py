@@ -25,18 +25,23 @@ from reconciler.resources.topics.desired import DesiredTopics, desired_topics
 from reconciler.resources.topics.diff import Surroundings, compare_topics, metric_name
 from reconciler.resources.topics.diff_deletions import compare_tombstones, without_doomed
 from reconciler.resources.topics.expected import broker_configs, different_configs
+from reconciler.resources.topics.outside import NOTHING_LEFT, Left, changed_outside, taken_off
 from reconciler.resources.users.diff import compare_users
 
 Previous = Mapping[str, Mapping[str, Any]]
 
 
 def diff(
-    topology: Topology, live: LiveState, previous: Previous | None = None, pruning: bool = False
+    topology: Topology,
+    live: LiveState,
+    previous: Previous | None = None,
+    pruning: bool = False,
+    left: Left = NOTHING_LEFT,
 ) -> tuple[Findings, Routing]:
     """``previous``: mirror name -> the hand-over its running job was started with, where it is still known.
 
     ``pruning``: unmanaged topics that a prune list owns are deleted, and quotas and users that earlier runs made and
-    git names no longer; else it is only told which.
+    git names no longer; else it is only told which. ``left``: what the last apply left.
     """
     strange = strangers(topology, live)
     clusters = merged(_cluster(topology, live, name, strange) for name in sorted(topology.clusters))
@@ -47,12 +52,16 @@ def diff(
     replicas = compare_replicas(topology, usable, desired)
     names = {cluster: named.keys() for cluster, named in desired.alike.items()}
     around = _surroundings(topology, usable, names, replicas)
+    brokers = {name: surroundings.fallback for name, surroundings in around.items()}
+    outside = tuple(changed_outside(desired, _known(present), brokers, left))
+    if gone := taken_off(outside, routing.routes):
+        around = {name: replace(surroundings, taken_off=gone) for name, surroundings in around.items()}
     topics = merged(compare_topics(desired, _known(present), around))
     blocked = _blocked_flows(topology, usable, routing)
     findings = merged(
         (
             clusters,
-            Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing))),
+            Findings(refused=routing.refused, notes=(*routing.notes, *_ring_notes(routing)), outside=outside),
             topics,
             replicas,
             prune(topology, usable, tuple(_unmanaged(topology, usable, names, routing.contested)), pruning),

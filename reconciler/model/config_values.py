@@ -6,6 +6,7 @@ import re
 
 # Set while a reassignment runs, by whoever runs it; touching them un-throttles somebody else's work.
 THROTTLES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+_UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
 SET_LIKE = frozenset({"cleanup.policy"})
 LONG_MAX = 2**63 - 1
 
@@ -42,7 +43,8 @@ def number(value: str | None) -> float | None:
 
 
 def human(key: str, value: str | None) -> str:
-    """A value for people: ``604800000`` of ``retention.ms`` is ``7d``. Never rounds; without a unit it stays."""
+    """A value for people: ``604800000`` of ``retention.ms`` is ``7d``, ``-1`` is ``unlimited``. Never rounds; without a
+    unit it stays."""
     if value is None:
         return "(not set)"
     if value == "":
@@ -50,6 +52,8 @@ def human(key: str, value: str | None) -> str:
     if not _INTEGER.fullmatch(value):
         return value
     amount = int(value)
+    if amount == -1 and key in _UNLIMITED:
+        return "unlimited"
     if not key.endswith((".ms", ".bytes")):
         return value
     if amount == LONG_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,14 +30,15 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """``value`` is None when the broker hides it (sensitive). ``goal``: of a topic as it will be, what is desired in
-    the end, where ``value`` is only a step on the way."""
+    """``value`` is None when the broker hides it (sensitive). Of a topic as it will be: ``goal`` is what is desired in
+    the end, where ``value`` is only a step on the way; ``declared``: some file says so."""
 
     value: str | None
     source: Source
     sensitive: bool = False
     read_only: bool = False
     goal: str | None = None
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +171,21 @@ class LiveCluster:
         return self.access.acls if self.access is not None else Unknown(f"access of {self.name}", "nobody asked")
 
 
+LAG_LATE_MS = 10_000
+"""A record that comes later than this tells no lag any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not yet known.
+    """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not known; then
+    ``records_lag_at_least`` is what is known of it, ``lag_unknown_partitions`` how many partitions it is not known of.
+    ``standing_partitions`` have records to copy, or may have, and do not move.
 
     ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
     ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
     A job of an older release tells neither, and its ``transactions`` and ``retries`` are None.
-    ``groups``: what group sync did in its last round; None: it is off.
+    ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
+    where ``conditions`` holds only the first; empty where it holds all.
     """
 
     name: str
@@ -197,12 +206,23 @@ class FlowStatus:
     paths: tuple[Mapping[str, object], ...] = ()
     worst_partitions: tuple[Mapping[str, object], ...] = ()
     conditions: tuple[Mapping[str, object], ...] = ()
+    condition_counts: tuple[Mapping[str, object], ...] = field(default=(), metadata=SPARSE)
     pauses: tuple[Mapping[str, object], ...] = ()
     resuming_partitions: int = 0
     lost: tuple[Mapping[str, object], ...] = ()
     rate_limit: int | None = None
     throttled_seconds: float | None = None
     catch_up: Mapping[str, object] | None = None
+    records_lag_at_least: int = 0
+    lag_unknown_partitions: int = 0
+    standing_partitions: int = 0
+
+    @property
+    def counted_conditions(self) -> Mapping[tuple[str, bool], int]:
+        """(code, whether it stops copying) -> conditions, those that are not told in full included."""
+        if self.condition_counts:
+            return {(str(c["code"]), bool(c["stops"])): int(str(c["conditions"])) for c in self.condition_counts}
+        return Counter((str(condition["code"]), bool(condition.get("stops"))) for condition in self.conditions)
 
 
 class JobState(StrEnum):
@@ -222,6 +242,7 @@ class LiveMirror:
 
     ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
     ``gone``: this machine ran it, and its process is no more. ``host``: where its driver runs, as it says.
+    ``unseen``: why nobody can see what its process does, of which nothing else is known then.
     """
 
     name: str
@@ -236,6 +257,12 @@ class LiveMirror:
     late_ms: int = 0
     gone: bool = False
     host: str = ""
+    unseen: Unknown | None = None
+
+    @property
+    def lag_is_current(self) -> bool:
+        """Whether the lags in ``flows`` are those of now: a source grows while nobody looks."""
+        return self.state is JobState.RUNNING and self.late_ms <= LAG_LATE_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +271,11 @@ class LiveState:
 
     clusters: Mapping[str, LiveCluster | Unknown]
     mirrors: Mapping[str, LiveMirror | Unknown]
+
+    def as_reported(self) -> LiveState:
+        """For people: a mirror whose job nobody can see is unknown, though its process is."""
+        seen = {name: getattr(mirror, "unseen", None) or mirror for name, mirror in self.mirrors.items()}
+        return LiveState(self.clusters, seen)
 
     def known(self, cluster: str) -> LiveCluster | None:
         live_cluster = self.clusters.get(cluster)

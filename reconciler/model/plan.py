@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import ExitCode, Unknown
-from reconciler.model.changes import Change, Ignored, Refused, Subject, Unmanaged, UnmanagedAcl
+from reconciler.model.changes import Change, Ignored, OutsideChange, Refused, Subject, Unmanaged, UnmanagedAcl
 from reconciler.model.environment.rollout import Course
 from reconciler.model.replicas import BrokerLoad
 from reconciler.model.reports.impact import AccessShift, Stakes
@@ -96,6 +96,7 @@ class Plan:
     """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move.
 
     ``shifts``: who gains and who loses access by all of it together. ``rollout``: the waves that it goes in.
+    ``outside``: what changed and was done by no apply.
     """
 
     basis: Basis
@@ -110,6 +111,7 @@ class Plan:
     loads: tuple[BrokerLoad, ...] = ()
     shifts: tuple[AccessShift, ...] = ()
     rollout: Course | None = field(default=None, metadata=SPARSE)
+    outside: tuple[OutsideChange, ...] = field(default=(), metadata=SPARSE)
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

@@ -13,14 +13,14 @@ from reconciler.engine.guards import is_prune
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.engine.rollout.result import RolloutResult, code_of, ending, require_wave
-from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, StalePlan
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
 from reconciler.model.changes import Why
 from reconciler.model.environment.topology import Principal
 from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Consent
-from reconciler.operations.covered_by_review import uncovered
+from reconciler.operations.covered_by_review import beyond, uncovered
 from reconciler.operations.session.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, show, show_last, style
@@ -80,7 +80,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             _verify(session, plan)
     if execute.unremembered:
         say(f"the record of this apply could not be written: {execute.unremembered}")
-    rolled = Rolled(code, execute.halted, request.ignore) if plan.rollout else None
+    rolled = Rolled(code, execute.halted, request.ignore, execute.ended_by) if plan.rollout else None
     show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled))
     execute.require_kept()
     return code
@@ -119,25 +119,19 @@ def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
         limits.refuse_if_blocked(plan)
     if moved := session.moved(plan):
         raise StalePlan(moved)
-    if is_prune(plan):
-        _require_still_left_over(session, plan, request.consent)
+    _require_as_planned_now(session, plan, request.consent)
     return plan
 
 
-def _require_still_left_over(session: Session, saved: Plan, consent: Consent) -> None:
-    """What made a topic left over is what is not there, and only a fresh look at everything can see that."""
-    if not consent.prune:
+def _require_as_planned_now(session: Session, saved: Plan, consent: Consent) -> None:
+    """Whoever can write the file can write its digest, too, and left-over topics are what is not there: only what a
+    fresh look at git and at everything gives as well is carried out."""
+    if is_prune(saved) and not consent.prune:
         why = "\n".join(f"  {planned.id}" for planned in saved.changes if planned.change.reason.code is Why.PRUNE)
         todo = "Pass --prune, or make a plan without it."
         raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
-    fresh = {planned.id: planned.change for planned in session.plan(consent=consent, alone=True).changes}
-    gone = [
-        planned
-        for planned in saved.changes
-        if planned.change.reason.code is Why.PRUNE and fresh.get(planned.id) != planned.change
-    ]
-    if gone:
-        raise StalePlan(tuple(Moved(planned.id, "left over", "no longer, or another topic") for planned in gone))
+    if moved := tuple(beyond(saved, session.plan(consent=consent, alone=True))):
+        raise StalePlan(moved, "the saved plan holds what a fresh plan does not; nothing was applied")
 
 
 def _confirm(session: Session, plan: Plan) -> None:

@@ -24,6 +24,21 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
     return tuple(_uncovered(fresh, reviewed))
 
 
+def beyond(saved: Plan, fresh: Plan) -> Iterator[Moved]:
+    """What of ``saved`` a fresh plan does not hold, or does otherwise: other changes, waves, or what waits for what."""
+    if fresh.rollout != saved.rollout:
+        yield Moved("rollout", _course(saved), _course(fresh))
+    now = {planned.id: planned for planned in fresh.changes}
+    for planned in saved.changes:
+        same = now.get(planned.id)
+        if same is None:
+            yield Moved(planned.id, headline(planned.change), "not in a fresh plan")
+        elif _what_it_does(same.change) != _what_it_does(planned.change):
+            yield Moved(planned.id, headline(planned.change), f"{headline(same.change)}, with other values")
+        elif (same.needs, same.stage, same.wave) != (planned.needs, planned.stage, planned.wave):
+            yield Moved(planned.id, f"in {planned.stage}", f"in {same.stage}, at another place of the order")
+
+
 def _course(plan: Plan) -> str:
     if plan.rollout is None:
         return "without waves"

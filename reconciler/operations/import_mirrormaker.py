@@ -66,7 +66,10 @@ def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> Mistake:
     words = f"{problem.what}. {problem.why}. {problem.todo}."
     if isinstance(origin, Property):
         return Mistake(origin.where, f"{origin.name}: {words}")
-    return Mistake(problem.where, f"{origin}: {words}" if origin else words)
+    key = lines[index].text.partition(":")[0].strip() if origin else ""
+    above = (line.origin for line in reversed(lines[: index + 1]) if isinstance(line.origin, Property))
+    where = next((prop.where for prop in above), problem.where)
+    return Mistake(where, f"{key} ({origin}): {words}" if origin else words)
 
 
 def report(imported: ImportedEnvironment, out: Path) -> str:
@@ -94,7 +97,9 @@ def _report(imported: ImportedEnvironment, out: str) -> Iterator[str]:
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
     for flow in imported.flows:
-        yield f"  reconciler mirror import-positions {out} {flow}{_on_connect(imported.connectors.get(flow))}"
+        place = _on_connect(imported.connectors.get(flow))
+        alias = f" --alias {shlex.quote(imported.aliases[flow])}" if flow in imported.aliases else ""
+        yield f"  reconciler mirror import-positions {out} {flow}{place}{alias}"
     yield f"  reconciler plan {out}"
 
 

@@ -12,17 +12,19 @@ from pathlib import Path
 
 from reconciler.backends.clusters.connect_offsets import read_records, workers
 from reconciler.backends.clusters.groups import Side
+from reconciler.backends.clusters.in_flight import read_in_flight
 from reconciler.backends.files import read_environment, write_text
 from reconciler.environment.importers.positions.connect_records import Records, positions
 from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit, wanted
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, Unknown
-from reconciler.model.environment.topology import Flow, Principal, TopicRef
+from reconciler.model.environment.topology import Flow, Isolation, Principal, TopicRef
 from reconciler.model.live import JobState
 from reconciler.model.options import CONNECTOR
 from reconciler.operations.pause import job_of
 from reconciler.operations.seek import unreported
 from reconciler.operations.session.session import Session, open_session
+from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.text import counted
 
@@ -32,12 +34,13 @@ LOOK_AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster that keeps the offsets topic."""
+    """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster that keeps the offsets topic. ``alias``: a blank
+    one stands in its records as such (``source.cluster.alias =``), and its topics are called after the cluster."""
 
     flow: str = ""
     offsets_topic: str = ""
     connector: str = CONNECTOR
-    alias: str = ""
+    alias: str | None = None
     on: str = ""
 
 
@@ -131,15 +134,16 @@ def _looks_like_offsets(name: str) -> bool:
 
 
 def _judged(session: Session, flow: Flow, request: ImportRequest, before: Records, now: Records) -> Inheritance:
-    alias = request.alias or flow.source
+    alias = flow.source if request.alias is None else request.alias
     mine = wanted(now, request.connector, alias)
-    judged = inherit(flow, _place(flow, request), now, (request.connector, alias), _world(session, flow, mine))
-    obstacles, notes = list(judged.obstacles), list(judged.notes)
+    place, names, world = _place(flow, request), (request.connector, alias), _world(session, flow, mine)
+    judged = inherit(flow, place, now, names, world)
+    obstacles, notes = list(judged.obstacles), list[str]()
     if moved := sum(wanted(before, request.connector, alias).get(key) != at for key, at in mine.items()):
         copies = f"MirrorMaker 2 still copies: {counted(moved, 'position')} moved within {LOOK_AGAIN_S:.0f} s"
         obstacles.append(f"{copies}. Stop it cleanly first, and look again")
     if not request.offsets_topic:
-        group = f"{alias}-mm2"
+        group = f"{request.alias or flow.source}-mm2"
         try:
             state = workers(_side(session, judged.place.cluster), group)
         except ClusterError as error:
@@ -148,7 +152,25 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
             if state is not None:
                 problem = f"workers of MirrorMaker 2 are there: its group {group} at {judged.place.cluster} is {state}"
                 obstacles.append(f"{problem}. Stop them cleanly first, and look again")
-    return replace(judged, obstacles=(*obstacles, *_running(session, flow)), notes=tuple(notes))
+    obstacles += _running(session, flow)
+    if not obstacles:
+        judged = inherit(flow, place, now, names, replace(world, in_flight=_in_flight(session, flow, judged.offsets)))
+    return replace(judged, obstacles=tuple(obstacles), notes=(*judged.notes, *notes))
+
+
+def _in_flight(
+    session: Session, flow: Flow, offsets: Mapping[str, Mapping[int, int]]
+) -> Mapping[tuple[str, int], InFlight | str]:
+    """As the principal that may read the records: plan, else the mirror."""
+    wanted = {(topic, number): at for topic, each in offsets.items() for number, at in each.items()}
+    remote, committed = selector_of(flow).remote_name, flow.isolation is Isolation.READ_COMMITTED
+    known: dict[tuple[str, int], InFlight | str] = {}
+    for principal in (Principal.PLAN, Principal.MIRROR):
+        unread = {key: at for key, at in wanted.items() if isinstance(known.get(key, ""), str)}
+        clusters = (session.topology.clusters[name] for name in (flow.source, flow.target))
+        source, target = (Side(cluster, principal) for cluster in clusters)
+        known |= read_in_flight((source, target), unread, remote, committed=committed)
+    return known
 
 
 def _running(session: Session, flow: Flow) -> Iterator[str]:

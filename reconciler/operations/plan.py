@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
@@ -13,12 +14,14 @@ from reconciler.backends.files import read_environment
 from reconciler.backends.git import Revision, Snapshot, revision, snapshot, touched
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.explain import explain
+from reconciler.engine.guards.connection_changed import held_to_base
 from reconciler.environment.load import load
+from reconciler.environment.load_clusters import read_head
 from reconciler.environment.yaml.locations import Places
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.sections import collect
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
-from reconciler.model.environment.topology import Principal, TopicRef, Topology
+from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison
 from reconciler.model.reports.explain import Explanation
@@ -27,17 +30,19 @@ from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
 from reconciler.render.comment_limit import Handoff
 from reconciler.render.plan.formats import Review
+from reconciler.replication.allowed import allowed
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster. ``prune``: with
-    left-over topics deleted."""
+    left-over topics deleted. ``allow_new_address``: log in also to clusters whose connection differs from ``base``."""
 
     base: str | None = None
     revert: bool = False
     offline: bool = False
     prune: bool = False
+    allow_new_address: bool = False
 
     @property
     def consent(self) -> Consent:
@@ -66,10 +71,12 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
     except TopologyError as error:
         if request.offline or request.revert:
             raise
-        return Review(_planned(env, now, None, request), None, against, untold=error.problems)
+        held = _held(now, read_head(at.named).clusters, request)
+        return Review(_planned(env, held, None, request), None, against, untold=error.problems)
     if not request.revert:
         comparison = replace(compare(before, now), same_text=not touched(env, at))
-        return Review(None if request.offline else _planned(env, now, None, request), comparison, against)
+        held = _held(now, before.clusters if before is not None else {}, request)
+        return Review(None if request.offline else _planned(env, held, None, request), comparison, against)
     if before is None:
         why = "Going back would mean an empty environment, and that is never applied."
         todo = "To remove topics, declare tombstones for them."
@@ -120,6 +127,10 @@ def worst(codes: Sequence[ExitCode]) -> ExitCode:
 def _planned(env: Path, topology: Topology, at: Snapshot | None, request: PlanRequest) -> Plan:
     with closing(Session(env, topology, Principal.PLAN)) as session:
         return session.plan(Revision(at.commit) if at else None, request.consent)
+
+
+def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest) -> Topology:
+    return topology if request.allow_new_address else held_to_base(topology, base, allowed(os.environ))
 
 
 def _needs_base(request: PlanRequest) -> None:

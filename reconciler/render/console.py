@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.render.style import Format as Page
 from reconciler.render.style import Style
+from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.text import duration_ms
 
 
@@ -151,6 +152,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
     _speak_any_name()
     try:
+        _permit_what_is_allowed()
         words = list(arguments) if arguments is not None else None
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
@@ -169,6 +171,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     if code == INTERRUPTED:  # also what typer makes of Ctrl-C, silently
         say("interrupted")
     sys.exit(int(code or 0))
+
+
+def _permit_what_is_allowed() -> None:
+    try:
+        permit_policies(allowed(os.environ))
+    except ValueError as error:
+        why = "What the word was to limit would not be limited."
+        raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
 
 
 def _visible(error: ReconcilerError) -> str:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Iterable
+
+from reconciler.render.style import CODES, PLAIN, Style
 
 # Anything that could start a construct of GitHub's Markdown, as an entity: entities are text and never structure.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<&|~$]")
 # GitHub looks for these in the finished page, after entities are text again; an empty space between stops it.
 _LINKED = re.compile(r"@(?=\w)|#(?=\d)|://|(?<=\bwww)\.|(?<=\bGH)-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE)
+_SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 _ZERO_WIDTH = "\u200b"
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -25,6 +29,16 @@ def visible(text: str) -> str:
         " " if char in "\r\n\t" else char if unicodedata.category(char) not in _HIDDEN else _escape(char)
         for char in text
     )
+
+
+def lines_of(lines: Iterable[str], style: Style = PLAIN) -> str:
+    """Text output. What a value holds begins no line of its own, which a log of CI might obey, and steers no terminal.
+    ``style``: with colour its codes stay."""
+    return "".join(f"{_shown(line) if style.colour else visible(line)}\n" for line in lines)
+
+
+def _shown(line: str) -> str:
+    return "".join(part if part in CODES else visible(part) for part in _SGR.split(line))
 
 
 def markdown(text: str) -> str:

@@ -10,6 +10,7 @@ from reconciler.text import first_of
 
 SHOWN = 8
 _COLOURS = {"+": "32", "~": "33", "!": "35", "-": "31", "bold": "1", "alarm": "1;31", "faint": "2"}
+CODES = frozenset({"\x1b[0m", *(f"\x1b[{colour}m" for colour in _COLOURS.values())})
 
 
 class Format(StrEnum):

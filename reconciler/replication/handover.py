@@ -171,6 +171,7 @@ class FlowSettings:
                 self.source.cluster,
                 self.target.cluster,
                 heartbeats=self.mirrormaker.heartbeats_ms is not None,
+                trusted=True,
             )
         except (re.error, ValueError) as error:
             raise HandoverError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 STATUS_TOPIC = "__mirror_status"
+LAG_HEADER = "lag"
+"""Header of a status record: schemas/status-lag.schema.json."""
 LONGEST_TOPIC = 249
 """Characters Kafka allows in a topic's name."""
 

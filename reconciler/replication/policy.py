@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from reconciler.replication.allowed import POLICY_GROUP, VARIABLE, policy_permitted
+
 HEARTBEATS = "heartbeats"
 CYCLE = "cycle"
 """What ``TopicSelector.why_not`` says of names that tell of the source or the target."""
@@ -139,11 +141,13 @@ def policy_word(policy: str) -> str:
     return next((word for word, canonical in BEFORE_4.items() if canonical == policy), policy)
 
 
-def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPolicy:
+def make_policy(policy: str, separator: str, source_alias: str, *, trusted: bool = False) -> ReplicationPolicy:
     """``default``, ``identity``, a word of ``BEFORE_4``, or ``package.module:Class``, whose class is called with
     separator and source_alias.
 
-    Raises ValueError with what is wrong when a class cannot be imported or breaks the contract.
+    To import a module is to run it, so only classes are that an installed package declares as its entry point or that
+    ``RECONCILER_ALLOW`` lists. ``trusted``: of a hand-over, before which that was asked.
+    Raises ValueError with what is wrong when a class is not allowed, cannot be imported or breaks the contract.
     """
     if policy == "default":
         return DefaultReplicationPolicy(separator)
@@ -155,9 +159,16 @@ def make_policy(policy: str, separator: str, source_alias: str) -> ReplicationPo
         raise ValueError(f"naming policy {policy!r} is neither one of {known} nor package.module:Class")
     if module == _MODULE_OF_OLD_NAMES:
         module = __name__
+    elif not trusted and not policy_permitted(policy):
+        raise ValueError(
+            f"naming policy {policy!r} is not imported, because nothing outside of the topology allows it. Set"
+            f" {VARIABLE}=policy:{policy} where this program runs, or declare it as an entry point {POLICY_GROUP}"
+        )
     try:
         naming = getattr(importlib.import_module(module), name)(separator=separator, source_alias=source_alias)
-    except Exception as error:  # user code: anything may come out of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # user code: anything may come out of it, SystemExit too
         raise ValueError(f"naming policy {policy!r} cannot be used: {type(error).__name__}: {error}") from error
     if not isinstance(naming, ReplicationPolicy):
         raise ValueError(f"naming policy {policy!r} lacks methods of ReplicationPolicy")
@@ -235,14 +246,16 @@ def make_selector(
     target_alias: str,
     *,
     heartbeats: bool = False,
+    trusted: bool = False,
 ) -> TopicSelector:
-    """Raises re.error for a bad pattern, ValueError for a bad policy. An empty include list matches nothing."""
+    """Raises re.error for a bad pattern, ValueError for a bad policy. An empty include list matches nothing.
+    ``trusted``: as of ``make_policy``."""
     include = "|".join(f"(?:{p})" for p in topics) if topics else r"(?!)"
     exclude = "|".join(f"(?:{p})" for p in (*EXCLUDED_TOPICS, *exclude_topics))
     return TopicSelector(
         re.compile(include),
         re.compile(exclude),
-        make_policy(policy, separator, source_alias),
+        make_policy(policy, separator, source_alias, trusted=trusted),
         source_alias,
         target_alias,
         heartbeats,

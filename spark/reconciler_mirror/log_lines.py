@@ -1,6 +1,6 @@
 """Logging: one JSON object a line on standard error, from the driver, its tasks and librdkafka.
 
-Settings are never logged: they may hold secrets.
+Settings and contents of records are never logged: they may hold secrets.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+import structlog.tracebacks
 
 REPEAT_S = 60.0
 _VARIES = re.compile(r"\[rdkafka#[^\]]*\]|\[thrd:[^\]]*\]|\(after [^)]*\)|^[^:]*:\d+/\w+: ")
 _MOST = 1000
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+"""Without the variables of each frame: they hold records and settings."""
 
 
 def configure(**context: str) -> None:
@@ -32,7 +35,7 @@ def configure(**context: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()],
+        processors=[*shared, _TRACEBACKS, structlog.processors.JSONRenderer()],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     handler = logging.StreamHandler(sys.stderr)

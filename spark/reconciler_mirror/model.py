@@ -126,7 +126,8 @@ class PartitionProgress:
     oldest record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's.
     ``filtered`` and ``returning``: records below the position that ``where`` or provenance kept from the target.
     ``paused``: a pause is asked for, nothing is under way any more and what was copied is committed. ``losses``:
-    what was left behind where the flow goes on."""
+    what was left behind where the flow goes on. ``silent_since_ms``: when the source told ``end`` last, where that is
+    too long ago to be the end."""
 
     topic: str
     partition: int
@@ -141,6 +142,7 @@ class PartitionProgress:
     returning: int = 0
     paused: bool = False
     losses: Losses = ()
+    silent_since_ms: int | None = None
 
     def plus(self, before: PartitionProgress) -> PartitionProgress:
         """With the counts of ``before``, an earlier stretch of the same partition."""
@@ -166,7 +168,8 @@ def counted(partitions: Iterable[PartitionProgress]) -> dict[tuple[str, int], Pa
 class LaneProgress:
     """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
     committed only. ``throttled_ms``: how long the rate limit held something back, ``held_back``: how many partitions
-    now. ``path_reason``: why this path, in a few words that do not vary with names or numbers."""
+    now. ``path_reason``: why this path, in a few words that do not vary with names or numbers. ``at_work``: a session
+    looks at the partitions; between two the ends of the source are not known."""
 
     flow: str
     lane: int
@@ -179,6 +182,7 @@ class LaneProgress:
     latency: Latency = NO_LATENCY
     throttled_ms: int = 0
     held_back: int = 0
+    at_work: bool = True
 
     def plus(self, before: LaneProgress, rows: Mapping[tuple[str, int], PartitionProgress]) -> LaneProgress:
         """With what ``before`` counted, an earlier stretch of the lane; ``rows``: its partitions, by ``counted``."""

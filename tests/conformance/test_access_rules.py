@@ -21,8 +21,12 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.live import Before, LiveAccess, Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin
+from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
+from reconciler.operations.failover.decide import move_of
+from reconciler.operations.failover.fence import Fence, denial
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access.acls import rule
+from tests.support.builders import flow, topology
 from tests.support.clusters import CreateTopic as MakeTopic
 from tests.support.clusters import real_cluster
 from tests.support.fakes.cluster import FakeCluster
@@ -176,6 +180,37 @@ def may_write(cluster: ClusterHandle, topic: str) -> bool:
     producer.flush(15)
     assert all(one.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for one in failed), failed
     return not failed
+
+
+def test_a_failover_keeps_producers_off_and_the_failback_takes_back_what_it_made(
+    secure: Sandbox, unique: str, create_topic: MakeTopic
+) -> None:
+    """A rule that stood before stays; a run that was killed before it made its rules has recorded them."""
+    east, stands = secure.clusters["east"], f"{unique}-stands"
+    create_topic(east, unique)
+    create_topic(east, stands)
+    source = replace(real_cluster(east, "apply"), name="east")
+    wished = topology(source, flow("east", "west", f"{unique}.*"), environment=unique)
+    fence = Fence(wished, "east-to-west")
+    with KafkaCluster(source, Principal.APPLY, f"{unique}-other") as other:
+        allow = [rule(f"allow User:user write topic {name}") for name in (unique, stands)]
+        perform(other, *map(create, [*allow, denial(stands)]))
+        assert (may_write(east, unique), may_write(east, stands)) == (True, False)
+        seen = fence.look([unique, stands])
+        assert seen == FenceSeen(frozenset(), frozenset({denial(unique)}))
+        facts = FailoverFacts(move_of(wished, Way.FAILOVER, "east-to-west"), True, "", None, (), fence=seen)
+        assert fence.make(facts)[0] is StepResult.DONE
+        assert not may_write(east, unique)
+        assert fence.look([unique, stands]) == FenceSeen(frozenset({denial(unique)}))
+        access = other.read_access()
+        assert denial(unique) not in access.owned, "no plan takes it back"  # type: ignore[operator]
+        made = fence.made()
+        assert not isinstance(made, Unknown)
+        assert made == {denial(unique)}
+        for _ in range(2):
+            fence.take_back(replace(facts, fence=FenceSeen(made)))
+        assert (may_write(east, unique), may_write(east, stands), fence.made()) == (True, False, frozenset())
+        perform(other, *map(delete, [*allow, denial(stands)]))
 
 
 def may_read(cluster: ClusterHandle, topic: str, group: str) -> bool:

@@ -95,9 +95,11 @@ def known(found: LiveMirror | None) -> LiveMirror:
 def test_without_the_topic_or_a_record_there_is_nothing(topic: StatusTopic, records: StatusRecords) -> None:
     assert records.read("west", NOW) is None
     assert dict(records.read_all(NOW)) == {}
+    assert not records.topic_missing
     topic.delete()
     records.close()
     assert records.read("west", NOW) is None
+    assert records.topic_missing
     assert dict(records.read_all(NOW)) == {}
 
 

@@ -83,6 +83,11 @@ def test_a_rollout_that_halted_is_told_in_each_format() -> None:
     for form in (Format.MARKDOWN, Format.HTML):
         page = outcomes_in(plan, outcomes, form, rolled=rolled)
         assert "Rollout halted: wave rest may not begin: cluster east: 2 offline partitions" in page
+    assert "Fix it and run apply again" in text
+    by = "SIGTERM ended the run before its waves were over"
+    ended = outcomes_text(plan, outcomes, rolled=Rolled(ExitCode.PARTIAL, by, ended_by="SIGTERM"))
+    assert f"Rollout halted: {by}\nNothing is to fix: run apply again" in ended
+    assert "Fix it" not in ended
     left = outcomes_text(plan, outcomes, rolled=Rolled(ExitCode.CHANGES))
     assert "Later waves are left." in left
     assert "halted" not in left

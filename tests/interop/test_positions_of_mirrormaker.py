@@ -1,12 +1,11 @@
-"""A real MirrorMaker 2 copies, is stopped, and its positions are taken over: every record once, in order."""
+"""A real MirrorMaker 2 copies, is killed, and its positions are taken over: every record once, in order."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,6 +43,7 @@ def mirrormaker(sandbox: Sandbox, topic: str, folder: Path) -> Iterator[subproce
         "east->west.emit.checkpoints.enabled": "false",
         "emit.heartbeats.enabled": "false",
         "west->east.enabled": "false",
+        "west.offset.flush.interval.ms": "3000",
         **{f"{kind}replication.factor": "1" for kind in kinds},
     }
     config, log = folder / "mm2.properties", folder / "mm2.log"
@@ -77,7 +77,7 @@ def run(*words: object) -> int:
     return int(ended.value.code or 0)
 
 
-def test_our_mirror_goes_on_where_mirrormaker_stopped(
+def test_our_mirror_goes_on_where_mirrormaker_was_killed(
     plain: Sandbox,
     unique: str,
     create_topic: CreateTopic,
@@ -99,28 +99,35 @@ def test_our_mirror_goes_on_where_mirrormaker_stopped(
 
     with mirrormaker(plain, unique, tmp_path) as process:
         until = time.monotonic() + PATIENCE_S
-        while sum(map(len, values(flow))) < RECORDS:
-            assert process.poll() is None, (tmp_path / "mm2.log").read_text()[-4000:]
-            assert time.monotonic() < until, (tmp_path / "mm2.log").read_text()[-4000:]
-            time.sleep(0.3)
+
+        def wait_for(done: Callable[[], bool]) -> None:
+            while not done():
+                assert process.poll() is None, (tmp_path / "mm2.log").read_text()[-4000:]
+                assert time.monotonic() < until, (tmp_path / "mm2.log").read_text()[-4000:]
+                time.sleep(0.3)
+
+        wait_for(lambda: sum(map(len, values(flow))) == RECORDS)
         assert run(*words) == 3, "it runs"
         assert "workers of MirrorMaker 2 are there: its group east-mm2" in capfd.readouterr().err
-        process.send_signal(signal.SIGTERM)
-        process.wait(120)
-    write(east, unique, range(RECORDS, 2 * RECORDS))
+        stored = "2 positions of 1 topic from west/mm2-offsets.east.internal"
+        wait_for(lambda: run(*words[:-1]) == 0 and stored in capfd.readouterr().out)
+        write(east, unique, range(RECORDS, 2 * RECORDS))
+        wait_for(lambda: sum(map(len, values(flow))) == 2 * RECORDS)
+        process.kill()  # most often before their positions are stored
+    write(east, unique, range(2 * RECORDS, 3 * RECORDS))
 
-    while (code := run(*words)) == 3:  # its group is not empty yet
+    while (code := run(*words)) == 3:  # its group is not empty until its session ends
         assert time.monotonic() < until, capfd.readouterr()
         time.sleep(0.5)
     assert code == 0, capfd.readouterr()
-    assert "2 positions of 1 topic from west/mm2-offsets.east.internal" in capfd.readouterr().out
+    assert stored in capfd.readouterr().out
     written = (env / "topology.yaml").read_text()
-    start = f"start: {{offsets: {{{unique}: {{0: {RECORDS // 2}, 1: {RECORDS // 2}}}}}}}"
+    start = f"start: {{offsets: {{{unique}: {{0: {RECORDS}, 1: {RECORDS}}}}}}}"
     assert written == f"{text}    {start}\n    topics: [{unique}]\n"
 
     [handed] = handovers(read_topology(env)).values()
     [settings] = parse(handed).flows
     flow.run(batch_path, flow.at_end(), start_offsets=settings.start_offsets)
-    assert values(flow) == [list(range(side, 2 * RECORDS, 2)) for side in (0, 1)]
+    assert values(flow) == [list(range(side, 3 * RECORDS, 2)) for side in (0, 1)]
     assert run(*words) == 1, "now the flow has positions of its own"
-    assert f"{unique}-0: the flow has a position of its own, {RECORDS}, " in capfd.readouterr().err
+    assert f"{unique}-0: the flow has a position of its own, {3 * RECORDS // 2}, " in capfd.readouterr().err

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
+import pytest
+import structlog
+from reconciler_mirror import log_lines
 from reconciler_mirror.log_lines import REPEAT_S, RateLimitedLog
 
 LINE = (
@@ -33,3 +37,20 @@ def test_what_never_ends_takes_no_more_memory() -> None:
     sieve = RateLimitedLog(lambda: 0.0)
     assert all(sieve.filter(line("%d", number)) for number in range(5000))
     assert len(sieve._told) <= 1000
+
+
+def test_a_traceback_names_its_frames_and_holds_none_of_their_values(capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(record: str) -> None:
+        raise ZeroDivisionError(len(record))
+
+    try:
+        log_lines.configure(mirror="m")
+        try:
+            failing("a customer's name")
+        except ZeroDivisionError:
+            log_lines.logger("lease").exception("defect")
+    finally:
+        structlog.reset_defaults()
+    told = capsys.readouterr().err
+    assert "customer" not in told
+    assert json.loads(told)["exception"][0]["frames"][-1]["name"] == "failing"

@@ -43,3 +43,16 @@ class Failing(Suffixing):
 
 class Incomplete:
     def __init__(self, separator: str, source_alias: str) -> None: ...
+
+
+class Leaving:
+    """As a module that is a program: importing or calling it ends this one."""
+
+    def __init__(self, separator: str, source_alias: str) -> None:
+        raise SystemExit(2)
+
+
+@dataclass(frozen=True)
+class LeavingLater(Suffixing):
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        raise SystemExit(0)

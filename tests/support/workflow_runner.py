@@ -195,7 +195,11 @@ class Job:
         return Step(step.get("name", step["run"]), done.returncode, done.stdout + done.stderr)
 
     def _value(self, text: str) -> str:
-        return EXPRESSION.sub(lambda found: self.values[found[1]], str(text))
+        return EXPRESSION.sub(lambda found: self._stands_for(found[1]), str(text))
+
+    def _stands_for(self, name: str) -> str:
+        """A variable of the repository that nobody set is empty."""
+        return self.values.get(name, "") if name.startswith("vars.") else self.values[name]
 
 
 def _inner(condition: str) -> str:

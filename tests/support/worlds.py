@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from reconciler.model.environment.flows import ConfigSync
-from reconciler.model.environment.topology import TopicDefaults, Topology
+from reconciler.model.environment.topology import TopicDefaults, Topology, Undeclared
 from reconciler.model.live import Source
 from reconciler.replication.handover import Naming
 from tests.support.builders import World, cluster, flow, topic, topology
@@ -28,6 +28,7 @@ PATTERNS = (".*", "orders", "pay|log", r"a\..*", ".*orders")
 configs = st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in VALUES.items()})
 counts = st.integers(1, 4)
 factors = st.none() | st.integers(1, 2)
+policies = st.none() | st.sampled_from(Undeclared)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def topologies(draw: st.DrawFn) -> Topology:
     parts: list[Any] = [
         cluster(
             name,
-            defaults=TopicDefaults(draw(st.none() | counts), draw(st.none() | st.just(1)), draw(configs)),
+            defaults=TopicDefaults(
+                draw(st.none() | counts), draw(st.none() | st.just(1)), draw(configs), undeclared=draw(policies)
+            ),
         )
         for name in CLUSTERS
     ]
@@ -78,6 +81,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 partitions=draw(st.none() | counts),
                 replication_factor=draw(factors),
                 configs=draw(configs),
+                undeclared=draw(policies),
             )
         )
     ways = st.tuples(st.sampled_from(CLUSTERS), st.sampled_from(CLUSTERS)).filter(lambda way: way[0] != way[1])
@@ -89,7 +93,11 @@ def topologies(draw: st.DrawFn) -> Topology:
                 *draw(st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=2)),
                 naming=Naming(draw(st.sampled_from(("default", "default", "identity")))),
                 replication_factor=draw(st.none() | st.just(1)),
-                configs=ConfigSync(draw(st.booleans()), use_defaults_from=draw(st.sampled_from(("source", "target")))),
+                configs=ConfigSync(
+                    draw(st.booleans()),
+                    use_defaults_from=draw(st.sampled_from(("source", "target"))),
+                    carry_undeclared_limits=draw(st.booleans()),
+                ),
             )
         )
     return topology(*parts)

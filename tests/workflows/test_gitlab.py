@@ -171,12 +171,17 @@ def test_a_merge_request_that_touches_no_environment_has_a_pipeline_too() -> Non
 
 
 def test_one_note_kept_up_to_date(lab: GitLab, tmp_path: Path) -> None:
+    repo = git.Repo.init(tmp_path)
+    repo.git.commit(m="base", allow_empty=True)
+    repo.create_tag("base")
     lab.notes = [{"id": number, "author": {"id": THEIRS}, "body": COMMENT} for number in range(120)]
     again = COMMENT.replace('"1"', '"2"').replace("planned", "planned again")
     for code, words in (("2", f"printf '%s' '{COMMENT}' >comment.md"), ("2", f"printf '%s' '{again}' >comment.md")):
-        done = ran(lab, tmp_path, "plan", f"{words}; exit {code}")
+        done = ran(lab, tmp_path, "plan", f"{words}; echo {{}} >plan.json; exit {code}")
         assert done.returncode == 0, done.stderr
     assert [note["body"] for note in lab.notes[120:]] == [again]
+    forged = ran(lab, tmp_path, "plan", "exit 2")
+    assert forged.returncode == 1, "an exit code alone proves no plan"
     (tmp_path / "comment.md").unlink()
     done = ran(lab, tmp_path, "plan", "echo 'broken ``` YAML' >&2; exit 1")
     assert done.returncode == 1, "a plan that could not be made must not be merged unseen"

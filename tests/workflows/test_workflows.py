@@ -91,6 +91,38 @@ def test_a_secret_is_masked_and_one_that_cannot_be_read_is_not_shown() -> None:
     assert "hunter2" not in broken.stdout + broken.stderr
 
 
+def test_what_an_edit_says_is_no_command_to_the_runner() -> None:
+    script, said = ROOT / ".github" / "scripts" / "quiet", "printf '::add-mask::y\\n##[error]x'; exit 3"
+    variables = {**os.environ, "GITHUB_ACTIONS": "true"}
+    done = subprocess.run([script, "bash", "-c", said], env=variables, capture_output=True, text=True)
+    first, *between, last = done.stdout.splitlines()
+    word = first.removeprefix("::stop-commands::")
+    assert (len(word), between, last, done.returncode) == (32, ["::add-mask::y", "##[error]x"], f"::{word}::", 3)
+    for name in NAMES:
+        for job in workflow(name)["jobs"].values():
+            shown = [line for step in job["steps"] for line in step.get("run", "").splitlines() if "said.txt" in line]
+            assert all("quiet" in line for line in shown if re.search(r"\b(cat|tee)\b", line))
+
+
+@pytest.mark.parametrize(
+    ("code", "touched", "plan", "believed"),
+    [
+        ("0", True, "{}", True), ("2", True, "{}", True), ("0", False, "", True), ("1", True, "", True),
+        ("0", True, "", False), ("2", True, "", False), ("2", False, "", False),
+    ],
+)  # fmt: skip
+def test_an_exit_code_proves_no_plan(code: str, touched: bool, plan: str, believed: bool, tmp_path: Path) -> None:
+    repo = git.Repo.init(tmp_path)
+    (tmp_path / "environments" / "shop").mkdir(parents=True)
+    for text in ("a", "b" if touched else "a"):
+        (tmp_path / "environments" / "shop" / "x.yaml").write_text(text)
+        repo.git.add(A=True)
+        repo.git.commit(m="edit", allow_empty=True)
+    (tmp_path / "plan.json").write_text(plan)
+    words = [str(ROOT / ".github" / "scripts" / "planned"), code, "HEAD~1", "HEAD", "environments/shop", "plan.json"]
+    assert subprocess.run(words, cwd=tmp_path, capture_output=True).returncode == (0 if believed else 1)
+
+
 # in order, on real clusters
 
 
@@ -198,7 +230,7 @@ def shop(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Repository]:
     east = plain["east"]
     clusters = (
         f"clusters:\n  east:\n    bootstrap_servers: [{east.bootstrap_servers}]\n    cluster_id: {east.cluster_id}\n"
-        '    client: {client.id: "${env:WHO}"}\n'
+        '    client: {sasl.username: "${env:WHO}"}\n'
     )
     repo = git.Repo.init(tmp_path / "origin", initial_branch="main")
     with repo.config_writer() as config:

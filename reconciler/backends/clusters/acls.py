@@ -124,7 +124,7 @@ class AccessControl(KindControl[AclChange]):
         try:
             self.record.write(kept)
             for batch in batched(changes, self.most):
-                failures |= self._sent(batch)
+                failures |= self.sent(batch)
             self.record.write({acl: None for acl in struck if acl not in failures})
         except ClusterError as error:
             return dict.fromkeys(before, f"{self.cluster.name}: {error}")
@@ -139,7 +139,7 @@ class AccessControl(KindControl[AclChange]):
         try:
             if created:
                 self.record.write(created)
-            errors_by_rule = self._sent(changes)
+            errors_by_rule = self.sent(changes)
             gone = [
                 change.acl for change in changes if isinstance(change, DeleteAcl) and change.acl not in errors_by_rule
             ]
@@ -161,7 +161,7 @@ class AccessControl(KindControl[AclChange]):
             for change in changes
         ]
 
-    def _sent(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
+    def sent(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
         with AclRequests(self.cluster, self.principal) as requests:
             failed = requests.changed(changes)
         return {acl: f"{self.cluster.name}: {acl}: {words}" for acl, words in failed.items()}

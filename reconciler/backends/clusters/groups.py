@@ -144,7 +144,7 @@ class Side:
         )
 
     def ask(self, ask: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
-        return _visited((self,), lambda opened: ask(opened[0]))
+        return visited((self,), lambda opened: ask(opened[0]))
 
     def open(self) -> ClusterClient:
         """Inside a running loop. Raises SettingError, SecretError."""
@@ -173,10 +173,10 @@ def translations(source: Side, target: Side, question: PositionsQuery) -> Mappin
         sides = ClusterSides(here, there, question.flow, position_group(question.flow), question.committed)
         return await translate(sides, question.wanted, question.remote, reverse=question.reverse)
 
-    return _visited((source, target), ask) if question.wanted else {}
+    return visited((source, target), ask) if question.wanted else {}
 
 
-def _visited(sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]]) -> Answer:
+def visited(sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]]) -> Answer:
     """Connections opened, asked and closed. The error names the last side, which is the flow's target."""
 
     async def visit() -> Answer:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reconciler.backends.connections.errors import Speaker
-from reconciler.errors import SecretError
+from reconciler.errors import ClusterError, SecretError
+from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
 from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.replication.allowed import VARIABLE, address_of, allowed
 from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
 
 _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key")
@@ -20,8 +22,10 @@ _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key"
 def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     """librdkafka settings with secrets in them: hand them to a client at once, keep them nowhere else.
 
-    Raises SecretError for a reference that cannot be resolved.
+    Raises SecretError for a reference that cannot be resolved, ClusterError for a cluster that is not to be contacted
+    with these settings: whatever opens a connection asks here.
     """
+    _require_trusted(cluster, principal)
     ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
     raw = {**ours, **cluster.client_for(principal), "bootstrap.servers": ",".join(cluster.bootstrap_servers)}
     resolved: dict[str, str] = {}
@@ -36,6 +40,39 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
                 "Set the variable or the file for this process, or correct the reference in the topology.",
             ) from None
     return resolved
+
+
+def _require_trusted(cluster: Cluster, principal: Principal) -> None:
+    """Raises ClusterError before a secret is read. ``validate`` has said most of it; here it holds."""
+    if cluster.not_contacted:
+        raise ClusterError(
+            cluster.name,
+            "withheld",
+            f"cluster {cluster.name} is not planned, connection changed: {cluster.not_contacted}",
+            "Credentials go only where the base says, because an edit could send them anywhere",
+            f"Let it be reviewed; then plan with --allow-new-address, or list the address in {VARIABLE} there",
+        )
+    client = cluster.client_for(principal)
+    if refused := forbidden(client):
+        raise ClusterError(
+            cluster.name, "invalid", f"cluster {cluster.name}: {refused[0].what}", refused[0].why, refused[0].todo
+        )
+    listed = allowed(os.environ)
+    endpoint = address_of(client.get("sasl.oauthbearer.token.endpoint.url", ""))
+    hosts = [host for host in (*cluster.bootstrap_servers, endpoint) if host and not listed.permits("host", host)]
+    files = [
+        f"{name} {path}"
+        for name, path in client.items()
+        if name in FILES and not REFERENCE.search(path) and not listed.permits("file", path)
+    ]
+    if hosts or files:
+        raise ClusterError(
+            cluster.name,
+            "withheld",
+            f"cluster {cluster.name} is not contacted: {VARIABLE} does not list {', '.join((*hosts, *files))}",
+            f"Where {VARIABLE} lists addresses or folders, only those are used",
+            f"Correct the topology, or add it to {VARIABLE} where this program runs",
+        )
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:

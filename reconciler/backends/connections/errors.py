@@ -109,6 +109,10 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
     if error.code() == SECURITY_DISABLED:
         problem = f"cluster {name} has no authorizer"
         return ClusterError(name, "invalid", problem, "It keeps no access rules", "Set authorizer.class.name on it.")
+    if error.code() in _NO_LEADER:
+        problem = f"cluster {name} cannot {asked.verb}: {_NO_LEADER[error.code()]} ({error.name()})"
+        why = "It was just made, or the brokers that hold it are down, start, or change leaders"
+        return ClusterError(name, kind, problem, why, _TODO_NO_LEADER.format(speaker.bootstrap_servers[0]))
     problem = f"cluster {name} refused to {asked.verb}: {words} ({error.name()})"
     if kind == "quota":
         why = "The controller mutation quota of this client is used up"
@@ -121,6 +125,17 @@ def translate(speaker: Speaker, error: KafkaError, asked: Asked, said: str | Non
     return ClusterError(name, kind, problem, why, todo)
 
 
+_NO_LEADER = {
+    5: "its partition has no leader",
+    6: "its partition has no leader that is known",
+    14: "the broker that coordinates it is still loading",
+    15: "the partition that coordinates it has no leader",
+    16: "the broker that coordinates it has moved",
+}
+_TODO_NO_LEADER = (
+    "Run the command again in a minute. If it stays: kafka-topics.sh --bootstrap-server {} --describe"
+    " --unavailable-partitions names the brokers to start."
+)
 _TODO = {
     44: "A policy of the cluster (create.topic.policy.class.name, alter.config.policy.class.name) forbids this."
     " Change the topology, or ask the cluster's owner.",

@@ -52,14 +52,24 @@ def reads_on(error: KafkaError) -> bool:
     return asks_again(error) or error.code() in _CLEANED | _NO_GROUP
 
 
-def patiently(ask: Callable[[], Answer], seconds: float) -> Answer:
+def patiently(
+    ask: Callable[[], Answer],
+    seconds: float,
+    leader_seconds: float = 0.0,
+    waits: Callable[[KafkaError], None] = lambda _: None,
+) -> Answer:
     """The answer of the first ``ask`` that gives one. Raises the KafkaException of the last within ``seconds``, and
-    at once one that does not pass."""
-    until = time.monotonic() + seconds
+    at once one that does not pass. ``leader_seconds``: where that is longer, for a leader that brokers which answer do
+    not know yet. ``waits`` hears each error that is waited out."""
+    began = time.monotonic()
     while True:
         try:
             return ask()
         except KafkaException as error:
-            if not asks_again(error.args[0]) or time.monotonic() > until:
+            failed: KafkaError = error.args[0]
+            chosen = failed.code() in _MOVING_LEADER | _NOT_YET_KNOWN
+            most = max(seconds, leader_seconds) if chosen else seconds
+            if not asks_again(failed) or time.monotonic() - began > most:
                 raise
+            waits(failed)
         time.sleep(PAUSE_SECONDS)

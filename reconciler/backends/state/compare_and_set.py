@@ -26,12 +26,16 @@ from reconciler.backends.connections.librdkafka import CONNECT_SECONDS, AdminCon
 from reconciler.backends.connections.retries import patiently, reads_on
 from reconciler.backends.state import topic as lock_topic
 from reconciler.backends.state.hanging_transactions import end_unmarked
+from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import BlockedError, ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 
 Record = TypeVar("Record")
 WRITE_SECONDS = 15.0
 READ_SECONDS = 30.0
+LEADER_SECONDS = 60.0
+"""Brokers that answer choose a leader, or a coordinator, for a topic that was just made; a busy cluster takes its time.
+"""
 STUCK_SECONDS = 2.0
 """A transaction of the lock takes milliseconds: one that is waited for longer may hang, so that is looked for."""
 # 90: PRODUCER_FENCED. A coordinator that fences in the middle of an EndTxn answers UNKNOWN instead (-1).
@@ -46,9 +50,17 @@ class LockLog:
     """Raises ClusterError. One thread at a time."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, key: str, transactional_id: str, principal: Principal = Principal.APPLY
+        self,
+        cluster: Cluster,
+        topic: str,
+        key: str,
+        transactional_id: str,
+        principal: Principal = Principal.APPLY,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
+        """``progress`` is told what is waited for; with None nobody waits long."""
         self.cluster = cluster
+        self.progress = progress
         self.principal = principal
         self.topic = topic
         self.key = key.encode()
@@ -94,10 +106,25 @@ class LockLog:
         )
         try:
             producer = Producer(settings, logger=DebugLog())
-            producer.init_transactions(WRITE_SECONDS)
+            self._initialise(producer)
         except KafkaException as error:
             raise self._less_in_sync(self._error(error, asked)) from None
         self._producer = producer
+
+    def _initialise(self, producer: Producer) -> None:
+        """The first transaction of a cluster makes the topic of its coordinators. Raises KafkaException."""
+        lines, began = WaitLines(self.progress or _unheard, 0.0), time.monotonic()
+        while True:
+            try:
+                producer.init_transactions(WRITE_SECONDS)
+            except KafkaException as error:
+                waited = time.monotonic() - began
+                if self.progress is None or not error.args[0].retriable() or waited > LEADER_SECONDS:
+                    raise
+                self.identity()  # it answers: a coordinator is being chosen
+                lines.tell(f"cluster {self.cluster.name}: waiting for a coordinator of {self.transactional_id}")
+            else:
+                return
 
     def read(self) -> bytes | None:
         """The newest committed value, None when there is none. Waits for transactions that are still open; those that
@@ -194,7 +221,7 @@ class LockLog:
 
     def _end(self) -> int:
         """The end of the log for everybody, beyond which nothing was written yet."""
-        connection, part = self._connected(), TopicPartition(self.topic, 0)
+        connection, part, lines = self._connected(), TopicPartition(self.topic, 0), WaitLines(self.progress or _unheard)
 
         def ask() -> int:
             asked = connection.admin.list_offsets(
@@ -206,7 +233,9 @@ class LockLog:
             return int(asked[part].result().offset)
 
         try:
-            return patiently(ask, CONNECT_SECONDS)  # a topic that was just made has no leader for a moment
+            waiting = f"cluster {self.cluster.name}: waiting for a leader of topic {self.topic}"
+            patience = LEADER_SECONDS if self.progress is not None else CONNECT_SECONDS
+            return patiently(ask, CONNECT_SECONDS, patience, lambda _: lines.tell(waiting))
         except KafkaException as error:
             raise self._error(error, errors.read_topic(self.topic)) from None
 
@@ -237,6 +266,10 @@ class LockLog:
 
     def _error(self, error: KafkaException, asked: errors.Asked) -> ClusterError:
         return self._connected().error(error.args[0], asked)
+
+
+def _unheard(_line: str) -> None:
+    """Nobody wants to know."""
 
 
 def understood(

@@ -91,6 +91,8 @@ def _rules(kind: str, said: type[Said]) -> EntryCodec[AclBinding, Said]:
 
 
 OWNED, PENDING = _rules("access", Made), _rules("access-pending", Before)
+FENCED = _rules("fence", Made)
+"""Deny rules of a failover; ``maker``: its flow."""
 QUOTAS = EntryCodec("quota", _quota, _quota_entry)
 USERS: EntryCodec[str, UserRecord] = EntryCodec(
     "user",

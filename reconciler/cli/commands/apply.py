@@ -45,6 +45,10 @@ def apply(
     shrink: Annotated[
         bool, typer.Option("--allow-shrink", help="accept that much of what was declared is gone")
     ] = False,
+    limits: Annotated[
+        bool,
+        typer.Option("--allow-lower-limits", help="carry lower limits of source topics that are in no file to copies"),
+    ] = False,
     steal: StealOption = "",
     move_lock: Annotated[
         str, typer.Option("--move-lock", metavar="CLUSTER", help="keep the environment's lock there from now on")
@@ -65,7 +69,7 @@ def apply(
     from reconciler.operations import apply as enacting
 
     request = enacting.ApplyRequest(
-        Consent(contact, shrink, prune),
+        Consent(contact, shrink, prune, limits),
         saved,
         reviewed,
         yes,

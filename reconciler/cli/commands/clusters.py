@@ -69,6 +69,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
     from reconciler.operations.session import early_reads
 
     begun = early_reads.begin(env, Principal.PLAN)
+    from reconciler.engine.drift.causes import drift_exit_code
     from reconciler.operations import drift as drifting
     from reconciler.operations.session.session import open_session
     from reconciler.render.plan.formats import drift_in
@@ -76,7 +77,7 @@ def _drift(env: Path, form: Page) -> tuple[str, int]:
     with open_session(env, Principal.PLAN, begun) as session:
         plan = session.plan()
         history = drifting.past(session, say)
-    return drift_in(plan, form, style(), history), plan.exit_code
+    return drift_in(plan, form, style(), history), drift_exit_code(plan)
 
 
 def _parity(env: Path, form: Page) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from reconciler.cli.help import ending
+from reconciler.errors import ReconcilerError
 from reconciler.model.options import FailoverPage as Page
 from reconciler.render.console import App, Env, OutOption, StealOption, seconds
 
@@ -18,6 +19,9 @@ Unplanned = Annotated[
 ]
 Loss = Annotated[bool, typer.Option("--accept-loss", help="continue although records there are not copied")]
 Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how long copying may take to catch up")]
+Fence = Annotated[
+    bool, typer.Option("--fence", help="failover: deny everyone to write FLOW's topics there, until the failback")
+]
 Form = Annotated[Page, typer.Option("--format", help="text for people, json for machines, markdown for a comment")]
 
 
@@ -36,6 +40,7 @@ def _add(way: str, words: str) -> None:
         unplanned: Unplanned = False,
         loss: Loss = False,
         drain: Drain = "60s",
+        fence: Fence = False,
         form: Form = Page.TEXT,
         out: OutOption = None,
         steal: StealOption = "",
@@ -45,7 +50,10 @@ def _add(way: str, words: str) -> None:
         from reconciler.operations.failover.run import FailoverOptions
         from reconciler.operations.failover.run import move as move_consumers
 
-        request = FailoverRequest(unplanned, loss, seconds("--drain", drain))
+        if fence and way != "failover":
+            why = "What a failover has denied with it, the failback takes back by itself."
+            raise ReconcilerError("--fence is of failover", why, "Leave it away.")
+        request = FailoverRequest(unplanned, loss, seconds("--drain", drain), fence)
         raise typer.Exit(move_consumers(env, Way(way), flow, FailoverOptions(request, dry, yes, form, out, steal)))
 
 

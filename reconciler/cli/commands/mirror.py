@@ -104,8 +104,9 @@ def import_positions(
         str, typer.Option("--connector", metavar="NAME", help="name of the source connector")
     ] = CONNECTOR,
     alias: Annotated[
-        str, typer.Option("--alias", metavar="A", help="MirrorMaker 2's name of the source, where it is not ours")
-    ] = "",
+        str | None,
+        typer.Option("--alias", metavar="A", help="MirrorMaker 2's name of the source, where it is not ours"),
+    ] = None,
     on: Annotated[
         str, typer.Option("--on", metavar="CLUSTER", help="where the offsets topic is; else the flow's target")
     ] = "",
@@ -153,10 +154,11 @@ def start(
     calm_s = seconds("--lag-zero-for", lag_zero_for) if lag_zero_for is not None else 0.0
     with changing(env, "mirror start", steal) as execute:
         session = execute.session
-        texts = handovers(session.topology)
+        texts, mirrors = handovers(session.topology), mirrors_of(session, flow)
+        session.require_met_targets(mirrors)
         if until_caught_up:
-            show(migrating.catch_up(execute, mirrors_of(session, flow), flow, calm_s))
-        for name in () if until_caught_up else mirrors_of(session, flow):
+            show(migrating.catch_up(execute, mirrors, flow, calm_s))
+        for name in () if until_caught_up else mirrors:
             execute.by_hand(f"start:{name}", partial(session.runner.start, name, texts[name], say))
             show(f"mirror {name} runs")
 

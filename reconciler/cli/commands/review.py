@@ -84,6 +84,9 @@ def plan(
     offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
     changed_since: SinceOption = None,
     prune: PruneOption = False,
+    allow_new_address: Annotated[
+        bool, typer.Option("--allow-new-address", help="log in also where --base has another connection")
+    ] = False,
     artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
@@ -94,7 +97,7 @@ def plan(
         from reconciler.operations import plan as reviewing
         from reconciler.render.plan.formats import format_of, render
 
-        request = reviewing.PlanRequest(base, revert, offline, prune)
+        request = reviewing.PlanRequest(base, revert, offline, prune, allow_new_address)
         forms = {path: format_of(path.suffix) for path in write or ()}
         codes = []
         for env in envs:

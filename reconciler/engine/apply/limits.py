@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from reconciler.errors import BlockedError, ExitCode, ReconcilerError
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError, Unknown
 from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.ports import Prober
 from reconciler.model.reports.probe import Probe
 from reconciler.resources.acls.probe.logins import RulesAlone
+from reconciler.text import first_of, grouped
 
 _NAMED = 20
 
@@ -38,7 +39,9 @@ class WavePromotion(Protocol):
         """No further wave comes. May wait for long."""
         ...
 
-    def interrupted(self) -> None: ...
+    def interrupted(self, by: str = "") -> None:
+        """``by``: the signal that ended the run, if one did."""
+        ...
 
 
 class NoRollout:
@@ -53,7 +56,7 @@ class NoRollout:
     def conclude(self) -> None:
         """There is nothing to wait for."""
 
-    def interrupted(self) -> None:
+    def interrupted(self, by: str = "") -> None:
         """Nothing is left open."""
 
 
@@ -98,7 +101,8 @@ class Silent:
 def refuse_if_blocked(plan: Plan) -> None:
     """Raises BlockedError (exit 3) for refusals, ReconcilerError (exit 1) when something could not be read."""
     if plan.unknown:
-        lines = _first([f"  {unknown.subject}: {unknown.error}" for unknown in plan.unknown])
+        causes = grouped((unknown.what, unknown) for unknown in plan.unknown)
+        lines = _first([f"  {_subjects(some)}: {some[0].error}" for some in causes.values()])
         raise ReconcilerError(
             "nothing was applied, because something could not be read",
             lines,
@@ -108,6 +112,10 @@ def refuse_if_blocked(plan: Plan) -> None:
         lines = _first([f"  {refusal.reason.text}\n    {refusal.todo}".rstrip() for refusal in plan.refused])
         todo = "Resolve them and plan again, or apply the rest with --partial."
         raise BlockedError("nothing was applied, because the plan has refusals", lines, todo)
+
+
+def _subjects(unknown: Sequence[Unknown]) -> str:
+    return first_of(list(dict.fromkeys(each.subject for each in unknown)), _NAMED)
 
 
 def _first(lines: Sequence[str]) -> str:

@@ -19,7 +19,8 @@ from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import reassign
 from reconciler.text import first_of
 
-INTERRUPTED = "not begun: the run was interrupted"
+SIGINT = "SIGINT"
+"""Python's own handler of Ctrl-C does not name it."""
 STEP = 1_000
 """The most changes that are begun together. Whether to go on is asked before each step."""
 
@@ -42,11 +43,12 @@ def apply(
     run = _Run(plan, admins, runner, handovers, progress, caution or ApplyLimits())
     try:
         run.carry_out()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signal:
+        by = str(signal) or SIGINT
         try:
-            run.interrupted()
+            run.interrupted(by)
         except KeyboardInterrupt:
-            run.given_up()
+            run.given_up(by)
     return tuple(run.outcomes[planned.id] for planned in plan.changes)
 
 
@@ -136,18 +138,19 @@ class _Run:
             case _:
                 assert_never(kind)
 
-    def interrupted(self) -> None:
-        """Says of every change whether it was done; asks the cluster about those that were under way."""
-        self.caution.promotion.interrupted()
+    def interrupted(self, by: str) -> None:
+        """Says of every change whether it was done; asks the cluster about those that were under way. ``by``: the
+        signal that ended the run."""
+        self.caution.promotion.interrupted(by)
         for outcome in looked_up(self._left(), self.admins, self.waves):
             self._record(outcome)
-        self.ended(INTERRUPTED)
+        self.ended(_ended_by(by))
 
-    def given_up(self) -> None:
+    def given_up(self, by: str) -> None:
         """Interrupted again, while clusters were asked: says what is known without them."""
         for planned in self._left():
             self._record(unsure(planned))
-        self.ended(INTERRUPTED)
+        self.ended(_ended_by(by))
 
     def _left(self) -> list[Planned]:
         return [planned for planned in self.under_way if planned.id not in self.outcomes]
@@ -243,3 +246,7 @@ class _Run:
         if outcome.id not in self.outcomes:
             self.outcomes[outcome.id] = outcome
             self.progress.outcome(outcome)
+
+
+def _ended_by(signal: str) -> str:
+    return f"not begun: {signal} ended the run; nothing is to fix, run apply again"

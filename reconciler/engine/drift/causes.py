@@ -8,23 +8,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.engine.kinds import kind_of
-from reconciler.model.changes import About, ConfigChange, Risk
+from reconciler.errors import ExitCode
+from reconciler.model.changes import COUNTED, About, ConfigChange, Outside, OutsideChange, Risk
 from reconciler.model.plan import Plan, Planned
 from reconciler.model.reports.drift import Cause, Difference, History, Line, Told
 from reconciler.resources.topics.causes import grown_outside
+from reconciler.text import grouped
 
 NOTHING = History()
 
 
 def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference, ...]:
     """``earlier_runs``: what earlier runs did, where it is known."""
-    return (*_mended(plan, earlier_runs), *_not_mended(plan, earlier_runs))
+    return (*_mended(plan, earlier_runs), *_not_mended(plan, earlier_runs), *_by_record(plan))
+
+
+def drift_exit_code(plan: Plan) -> ExitCode:
+    """As of the plan; a difference that no change shows is drift as well."""
+    code = plan.exit_code
+    return ExitCode.CHANGES if code is ExitCode.DONE and any(it.kind in COUNTED for it in plan.outside) else code
+
+
+def _by_record(plan: Plan) -> Iterator[Difference]:
+    """What differs, and no planned change brings back."""
+    for change in plan.outside:
+        if change.kind in COUNTED:
+            anew = change.kind is Outside.MADE_ANEW
+            wished, why = (change.before, _why(change)) if anew else ("no override", _in_no_file(change))
+            origin = "as the last apply left it" if anew else ""
+            cause = Cause.EDITED_OUTSIDE
+            yield Difference(change.name, change.kind.value, wished, change.after, Risk.LOW, "", cause, why, origin)
+
+
+def _in_no_file(change: OutsideChange) -> str:
+    return f"{change.why}; {change.before} after {change.since}" if change.since else change.why
+
+
+def _why(change: OutsideChange) -> str:
+    since = f" since {change.since}" if change.since else ""
+    match change.kind:
+        case Outside.DELETED:
+            return f"deleted{since}: it was {change.before}"
+        case Outside.MADE_ANEW:
+            return f"the topic was deleted and made anew{since}: {change.before} -> {change.after}"
+        case _:
+            return f"changed{since}: {change.before} -> {change.after}"
+
+
+class _Record:
+    """What the record of the last apply shows to have changed, by what differs."""
+
+    def __init__(self, outside: Iterable[OutsideChange]) -> None:
+        self._by_name = {change.name: change for change in outside if change.since and change.key}
+        self._topics = grouped((str(change.subject), change) for change in outside if change.since and not change.key)
+
+    def cause(self, cause: Told, subject: str, kind: str, config: ConfigChange | None = None) -> Told:
+        """It says more than that a value differs. An apply that was cut off, or a cluster that sets a value back each
+        time, says more than the record. ``subject``, ``kind``, ``config``: of the difference."""
+        if cause.cause in (Cause.HALF_FINISHED, Cause.NORMALISED):
+            return cause
+        topic, _, key = subject.partition(" ")
+        for whole in self._topics.get(topic, ()):
+            if whole.kind is not Outside.PARTITIONS or kind == "partitions":
+                return Told(Cause.EDITED_OUTSIDE, _why(whole))
+        if (own := self._by_name.get(subject)) is not None:
+            return Told(Cause.EDITED_OUTSIDE, _why(own))
+        source = config.source if config is not None else ""
+        if source and (its := self._by_name.get(f"{source} {key}")) is not None:
+            return Told(Cause.EDITED_OUTSIDE, f"its source {source} was {_why(its)}")
+        default = self._by_name.get(f"cluster {topic.partition('/')[0]} {key}")
+        if default is not None and cause.cause is Cause.DEFAULT_CHANGED:
+            return Told(Cause.DEFAULT_CHANGED, f"the cluster's default was {_why(default)}")
+        return cause
 
 
 def _mended(plan: Plan, earlier_runs: History) -> Iterator[Difference]:
+    record = _Record(plan.outside)
     for planned in plan.changes:
         for deviation in kind_of(planned.change).deviations(planned.change):
             cause = cause_of(planned, earlier_runs, deviation.config)
+            cause = record.cause(cause, deviation.subject, deviation.kind, deviation.config)
             yield Difference(
                 deviation.subject,
                 deviation.kind,
@@ -40,10 +103,11 @@ def _mended(plan: Plan, earlier_runs: History) -> Iterator[Difference]:
 
 def _not_mended(plan: Plan, earlier_runs: History) -> Iterator[Difference]:
     """What differs and cannot be brought back, such as partitions that somebody added."""
+    record = _Record(plan.outside)
     for refused in plan.refused:
         if refused.found and refused.subject.about is About.TOPIC:
             ref = str(refused.subject.whole)
-            cause = grown_outside(ref, earlier_runs)
+            cause = record.cause(grown_outside(ref, earlier_runs), ref, "partitions")
             yield Difference(ref, "partitions", refused.wished, refused.found, Risk.LOW, "", cause.cause, cause.why)
 
 

@@ -20,6 +20,7 @@ from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import EditComparison, ItemChange, Sign
+from reconciler.resources.topics.renames import STAYS, WAY
 
 _REMOVED = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",
@@ -48,6 +49,7 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
     items = tuple(
         replace(item, means=taken[item.name]) if item.kind == "flow" and item.name in taken else item for item in items
     )
+    items = tuple(_with_rename(item, base, after) for item in items)
     return EditComparison(
         environment=after.environment,
         items=items,
@@ -72,6 +74,35 @@ def _items(
             fields = tuple(meaning(field, stands, base, now) for field in changed_fields(before[name], stands))
             if fields:
                 yield ItemChange(Sign.CHANGED, kind, name, place, fields=fields)
+
+
+def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
+    """Of a topic or flow that is gone, or new, with one like it under another name on the other side."""
+    sides: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+        "topic": (base.topics, now.topics),
+        "flow": (base.flows, now.flows),
+    }
+    if item.kind not in sides or item.sign is Sign.CHANGED:
+        return item
+    before, after = sides[item.kind]
+    mine, other = (before, after) if item.sign is Sign.REMOVED else (after, before)
+    noun = replace(mine[item.name], name="")
+    twins = [name for name in mine.keys() - other.keys() if replace(mine[name], name="") == noun]
+    alike = [name for name in other.keys() - mine.keys() if replace(other[name], name="") == noun]
+    if len(alike) != 1 or len(twins) != 1:
+        return item  # which of them it was nobody knows
+    old, new = (item.name, alike[0]) if item.sign is Sign.REMOVED else (alike[0], item.name)
+    if item.sign is Sign.REMOVED:
+        like = f"; {new} is like it under another name" if item.kind == "topic" else ""
+        return replace(item, means=f"{item.means}{like}")
+    if item.kind == "topic":
+        means = f"like {old} under another name: {STAYS.format(old=old, new=new)}. {WAY}"
+    else:
+        means = item.means or (
+            f"like {old} under another name: positions belong to a flow's name and do not come along, so partitions"
+            f" that {old} had copied stop with position_missing until mirror seek {new} --from-flow {old}"
+        )
+    return replace(item, means=means)
 
 
 def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:

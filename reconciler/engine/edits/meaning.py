@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import FieldChange
 from reconciler.resources.kind import REVERSIBLE
 from reconciler.resources.topics.risk import assess_config
@@ -38,6 +38,8 @@ def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
         return replace(field, means="its values count where neither the topic nor its cluster says otherwise")
     if section == "lower_retention_by":
         return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
+    if section == "undeclared":
+        return _undeclared(field)
     if section == "clusters":
         gone = sorted(set(old.clusters) - set(topic.clusters))
         unmanaged = f"it stays on {', '.join(gone)}, unmanaged: only a tombstone deletes a topic" if gone else ""
@@ -61,6 +63,14 @@ def _partitions(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
     )
     means = "keys move to other partitions; Kafka cannot remove partitions again"
     return replace(field, means=means, risk=Risk.HIGH if keyed else Risk.MEDIUM, irreversible=True)
+
+
+def _undeclared(field: FieldChange) -> FieldChange:
+    if field.after == Undeclared.REMOVE:
+        means = "overrides that stand in no file are taken off; the live plan shows which, and what topics fall back to"
+        return replace(field, means=means, risk=Risk.MEDIUM)
+    drift = "overrides that stand in no file count as drift, and stay"
+    return replace(field, means=drift if field.after == Undeclared.DRIFT else "such overrides are left alone")
 
 
 def _config(field: FieldChange, key: str, before: str | None, after: str | None) -> FieldChange:
@@ -95,6 +105,8 @@ def reaching(field: FieldChange, reach: str, old: TopicDefaults, new: TopicDefau
     section, _, key = field.path.partition(".")
     if section == "lower_retention_by":
         return replace(field_change, means="how a retention is lowered from now on; nothing changes by itself")
+    if section == "undeclared":
+        return replace(_undeclared(field), path=field_change.path)
     if section != "configs":
         return replace(field_change, means="for topics that are yet to be made; existing ones keep what they have")
     if key not in new.configs:

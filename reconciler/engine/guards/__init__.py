@@ -16,6 +16,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.resources.shrink_limit import declared_topics, left_behind, shrunken
+from reconciler.resources.topics.renames import renamed_topics
 from reconciler.text import counted
 
 _OF_CONSENT = {
@@ -24,6 +25,7 @@ _OF_CONSENT = {
     Why.SHRUNKEN_WISH: "shrink",
     Why.ACCESS_ABOVE_LIMIT: "shrink",
     Why.PRUNE_ABOVE_LIMIT: "shrink",
+    Why.UNDECLARED_LOWER_LIMIT: "lower_limits",
 }
 _JUDGED_HERE = (Why.FIRST_CONTACT, Why.OTHER_REPOSITORY, Why.SHRUNKEN_WISH)
 
@@ -37,11 +39,13 @@ def guarded(
     """
     if isinstance(applied, Unknown):
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
-        return replace(plan, notes=(*plan.notes, note))
+        return released(replace(plan, notes=(*plan.notes, note)), consent)
     refusals = list(shrunken(topology, applied)) or list(_empty(plan, topology))
     changes = [planned.change for planned in plan.changes]
     refusals += first_contacts(topology, live, applied, changes)
     notes = (*plan.notes, *left_behind(topology, applied), *forgotten(topology, live, applied))
+    if applied is not None:
+        notes += tuple(renamed_topics(changes, [topic.ref for topic in plan.unmanaged], applied.topics, live))
     return released(replace(plan, refused=(*plan.refused, *refusals), notes=notes), consent)
 
 

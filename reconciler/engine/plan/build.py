@@ -18,6 +18,7 @@ from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.replicas.placement.broker_load import loads_of
+from reconciler.resources.topics.outside import NOTHING_LEFT, Left, once
 
 
 def plan(
@@ -26,11 +27,12 @@ def plan(
     previous: Previous | None = None,
     edition: Edition = NO_EDITION,
     prune: bool = False,
+    left: Left = NOTHING_LEFT,
 ) -> Plan:
     """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics.
-    ``prune``: unmanaged topics that a prune list owns are deleted.
+    ``prune``: unmanaged topics that a prune list owns are deleted. ``left``: what the last apply left.
     """
-    findings, routing = diff(topology, live, previous, prune)
+    findings, routing = diff(topology, live, previous, prune, left)
     later = after_replicas(findings.changes)
     ordered = sorted(findings.changes, key=lambda change: place_of(change, later))
     access = outlook(topology, live, routing.routes, ordered)
@@ -56,6 +58,7 @@ def plan(
         loads=loads_of(ordered, live),
         shifts=access.shifts,
         rollout=course_of(topology),
+        outside=once(findings.outside),
     )
 
 

@@ -41,7 +41,8 @@ def dumps(plan: Plan) -> str:
 
 
 def digest(plan: Plan) -> str:
-    """sha256 over the canonical content of the saved plan."""
+    """sha256 over the canonical content of the saved plan. It tells damage and slips, not who wrote it: apply compares
+    a saved plan with a fresh one."""
     return _digest(_document(plan))
 
 
@@ -63,9 +64,7 @@ def loads(text: str) -> Plan:
         raise PlanfileError(description, "It was made by another release", _AGAIN)
     said = document.pop("digest", None)
     if said != (real := _digest(document)):
-        description = (
-            f"the saved plan was changed after it was made: its digest is {real[:16]}, it says {str(said)[:16]}"
-        )
+        description = f"the saved plan is not as it was written: its digest is {real[:16]}, it says {str(said)[:16]}"
         raise PlanfileError(description, "What was reviewed is not what would be applied", _AGAIN)
     try:
         return _CODEC.decoded(Plan, {key: value for key, value in document.items() if key not in _DERIVED})

@@ -17,7 +17,6 @@ from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
     Change,
-    ConfigChange,
     DeleteTopic,
     Risk,
     Role,
@@ -150,17 +149,11 @@ def retention_steps_only(remaining: Plan, plan: Plan) -> int:
         return isinstance(change, AlterConfigs) and all(
             (whose, config.key, config.after if config.goal is None else config.goal) in begun
             for config in change.configs
-            for whose in [planned.id if planned.id in begun_by else f"configs:{_source_of(config)}"]
+            for whose in [planned.id if planned.id in begun_by else f"configs:{config.source}"]
         )
 
     blocked = remaining.unknown or remaining.refused
     return 0 if blocked or not all(map(goes_on, remaining.changes)) else len(remaining.changes)
-
-
-def _source_of(config: ConfigChange) -> str:
-    """``east/orders`` of ``source east/orders, a step to 1d``; empty for what comes from no source."""
-    word, _, ref = config.origin.partition(" ")
-    return ref.partition(",")[0] if word == "source" else ""
 
 
 def is_safe(planned: Planned) -> bool:

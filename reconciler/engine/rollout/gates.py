@@ -122,10 +122,10 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
 def _stopped(flows: tuple[str, ...], mirror: LiveMirror) -> Iterator[Fault]:
     for name in flows:
         flow = mirror.flows.get(name)
-        stopping = [condition for condition in flow.conditions if condition.get("stops")] if flow else []
-        if stopping:
-            first = stopping[0]
-            text = f"{counted(len(stopping), 'condition')} stop copying, such as {first['code']}: {first['text']}"
+        count = sum(n for (_, stops), n in flow.counted_conditions.items() if stops) if flow else 0
+        if flow and count:
+            examples = (f", such as {each['code']}: {each['text']}" for each in flow.conditions if each.get("stops"))
+            text = f"{counted(count, 'condition')} stop copying{next(examples, '')}"
             yield Fault("mirrors", f"flow {name}", text)
 
 

@@ -19,7 +19,6 @@ from reconciler.text import time_words
 LOOK_SECONDS = 5.0
 WAITING_SECONDS = 2.0
 TOLD_EVERY_MS = 30_000
-AGAIN = "Fix it and run apply again: it continues from here."
 
 
 class RolloutIO(Protocol):
@@ -82,6 +81,8 @@ class Conductor:
         self.settlings = {} if settlings is None else settlings
         self.outcomes: dict[str, Outcome] = {}
         self.halted = ""
+        self.ended_by = ""
+        """The signal that ended the run, which is why it halted, or empty."""
         """Why the rollout stands still, or empty."""
 
     def _known(self) -> Promotion:
@@ -133,9 +134,10 @@ class Conductor:
         """Goes on with soaks that earlier changes left, whatever the plan holds. Why one is not over, or empty."""
         return self._settled(self.course.waves)
 
-    def interrupted(self) -> None:
+    def interrupted(self, by: str = "") -> None:
         if not self.halted and (self._pending() or self.promotion.halted):
-            self.halted = "interrupted before its waves were over"
+            self.halted = f"{f'{by} ended the run' if by else 'interrupted'} before its waves were over"
+            self.ended_by = by
 
     def _pending(self) -> list[CourseWave]:
         return [wave for wave in self.course.waves if self.promotion.pending(wave.clusters)]

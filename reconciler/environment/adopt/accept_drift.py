@@ -1,4 +1,5 @@
-"""Accepts drift: writes the live value of a declared field into its YAML, at the place where it is declared.
+"""Accepts drift: writes the live value of a declared field into its YAML, at the place where it is declared, and an
+override that stands in no file among the configs of its topic.
 
 Only the value's own characters change, so comments, order and layout stay. The result is loaded again and must differ
 from before in exactly the accepted fields.
@@ -14,13 +15,16 @@ from dataclasses import dataclass, replace
 from reconciler.environment.adopt.topics import undeclarable, written
 from reconciler.environment.adopt.write import value as yaml_value
 from reconciler.environment.load import load
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, node_at
 from reconciler.environment.yaml.read import read
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.config_values import THROTTLES, canonical, human, same
-from reconciler.model.environment.topology import Topic, TopicRef, Topology, by_name
-from reconciler.model.live import LiveState, LiveTopic, Source
+from reconciler.model.environment.topology import Topic, Topology, Undeclared, by_name
+from reconciler.model.live import LiveState, LiveTopic
+from reconciler.resources.topics.defaults import Layers, configs, layers_of, undeclared
 
+IN_NO_FILE = "in no file"
 PARTITIONS = "partitions"
 FACTOR = "replication_factor"
 
@@ -83,12 +87,16 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     if desired is None or cluster not in desired.clusters:
         description = "no topic of this name is declared there"
         return [], [f"{description}; a remote topic follows its source, and what is not declared is left as it is"]
+    topics = _there(desired, live, cluster)
+    if isinstance(topics, str):
+        return [], [topics]
     counts = [name for name, count in ((PARTITIONS, desired.partitions), (FACTOR, desired.replication_factor)) if count]
-    fields = [field] if field else [*counts, *sorted(desired.configs)]
+    layers = layers_of(topology, cluster, desired)
+    fields = [field] if field else [*counts, *sorted({*desired.configs, *_drifted(layers, topics[cluster])})]
     accepted: list[Accepted] = []
     refused: list[str] = []
     for text in fields:
-        told = _field(desired, text, live, cluster)
+        told = _field(desired, text, layers, topics)
         if isinstance(told, Accepted):
             accepted.append(told)
         elif told or field:
@@ -99,64 +107,79 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     return accepted, refused
 
 
-def _field(desired: Topic, field: str, live: LiveState, asked: str) -> Accepted | str:
-    """What to write, or why not; empty when it does not differ on any cluster of the topic. ``asked``: of a cluster."""
-    topics: list[LiveTopic] = []
-    for cluster in desired.clusters:
+def _there(desired: Topic, live: LiveState, asked: str) -> Mapping[str, LiveTopic] | str:
+    """The topic on each of its clusters, ``asked`` first, or why nothing can be said of it."""
+    topics: dict[str, LiveTopic] = {}
+    for cluster in (asked, *(name for name in desired.clusters if name != asked)):
         known = live.known(cluster)
-        if known is None or desired.name not in known.topics:
-            why = "could not be read" if known is None else "does not have it"
-            if known is not None and desired.name in known.hidden:
-                why = "does not show whether it has it"
-            return f"{TopicRef(cluster, desired.name)}: the declaration also counts there, and the cluster {why}"
-        topics.append(known.topics[desired.name])
+        also = "" if cluster == asked else f"the declaration also counts on {cluster}: "
+        if known is None:
+            return f"{also}cluster {cluster} could not be read"
+        if desired.name in known.hidden:
+            return f"{also}cluster {cluster} does not show whether it has it"
+        if desired.name not in known.topics:
+            todo = "the next apply makes it; to agree that it is gone, take it out of the file"
+            return f"{also}the topic is not on cluster {cluster}: it was deleted, or no apply has made it yet; {todo}"
+        topics[cluster] = known.topics[desired.name]
+    return topics
+
+
+def _drifted(layers: Layers, topic: LiveTopic) -> list[str]:
+    """Overrides that no file declares, where these count as drift."""
+    if undeclared(layers) is not Undeclared.DRIFT:
+        return []
+    return [key for key in topic.overrides.keys() - configs(layers).keys() if key not in THROTTLES]
+
+
+def _field(desired: Topic, field: str, layers: Layers, topics: Mapping[str, LiveTopic]) -> Accepted | str:
+    """What to write, or why not; empty when it does not differ on any cluster of the topic. ``layers``: of the cluster
+    that was asked for."""
+    everywhere = list(topics.values())
     if field == PARTITIONS:
-        return _count(desired, field, desired.partitions, [len(topic.partitions) for topic in topics])
+        return _count(desired, field, desired.partitions, topics, [len(topic.partitions) for topic in everywhere])
     if field == FACTOR:
-        return _count(desired, field, desired.replication_factor, [topic.replication_factor for topic in topics])
-    if field not in desired.configs:
-        return _undeclared(field, topics[desired.clusters.index(asked)])
+        return _count(
+            desired, field, desired.replication_factor, topics, [topic.replication_factor for topic in everywhere]
+        )
+    if field not in desired.configs and (field in configs(layers) or field not in everywhere[0].overrides):
+        return f"{field} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
     return _config(desired, field, topics)
 
 
-def _count(desired: Topic, field: str, declared: int | None, value: Sequence[int | None]) -> Accepted | str:
+def _count(
+    desired: Topic, field: str, declared: int | None, clusters: Iterable[str], value: Sequence[int | None]
+) -> Accepted | str:
     """``value``: on each cluster of the topic; None where its partitions differ."""
     if declared is None:
         return f"{field} is not declared on the topic itself"
     if set(value) == {declared}:
         return ""
     if len(set(value)) > 1 or value[0] is None:
-        return _apart(field, [str(count or "mixed") for count in value], desired)
+        return _apart(field, [str(count or "mixed") for count in value], clusters)
     return Accepted(desired.name, field, str(declared), str(value[0]), str(value[0]))
 
 
-def _undeclared(key: str, topic: LiveTopic) -> str:
-    configs = topic.configs
-    entry = None if isinstance(configs, Unknown) else configs.get(key)
-    if entry is None or entry.value is None or entry.source is not Source.TOPIC or key in THROTTLES:
-        return f"{key} is not declared on the topic itself; a default of the cluster or flow is edited by hand"
-    line = f"{key}: {yaml_value(written(key, entry.value))}"
-    return f"{key} is set there and not declared, so there is no value to replace: add {line} to the topic's configs"
-
-
-def _config(desired: Topic, key: str, topics: Sequence[LiveTopic]) -> Accepted | str:
+def _config(desired: Topic, key: str, topics: Mapping[str, LiveTopic]) -> Accepted | str:
+    """Also of one that is set on the topic and stands in no file."""
     names: list[str] = []
-    for cluster, topic in zip(desired.clusters, topics, strict=True):
+    for cluster, topic in topics.items():
         entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(key)
         if entry is None or entry.value is None or key in THROTTLES:
             return f"{key} on {cluster} could not be read, or is not known or hidden there"
         if wrong := undeclarable(topic, key, entry.value):
             return f"{key} is {entry.value} on {cluster}: {wrong}"
         names.append(entry.value)
-    if all(same(key, name, desired.configs[key]) for name in names):
+    declared = desired.configs.get(key)
+    if declared is not None and all(same(key, name, declared) for name in names):
         return ""
     if not all(same(key, name, names[0]) for name in names):
-        return _apart(key, [human(key, name) for name in names], desired)
-    return Accepted(desired.name, key, human(key, desired.configs[key]), written(key, names[0]), names[0])
+        return _apart(key, [human(key, name) for name in names], topics)
+    before = IN_NO_FILE if declared is None else human(key, declared)
+    return Accepted(desired.name, key, before, written(key, names[0]), names[0])
 
 
-def _apart(field: str, values: Sequence[str], desired: Topic) -> str:
-    join = ", ".join(f"{value} on {cluster}" for cluster, value in zip(desired.clusters, values, strict=True))
+def _apart(field: str, values: Sequence[str], clusters: Iterable[str]) -> str:
+    join = ", ".join(f"{value} on {cluster}" for cluster, value in zip(clusters, values, strict=True))
     return f"one declaration counts for all its clusters, but {field} is {join}"
 
 
@@ -168,8 +191,10 @@ def _written(
     for value in accepted:
         where = topology.topics[value.topic].where
         text = changed.get(where.file, texts[where.file])
-        node = _node(read(where.file, text).root, value)
-        done = _spliced(text, node, value)
+        root = read(where.file, text).root
+        node = _node(root, value)
+        new = node is None and value.before == IN_NO_FILE
+        done = _added(text, node_at(root, "topics", value.topic), value) if new else _spliced(text, node, value)
         if done is None:
             place = replace(where, line=node.line, column=node.column) if node else where
             how = "as a list, through an alias, or over several lines, which is edited by hand only"
@@ -178,6 +203,37 @@ def _written(
         else:
             changed[where.file] = done
     return changed, refused
+
+
+def _added(text: str, topic: Node | None, accepted: Accepted) -> str | None:
+    """``text`` with one more config of ``topic``; None where there is no plain place for it."""
+    if not isinstance(topic, YamlMapping):
+        return None
+    configs = topic.entries.get("configs")
+    within = configs.value if configs is not None else topic
+    if not isinstance(within, YamlMapping):
+        return None
+    mark = text[: text.startswith("\ufeff")]
+    lines = text.removeprefix(mark).splitlines(keepends=True)
+    first = next(iter(within.entries.values()), None)
+    quoted = first is not None and lines[first.line - 1][first.column - 1 : first.column] == '"'
+    key, value = (json.dumps(part) if quoted else yaml_value(part) for part in (accepted.field, accepted.text))
+    entry = f"{key}: {value}"
+    if configs is None:
+        entry = f"{json.dumps('configs') if quoted else 'configs'}: {{{entry}}}"
+    line, start = lines[within.line - 1], within.column - 1
+    if line[start : start + 1] == "{":
+        lines[within.line - 1] = f"{line[: start + 1]}{entry}{', ' if first else ''}{line[start + 1 :]}"
+        return mark + "".join(lines)
+    if first is None:
+        return None
+    following = list(within.entries.values())[1:2] or [first]
+    place = following[0]
+    indent = lines[place.line - 1][: place.column - 1]
+    if indent.strip():
+        return None
+    lines.insert(place.line - 1, f"{indent}{entry}\n")
+    return mark + "".join(lines)
 
 
 def _spliced(text: str, node: Node | None, accepted: Accepted) -> str | None:

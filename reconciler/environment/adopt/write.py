@@ -89,6 +89,8 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
     yield f"    bootstrap_servers: [{', '.join(map(scalar_server, cluster.bootstrap_servers))}]"
     if cluster.cluster_id is not None:
         yield f"    cluster_id: {scalar(cluster.cluster_id)}"
+    yield "    # What is set on a topic by hand and stands in no file counts as drift: docs/change/drift.md."
+    yield "    defaults: {undeclared: drift}"
     if cluster.client:
         yield "    client:"
         yield from (f"      {scalar(key)}: {value(text)}" for key, text in sorted(cluster.client.items()))

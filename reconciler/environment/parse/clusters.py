@@ -10,7 +10,7 @@ from types import MappingProxyType
 from reconciler.environment.parse.values import client_setting, retention_step, topic_config
 from reconciler.environment.yaml.entry import Reading
 from reconciler.environment.yaml.locations import locate
-from reconciler.model.environment.topology import Cluster, Principal, TopicDefaults
+from reconciler.model.environment.topology import Cluster, Principal, TopicDefaults, Undeclared
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.text import size_bytes
 
@@ -54,5 +54,11 @@ def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
         replication_factor=reading.value(*path, "replication_factor", default=None),
         configs=reading.mapping(*path, "configs", each=topic_config),
         lower_retention_by=reading.mapping(*path, "lower_retention_by", each=retention_step),
+        undeclared=read_undeclared(reading, *path),
         where=at,
     )
+
+
+def read_undeclared(reading: Reading, *path: str) -> Undeclared | None:
+    word = reading.value(*path, "undeclared", default=None)
+    return None if word is None else Undeclared(word)

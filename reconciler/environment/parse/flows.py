@@ -37,6 +37,7 @@ def build_flow(reading: Reading) -> Flow:
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
             exclude=reading.texts("sync_topic_configs", "exclude", default=standard.exclude),
             use_defaults_from=reading.value("sync_topic_configs", "use_defaults_from", default="target"),
+            carry_undeclared_limits=reading.value("sync_topic_configs", "carry_undeclared_limits", default=False),
         ),
         groups=Groups(
             include=reading.texts("groups", "include", default=Groups().include),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import date
 
+from reconciler.environment.parse.clusters import read_undeclared
 from reconciler.environment.parse.values import Wrong, label, retention_step, topic_config
 from reconciler.environment.yaml.entry import Reading
 from reconciler.model.environment.topology import Tombstone, Topic
@@ -22,6 +23,7 @@ def build_topic(reading: Reading) -> Topic:
         labels=reading.mapping("labels", each=label),
         class_name=reading.value("class", default=""),
         lower_retention_by=reading.mapping("lower_retention_by", each=retention_step),
+        undeclared=read_undeclared(reading),
         where=reading.place.where,
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.environment.yaml.nodes import Sequence as YamlSequence
+from reconciler.kafka.client.auth.supported_settings import FILES
 from reconciler.model.config_values import THROTTLES
 from reconciler.text import LARGEST, distance, duration_ms, looks_like_duration, looks_like_size, nearest, size_bytes
 
@@ -39,6 +40,13 @@ RESERVED_SETTINGS = {
     "enable.auto.commit": "positions are committed with the data",
     "auto.offset.reset": "the flow's start decides",
 }
+
+REFERENCES_HERE = frozenset({
+    "sasl.username", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id", "ssl.ca.pem",
+    "https.ca.pem", "ssl.certificate.pem", "sasl.oauthbearer.config", "client.rack", *FILES,
+})  # fmt: skip
+"""Settings that are no secret themselves and may still be kept with one, or differ between machines. In any other a
+reference would show a secret to whoever answers at the address beside it."""
 
 _SECRET = re.compile(r"(^|[._])(password|passphrase|secret)$|^ssl\.key\.pem$|private\.key\.pem$|^sasl\.jaas\.config$")
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^${}]+)\}")
@@ -143,6 +151,12 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         if is_secret(key) and without_references:
             why, todo = "Part of the secret would be in git", "Let the reference be the whole value"
             return Wrong("secret-in-git", f"{key} mixes a reference with literal text", why, todo)
+        if not is_secret(key) and key not in REFERENCES_HERE:
+            why = "What it refers to would be shown to whoever answers at the cluster's address"
+            return Wrong("reference-not-here", f"{key} holds a reference", why, "Write the value itself")
+        if not is_reference(text):
+            why, todo = "A reference stands for a whole value", "Put the whole value behind one reference"
+            return Wrong("bad-reference", f"{key} mixes references with text or with each other", why, todo)
         return text
     if is_secret(key):
         why = "Anyone who can read the repository could use it"

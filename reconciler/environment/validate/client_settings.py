@@ -1,6 +1,7 @@
-"""Validates client settings: those that the mirror job cannot honour, with their line.
+"""Validates client settings, with their line: those that no client is given, and those that the mirror cannot honour.
 
-Only of clusters that a flow joins: others are spoken to by librdkafka alone, which knows all of its settings.
+The first of every cluster and principal, the second of clusters that a flow joins: others may be spoken to by
+librdkafka alone.
 """
 
 from __future__ import annotations
@@ -10,21 +11,36 @@ from collections.abc import Iterator
 from reconciler.environment.parse.values import has_reference
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
-from reconciler.kafka.client.auth.supported_settings import refusals
-from reconciler.model.environment.topology import Principal, Topology
+from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals
+from reconciler.model.environment.topology import Cluster, Principal, Topology
 
 _PATH = "spark.mirror.path"
 
 
 def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
     mirrored = {name for flow in topology.flows.values() for name in (flow.source, flow.target)}
-    for name in sorted(mirrored & topology.clusters.keys()):
+    for name in sorted(topology.clusters):
         cluster = topology.clusters[name]
+        given = {("client",): cluster.client} | {("principals", who.value): s for who, s in cluster.principals.items()}
+        for path, settings in given.items():
+            code = "setting-not-allowed"
+            for refusal in forbidden(settings):
+                yield _problem(code, places, cluster, refusal, path)
+        if name not in mirrored:
+            continue
         client = cluster.client_for(Principal.MIRROR)
+        no_client = forbidden(client)
         for refusal in refusals({key: None if has_reference(value) else value for key, value in client.items()}):
             of_mirror = refusal.setting in cluster.principals.get(Principal.MIRROR, {})
-            where = places.of(cluster, *(("principals", "mirror") if of_mirror else ("client",)), refusal.setting)
-            yield Problem("setting-not-mirrored", where, f"cluster {name}: {refusal.what}", refusal.why, refusal.todo)
+            path = ("principals", "mirror") if of_mirror else ("client",)
+            code = "setting-not-mirrored"
+            if refusal not in no_client:
+                yield _problem(code, places, cluster, refusal, path)
+
+
+def _problem(code: str, places: Places, cluster: Cluster, refusal: Refusal, path: tuple[str, ...]) -> Problem:
+    where = places.of(cluster, *path, refusal.setting)
+    return Problem(code, where, f"cluster {cluster.name}: {refusal.what}", refusal.why, refusal.todo)
 
 
 def check_one_path(topology: Topology, places: Places) -> Iterator[Problem]:

@@ -46,7 +46,9 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
     ]
     try:
         problems += _over_all_flows(topology, places)
-    except Exception as error:  # user code of a naming policy: anything may come out of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # user code of a naming policy: anything may come out of it, SystemExit too
         if not any(":" in flow.naming.policy for flow in topology.flows.values()):
             raise
         problems.append(_policy_problem(topology, places, f"{type(error).__name__}: {error}"))

@@ -17,6 +17,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 HEADER = 61
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 SEQUENCES = 1 << 31
+_OFFSETS = 1 << 63
 
 _FIXED = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
@@ -75,7 +76,8 @@ def scan(view: memoryview) -> list[Batch]:
             if size < HEADER:
                 raise MalformedResponseError(f"a batch of {size} bytes is shorter than its header")
             batch = Batch._make((*_FIXED.unpack_from(view, position), position, stop))
-            if batch.last_delta < 0 or batch.records < 0 or batch.base < 0 or batch.records > batch.last_delta + 1:
+            beyond = batch.base < 0 or batch.base + batch.last_delta >= _OFFSETS
+            if beyond or batch.last_delta < 0 or batch.records < 0 or batch.records > batch.last_delta + 1:
                 raise MalformedResponseError(
                     f"the batch at offset {batch.base} claims {batch.records} records and last delta {batch.last_delta}"
                 )

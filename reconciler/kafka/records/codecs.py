@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
+from typing import Any
 
 import cramjam
 
@@ -16,26 +18,53 @@ _XERIAL_BLOCK = 32 << 10
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 1 << 31
+MOST_OPENED = 128 << 20
+"""Bytes of records of one batch. A hundred times what a topic takes by default; whoever may produce could make 30 GB of
+one megabyte."""
+_MOST_OF_A_BYTE = {GZIP: 1032, LZ4: 255, ZSTD: 32768}
+"""What one byte can become: deflate's longest match, LZ4's length bytes, zstd's run of a whole block in four bytes."""
+
+
+class TooMuchToOpenError(MalformedResponseError):
+    """Records that are more than ``MOST_OPENED`` bytes. The batch may be sound, and can still be passed on whole."""
+
+    def __init__(self, codec: int) -> None:
+        super().__init__(
+            f"its records are more than {MOST_OPENED >> 20} MiB once they are decompressed (codec {codec})"
+        )
 
 
 def decompress(codec: int, data: memoryview) -> memoryview:
-    """The bytes behind ``data``. Raises MalformedResponseError."""
+    """The bytes behind ``data``. Raises MalformedResponseError; ``TooMuchToOpenError`` before it takes the memory."""
     try:
         match codec:
             case 0:
                 return data
             case 1:
-                return memoryview(cramjam.gzip.decompress(data))
+                return _bounded(cramjam.gzip, codec, data)
             case 2:
                 return _from_snappy(data)
             case 3:
-                return memoryview(cramjam.lz4.decompress(data))
+                return _bounded(cramjam.lz4, codec, data)
             case 4:
-                return memoryview(cramjam.zstd.decompress(data))
+                return _bounded(cramjam.zstd, codec, data)
             case _:
                 raise MalformedResponseError(f"codec {codec} is not known")
     except (cramjam.DecompressionError, struct.error, ValueError) as error:
         raise MalformedResponseError(f"records cannot be decompressed: {error}") from error
+
+
+def _bounded(module: Any, codec: int, data: memoryview) -> memoryview:
+    """Where it can become too much, into memory that ends there; of that only what is written to is taken."""
+    if len(data) * _MOST_OF_A_BYTE[codec] <= MOST_OPENED:
+        return memoryview(module.decompress(data))
+    room = mmap.mmap(-1, MOST_OPENED)
+    try:
+        return memoryview(room)[: module.decompress_into(data, room)]
+    except cramjam.DecompressionError as error:
+        if "failed to write whole buffer" in str(error):
+            raise TooMuchToOpenError(codec) from None
+        raise
 
 
 def with_right_checksum(frame: memoryview) -> memoryview:
@@ -85,16 +114,23 @@ def compress(codec: int, data: bytes | bytearray) -> bytes:
 
 def _from_snappy(data: memoryview) -> memoryview:
     if data[:8] != _XERIAL[:8]:
-        return memoryview(cramjam.snappy.decompress_raw(data))  # librdkafka sends one bare block
+        return _snappy_block(data, MOST_OPENED)  # librdkafka sends one bare block
     out, position = bytearray(), len(_XERIAL)
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position)
         position += 4
         if not 0 <= size <= len(data) - position:
             raise ValueError("a snappy block is cut")
-        out += memoryview(cramjam.snappy.decompress_raw(data[position : position + size]))
+        out += _snappy_block(data[position : position + size], MOST_OPENED - len(out))
         position += size
     return memoryview(out)
+
+
+def _snappy_block(data: memoryview, room: int) -> memoryview:
+    """A block begins with the length of what it becomes."""
+    if cramjam.snappy.decompress_raw_len(data) > room:
+        raise TooMuchToOpenError(SNAPPY)
+    return memoryview(cramjam.snappy.decompress_raw(data))
 
 
 def _to_snappy(data: memoryview) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.flexible import uvarint
@@ -24,12 +25,16 @@ def legacy_records(raw: memoryview, batch: Batch) -> list[Legacy]:
     Format 0 has no timestamps: -1. Raises CorruptBatchError or MalformedResponseError.
     """
     try:
-        return list(_message(raw, batch.base, None))
+        records = list(_message(raw, batch.base, None))
     except (struct.error, IndexError) as error:
         raise MalformedResponseError(f"the message at offset {batch.base} cannot be read: {error}") from error
+    offsets = [-1, *(record[0] for record in records)]
+    if offsets[-1] != batch.base or any(later <= offset for offset, later in pairwise(offsets)):
+        raise MalformedResponseError(f"offsets in the message at offset {batch.base} do not grow up to it")
+    return records
 
 
-def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[Legacy]:
+def _message(raw: memoryview, offset: int, append_time: int | None, *, inner: bool = False) -> Iterator[Legacy]:
     crc, magic, attributes = struct.unpack_from(">IBb", raw, _OVERHEAD)
     if zlib.crc32(raw[_OVERHEAD + 4 :]) != crc:
         raise CorruptBatchError(offset)
@@ -47,6 +52,8 @@ def _message(raw: memoryview, offset: int, append_time: int | None) -> Iterator[
     if codec == 0:
         yield offset, timestamp, 0, memoryview(_field(key) + _field(value) + b"\0")
         return
+    if inner:
+        raise MalformedResponseError(f"a message inside the one at offset {offset} is compressed once more")
     if value is None:
         raise MalformedResponseError(f"the compressed message at offset {offset} is empty")
     if codec == LZ4 and magic == 0:
@@ -70,7 +77,7 @@ def _inner(body: memoryview, wrapper: tuple[int, int], append_time: int | None) 
         raise MalformedResponseError(f"the compressed message at offset {offset} is empty")
     shift = offset - parts[-1][0] if magic == 1 else 0
     for inner, raw in parts:
-        yield from _message(raw, inner + shift, append_time)
+        yield from _message(raw, inner + shift, append_time, inner=True)
 
 
 def _bytes(raw: memoryview, position: int) -> tuple[memoryview | None, int]:

@@ -16,6 +16,9 @@ from reconciler.kafka.records.legacy_formats import legacy_records
 
 GATHER_BYTES = 512 << 10
 GATHER_RECORDS = 10_000
+GATHER_OPENED = 64 << 20
+"""Bytes of decompressed records that may wait to share a batch."""
+_WORD, _HALF = (1 << 64) - 1, 1 << 63
 
 
 class Record(NamedTuple):
@@ -29,6 +32,11 @@ class Record(NamedTuple):
 
 record_of: Callable[[type[Record], tuple[int, int, int, memoryview]], Record] = tuple.__new__
 """``Record`` from its fields, without the call that names them."""
+
+
+def wrapped(number: int) -> int:
+    """As a signed 64-bit number overflows: so Java, and with it the broker, adds timestamps and their deltas."""
+    return (number + _HALF & _WORD) - _HALF
 
 
 def _zigzag(number: int) -> bytes:
@@ -64,13 +72,15 @@ def signed(body: memoryview, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 70:
             raise MalformedResponseError("a number in a record has too many bytes")
+    number &= _WORD  # ten bytes have room for more than 64 bits
     return (number >> 1) ^ -(number & 1), position
 
 
 def records_of(view: memoryview, batch: Batch) -> list[Record]:
     """The records of a batch, checksum verified, append time applied.
 
-    Raises CorruptBatchError or MalformedResponseError.
+    Raises CorruptBatchError or MalformedResponseError; of these ``TooMuchToOpenError`` where the records are more than
+    ``codecs.MOST_OPENED`` bytes.
     """
     raw = view[batch.start : batch.end]
     if batch.magic != 2:
@@ -80,6 +90,7 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
     append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
     records: list[Record] = []
     position, end, base, first = 0, len(body), batch.base, batch.base_timestamp
+    lowest, beyond = -_HALF, _HALF
     try:
         for _ in range(batch.records):
             # Numbers of one or two bytes, which most are, are read here: calls are what this loop costs.
@@ -97,7 +108,11 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
             delta, at = ((low >> 1) ^ -(low & 1), start + 2) if low < 0x80 else signed(body, start + 1)
             low = body[at]
             offset, at = ((low >> 1) ^ -(low & 1), at + 1) if low < 0x80 else signed(body, at)
+            if position < at + 3:  # the lengths of key and value, and the number of headers
+                raise IndexError
             timestamp = first + delta if append_time is None else append_time
+            if not lowest <= timestamp < beyond:
+                timestamp = wrapped(timestamp)
             records.append(record_of(Record, (base + offset, timestamp, body[start], body[at:position])))
     except IndexError:
         raise MalformedResponseError(f"a record in the batch at offset {batch.base} is cut") from None
@@ -121,13 +136,15 @@ def _check_offsets(batch: Batch, records: Sequence[Record]) -> None:
 
 def encode(records: Sequence[Record], codec: int) -> bytearray:
     """One batch with offset deltas 0..n-1, to be sealed."""
-    base = records[0].timestamp
+    base, beyond = records[0].timestamp, _HALF
     pieces: list[bytes | memoryview] = []
     latest = base
     for index, (_, timestamp, attributes, tail) in enumerate(records):
         if timestamp > latest:
             latest = timestamp
         delta = timestamp - base
+        if delta >= beyond or delta < -beyond:
+            delta = wrapped(delta)
         head = b"%c%b%b" % (
             attributes,
             _SMALL[delta] if 0 <= delta < _SMALLER else _zigzag(delta),
@@ -210,14 +227,17 @@ def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator
     """Consecutive batches of one partition as few bigger ones, each with its last source batch."""
     limit = min(GATHER_BYTES, largest // 2)
     held: list[Record] = []
-    size, codec, last = 0, -1, None
+    size, opened, codec, last = 0, 0, -1, None
     for batch in batches:
         mine = batch.attributes & CODEC
-        if last is not None and (mine != codec or size >= limit or len(held) >= GATHER_RECORDS):
+        full = size >= limit or len(held) >= GATHER_RECORDS or opened >= GATHER_OPENED
+        if last is not None and (mine != codec or full):
             yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last
-            held, size = [], 0
-        held += _single(view, batch) or records_of(view, batch)
+            held, size, opened = [], 0, 0
+        records = _single(view, batch) or records_of(view, batch)
+        held += records
         size += batch.end - batch.start
+        opened += sum(len(record.tail) for record in records) if mine else 0
         codec, last = mine, batch
     if last is not None and held:
         yield Rebuilt(encode(held, codec), spans_of(held), len(held), last.next_offset), last

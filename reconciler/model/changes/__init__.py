@@ -10,16 +10,18 @@ from typing import get_args
 from reconciler.model.changes.acls import CreateAcl, DeleteAcl, Grant
 from reconciler.model.changes.mirrors import RestartMirror, StartMirror, StopMirror
 from reconciler.model.changes.not_done import Ignored, Refused, Unmanaged, UnmanagedAcl
+from reconciler.model.changes.outside import COUNTED, Outside, OutsideChange
 from reconciler.model.changes.quotas import AlterQuota, LimitChange
 from reconciler.model.changes.reasons import Why
 from reconciler.model.changes.replicas import FinishReassignment, ReassignReplicas
 from reconciler.model.changes.subject import About, Subject, of_topic
 from reconciler.model.changes.topics import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, DeleteTopic
 from reconciler.model.changes.users import AlterUser, CredentialChange, DeleteUser
-from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Risk, Role, Stage
+from reconciler.model.changes.vocabulary import Action, BaseChange, ChangeOfTopic, KindName, Reason, Risk, Role, Stage
 
 __all__ = [
     "CHANGES",
+    "COUNTED",
     "About",
     "AclChange",
     "Action",
@@ -29,6 +31,7 @@ __all__ = [
     "AlterUser",
     "BaseChange",
     "Change",
+    "ChangeOfTopic",
     "ConfigChange",
     "CreateAcl",
     "CreateTopic",
@@ -42,6 +45,8 @@ __all__ = [
     "KindName",
     "LimitChange",
     "MirrorChange",
+    "Outside",
+    "OutsideChange",
     "Reason",
     "ReassignReplicas",
     "Refused",

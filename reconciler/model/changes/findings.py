@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import Change, Ignored, Refused, Subject, Unmanaged, UnmanagedAcl
+from reconciler.model.changes import Change, Ignored, OutsideChange, Refused, Subject, Unmanaged, UnmanagedAcl
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``as_desired``: subjects of which every declared field is settled."""
+    """``as_desired``: subjects of which every declared field is settled. ``outside``: what an apply did not do."""
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -31,6 +31,7 @@ class Findings:
     settled: tuple[Settled, ...] = ()
     as_desired: tuple[Subject, ...] = ()
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
+    outside: tuple[OutsideChange, ...] = ()
 
 
 def merged(parts: Iterable[Findings]) -> Findings:

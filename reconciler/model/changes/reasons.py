@@ -55,6 +55,7 @@ class Why(StrEnum):
     MIN_INSYNC_ABOVE_FACTOR = "min-insync-above-factor"
     RETENTION_WITHOUT_START = "retention-without-start"
     UNKNOWN_CONFIG = "unknown-config"
+    UNDECLARED_LOWER_LIMIT = "undeclared-lower-limit"
     TOMBSTONE_OTHER_ID = "tombstone-other-id"
     TOMBSTONE_PROTECTED = "tombstone-protected"
     TOMBSTONE_EXPIRED = "tombstone-expired"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.model.changes.vocabulary import Action, ChangeOfTopic, KindName, Reason, Role, Stage
 from reconciler.model.environment.topology import TopicRef
+from reconciler.replication.json_codec import SPARSE
 from reconciler.text import counted
 
 
@@ -13,7 +14,8 @@ from reconciler.text import counted
 class ConfigChange:
     """One key. ``after`` None removes the override. ``origin`` says where the desired value comes from.
 
-    ``goal``: what is desired in the end, where ``after`` is only a step on the way.
+    ``goal``: what is desired in the end, where ``after`` is only a step on the way. ``undeclared``: it comes from the
+    source topic, and stands in no file.
     """
 
     key: str
@@ -22,6 +24,13 @@ class ConfigChange:
     after: str | None
     origin: str
     goal: str | None = None
+    undeclared: bool = field(default=False, metadata=SPARSE)
+
+    @property
+    def source(self) -> str:
+        """``east/orders`` of ``source east/orders, a step to 1d``; empty for what comes from no source topic."""
+        word, _, ref = self.origin.partition(" ")
+        return ref.partition(",")[0] if word == "source" else ""
 
 
 class _TopicChange(ChangeOfTopic):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.replication.groups import EXCLUDED_GROUPS
+from reconciler.replication.json_codec import SPARSE
 
 
 def _no_principals() -> Mapping[str, str]:
@@ -26,11 +27,15 @@ MM2_CONFIG_EXCLUDE = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigSync:
-    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894)."""
+    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894).
+
+    ``carry_undeclared_limits``: also a lower limit of the source that stands in no file, without asking each time.
+    """
 
     enabled: bool = True
     exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
     use_defaults_from: str = "target"
+    carry_undeclared_limits: bool = field(default=False, metadata=SPARSE)
 
 
 GROUPS_INTERVAL_MS = 3_000

@@ -44,17 +44,28 @@ class TopicRef:
         return f"{self.cluster}/{self.name}"
 
 
+class Undeclared(StrEnum):
+    """What becomes of an override that is set on a topic and stands in no file. DRIFT: it counts as a difference and
+    stays; REMOVE: it is taken off."""
+
+    IGNORE = "ignore"
+    DRIFT = "drift"
+    REMOVE = "remove"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
     """One layer of values: of the environment, a class, a cluster, or a topic itself.
 
-    ``lower_retention_by``: config -> the most that one apply may lower it by.
+    ``lower_retention_by``: config -> the most that one apply may lower it by. ``undeclared`` None: a weaker layer
+    decides, and in the end it is ``ignore``.
     """
 
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_nothing)
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
+    undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -63,6 +74,7 @@ class Cluster:
     """``client`` and ``principals`` hold librdkafka settings with secrets still as ``${env:}``/``${file:}``.
 
     ``prune_topics``: whole-name expressions of topics this environment may delete there when nothing asks for them.
+    ``not_contacted``: what changed in its connection since the base, where no credentials may follow; else empty.
     """
 
     name: str
@@ -75,6 +87,7 @@ class Cluster:
     prune_topics: tuple[str, ...] = ()
     reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
     where: Where = field(default=NOWHERE, compare=False)
+    not_contacted: str = field(default="", compare=False)
 
     def client_for(self, principal: Principal) -> dict[str, str]:
         return {**self.client, **self.principals.get(principal, {})}
@@ -95,6 +108,7 @@ class Topic:
     labels: Mapping[str, str] = field(default_factory=_nothing)
     class_name: str = ""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
+    undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import Unknown
+from reconciler.model.acls import AclBinding
 from reconciler.text import total
 
 Key = tuple[str, int]
@@ -172,13 +173,15 @@ class GroupMove:
 @dataclass(frozen=True, slots=True)
 class DrainedFlow:
     """The drained flow. ``job``: state of its mirror as ``status`` tells it; ``paused_by`` empty when it is not paused;
-    ``lag``: what the mirror last said, for when the origin does not answer."""
+    ``lag``: what the mirror last said, for when the origin does not answer; ``groups_read_ms``: when it read the
+    origin's groups last."""
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
     paused_by: str = ""
     pause_reason: str = ""
     lag: int | None = None
+    groups_read_ms: int | None = None
     conditions: tuple[str, ...] = ()
 
     @property
@@ -194,10 +197,21 @@ class DrainedFlow:
 @dataclass(frozen=True, slots=True)
 class Unmapped:
     """Topics of the destination whose copies groups may have read on a lost origin; no checkpoint tells how far.
-    ``without``: groups that have no offset on them at the destination either."""
+    ``without``: groups that have no offset on them at the destination either. ``server``: of the destination."""
 
     topics: tuple[str, ...]
     without: tuple[str, ...]
+    server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSeen:
+    """``made``: rules that a failover of this flow has made and not taken back. ``missing``: those still to make.
+    ``obstacle``: why they cannot be made."""
+
+    made: frozenset[AclBinding] = frozenset()
+    missing: frozenset[AclBinding] = frozenset()
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +228,7 @@ class FailoverFacts:
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
     unmapped: Unmapped | None = None
+    fence: FenceSeen = FenceSeen()
 
 
 class StepResult(StrEnum):
@@ -226,7 +241,7 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailoverStep:
-    """``name`` is stable: drain, pause, offsets, start."""
+    """``name`` is stable: fence, drain, pause, offsets, start, unfence."""
 
     name: str
     result: StepResult

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Figures:
     """``succeeded_at``: seconds since 1970, None when the round failed. ``pending`` and ``done`` by kind of change;
-    lag by flow, only where the job reports it."""
+    lag by flow, only where the job reports it now; ``lag_known`` has 1 or 0 for every flow of a job that was seen, and
+    ``unknown_mirrors`` counts those whose job could not be."""
 
     seconds: float
     succeeded_at: float | None = None
@@ -22,3 +23,5 @@ class Figures:
     topology_kept: bool = False
     lag_records: Mapping[str, float] = field(default_factory=dict)
     lag_seconds: Mapping[str, float] = field(default_factory=dict)
+    lag_known: Mapping[str, float] = field(default_factory=dict)
+    unknown_mirrors: int = 0

@@ -22,6 +22,7 @@ class Consent:
     first_contact: bool = False
     shrink: bool = False
     prune: bool = False
+    lower_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

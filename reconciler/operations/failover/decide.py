@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, Topology
@@ -34,11 +35,13 @@ ALIVE = ("starting", "running")
 @dataclass(frozen=True, slots=True)
 class FailoverRequest:
     """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
-    are not copied. ``drain_s``: how long the flow may take to reach the origin's end of now."""
+    are not copied. ``drain_s``: how long the flow may take to reach the origin's end of now. ``fence``: nobody may
+    write the flow's topics on the origin from then on."""
 
     unplanned: bool = False
     accept_loss: bool = False
     drain_s: float = 60.0
+    fence: bool = False
 
 
 def pause_reason(move: ConsumerMove, starts: str) -> str:
@@ -95,7 +98,7 @@ def _third(topology: Topology, flow: Flow) -> str:
 def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """Every finding, the worst first."""
     order = list(Level)[::-1]
-    checks = (*_origin(facts, request), *_flow(facts, request), *_groups(facts))
+    checks = (*_origin(facts, request), *_fence(facts, request), *_flow(facts, request), *_groups(facts))
     return tuple(sorted(checks, key=lambda check: order.index(check.level)))
 
 
@@ -117,6 +120,21 @@ def _origin(facts: FailoverFacts, request: FailoverRequest) -> Iterator[Failover
         yield _warning("way-back", move.note)
 
 
+def _fence(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    """Producers that nobody stopped write on where the consumers have left."""
+    move = facts.move
+    if facts.fence.obstacle and request.fence:
+        todo = "Stop the producers yourself, and leave --fence away"
+        yield FailoverCheck("fence", Level.STOPS, facts.fence.obstacle, todo)
+    elif facts.fence.obstacle:
+        yield _warning("fence", f"whether a failover keeps producers off is not known: {facts.fence.obstacle}")
+    elif move.way is Way.FAILOVER and not facts.reachable:
+        text = f"producers that still have the address of {move.origin} write there again once it is back, unseen by "
+        text += f"consumers on {move.destination} until the failback"
+        todo = f"Before they do, stop them; or, as soon as it answers: reconciler failover ENV {move.flow} --fence"
+        yield _warning("fence", text, todo)
+
+
 def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
     flow, move = facts.flow, facts.move
     if flow is None:
@@ -136,6 +154,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
     if not facts.reachable:
         lag = "not known" if flow.lag is None else counted(flow.lag, "offset")
         yield _warning("loss", f"records of {move.origin} that may be lost: the mirror's last known lag was {lag}")
+        yield _checkpoints(move, flow.groups_read_ms)
         return
     if flow.undecided:
         text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"
@@ -147,6 +166,16 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield FailoverCheck("lag", level, text, "" if level is Level.WARNS else todo)
     elif flow.left is not None:
         yield FailoverCheck("lag", Level.FINE, f"{name} has {flow.left} offsets to copy")
+
+
+def _checkpoints(move: ConsumerMove, read_ms: int | None) -> FailoverCheck:
+    """A group may have read on after its last checkpoint, in theory all that waits for it: that is its lag, no loss."""
+    if read_ms is None:
+        text = f"when the mirror read groups of {move.origin} last is not known: what they read since is read again"
+        return _warning("checkpoints", text)
+    at = datetime.fromtimestamp(read_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    text = f"groups of {move.origin} were read last at {at}: what they have read since then they read again"
+    return _warning("checkpoints", text)
 
 
 def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
@@ -173,7 +202,9 @@ def _unmapped(move: ConsumerMove, unmapped: Unmapped) -> FailoverCheck:
     text += f"{here}'s own topics continues from their offsets on {here}"
     if unmapped.without:
         text += f", and by auto.offset.reset where they have never been: {first_of(unmapped.without, _SHOWN)}"
-    todo = f"These records are not in the counts below. Set those groups on {topics} by hand where that matters"
+    todo = f"These records are not in the counts below. Where that matters, set a group to when it had read {here}'s "
+    todo += f"records last: kafka-consumer-groups.sh --bootstrap-server {unmapped.server} --group GROUP --topic "
+    todo += f"{unmapped.topics[0]} --reset-offsets --to-datetime 2026-01-31T03:10:00.000 --execute"
     return _warning("copies", text, todo)
 
 

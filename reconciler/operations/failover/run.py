@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import assert_never
 
 from reconciler.backends.files import write_text
-from reconciler.errors import ClusterError, ExitCode
+from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.failover import Report, StepResult, Way
-from reconciler.operations.failover.decide import FailoverRequest, move_of
+from reconciler.operations import pause as steering
+from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.session.execution import execution, interrupted_by_sigterm
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import require_agreement, say, show, style
 from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text
+from reconciler.resources.mirrors.pause import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
     dry = options.dry
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         switch = Switch(session, move_of(session.topology, way, flow), options.request, say)
-        report = switch.look()
+        report = _looked(switch)
         code = exit_code(report)
         if not dry and code is ExitCode.DONE:
             report = switch.nothing_done(report)
@@ -53,6 +55,22 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
         _tell(report, code, options)
         execute.require_kept()
         return code
+
+
+def _looked(switch: Switch) -> Report:
+    """Raises ReconcilerError; for a failback to a cluster that is still away, that consumers are where they can be."""
+    move = switch.move
+    try:
+        return switch.look()
+    except ClusterError as error:
+        if move.way is not Way.FAILBACK or error.kind != "unreachable" or error.cluster != move.destination:
+            raise
+        pause = steering.pause_of(switch.session, move.flow)
+        if pause is None or not ours(pause.reason):
+            raise
+        why = f"Consumers are failed over to {move.origin} ({words(pause)}), which answers and takes writes."
+        todo = f"There is no hurry: wait until {move.destination} is back, and run this again. {error.todo}"
+        raise ReconcilerError(f"{error.what}: nothing was moved back", why, todo) from None
 
 
 def _keeper(session: Session, switch: Switch) -> Cluster | None:

@@ -16,6 +16,7 @@ from reconciler.model.reports.failover import (
     ConsumerMove,
     FailoverFacts,
     FailoverStep,
+    FenceSeen,
     GroupMove,
     PartitionState,
     Report,
@@ -34,6 +35,7 @@ from reconciler.operations.failover.decide import (
     started_by,
     written,
 )
+from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.session.execution import Execution
 from reconciler.operations.session.session import Session
@@ -61,12 +63,13 @@ class Switch:
         self._say = say
         self._began = time.monotonic()
         self._seen_levers = Levers({}, {})
+        self.fence = Fence(session.topology, move.flow)
 
     def look(self) -> Report:
         """What would be done, and what stands in the way. Raises ClusterError when the destination cannot be read."""
         self.survey.try_origin()
         self._seen_levers = self.levers()
-        facts = self.survey.look(self._seen_levers)
+        facts = replace(self.survey.look(self._seen_levers), fence=self._fence())
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
         return self._report(projected, tuple(self._planned(projected)), dry=True, lag=None)
 
@@ -89,10 +92,12 @@ class Switch:
         """Every step, audited. A step that fails ends the move there: what comes after rests on it."""
         facts, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
         acts: dict[str, Callable[[], StepEnd]] = {
+            **({"fence": lambda: self.fence.make(facts)} if self.request.fence else {}),
             "drain": lambda: self._drain(facts),
             "pause": lambda: self._pause(facts),
             "offsets": lambda: self._offsets(moved),
             "start": lambda: self._start(facts),
+            **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
         }
         for name, act in acts.items():
             steps.append(self._step(execute, name, act))
@@ -122,6 +127,8 @@ class Switch:
     def _planned(self, facts: FailoverFacts) -> Iterator[FailoverStep]:
         move, flow = self.move, facts.flow
         levers = self._seen_levers
+        if self.request.fence:
+            yield FailoverStep("fence", *fence_planned(facts))
         if flow is not None and self._pauses(levers):
             if ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
@@ -135,6 +142,24 @@ class Switch:
         yield offsets_planned(facts.groups, move.destination)
         if move.started:
             yield FailoverStep("start", *self._start_planned(facts, levers))
+        if self._unfences(facts):
+            rules = counted(len(facts.fence.made), "deny rule")
+            yield FailoverStep(
+                "unfence", PLANNED, f"take back {rules} on {move.destination}: producers may write again"
+            )
+
+    def _fence(self) -> FenceSeen:
+        """What stands, and for a failover that is to fence, what is missing."""
+        if self.request.fence and self.survey.lost is None:
+            topics = {state.source[0] for state in _known(self.survey.partitions())}
+            return self.fence.look(topics)
+        if self.move.way is Way.FAILOVER:
+            return FenceSeen()
+        made = self.fence.made()
+        return FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
+
+    def _unfences(self, facts: FailoverFacts) -> bool:
+        return self.move.way is Way.FAILBACK and bool(facts.fence.made)
 
     def _drained(self, facts: FailoverFacts) -> StepEnd:
         if not facts.reachable:
@@ -251,6 +276,13 @@ class Switch:
             return None
         partitions = self.survey.partitions()
         return None if isinstance(partitions, Unknown) else sum(partition.left or 0 for partition in partitions)
+
+
+def _known(partitions: tuple[PartitionState, ...] | Unknown) -> tuple[PartitionState, ...]:
+    """Raises ReconcilerError for what is not known."""
+    if isinstance(partitions, Unknown):
+        raise ReconcilerError(partitions.error, "Which topics to fence is not known.", partitions.todo)
+    return partitions
 
 
 class _Bar:

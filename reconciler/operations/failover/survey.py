@@ -60,6 +60,7 @@ class Survey:
         request = topology.flows[move.flow].groups
         self._groups: GroupSelector = make_group_selector(request.include, request.exclude)
         self._selectors = {name: selector_of(flow) for name, flow in self._flows.items()}
+        self._server = next(iter(topology.clusters[move.destination].bootstrap_servers), "")
         self.lost: Unknown | None = None
 
     def look(self, levers: Levers) -> FailoverFacts:
@@ -99,6 +100,7 @@ class Survey:
             pause.by if pause else "",
             pause.reason if pause else "",
             _lag(flow, self._selectors[name]) if flow else None,
+            _read_ms(flow) if flow else None,
             tuple(str(each["text"]) for each in flow.conditions if each.get("stops")) if flow and running else (),
         )
 
@@ -227,12 +229,18 @@ class Survey:
         moved = [move.group for move in groups]
         offsets = self.destination.offsets(moved)
         without = [name for name in moved if not any(topic in topics for topic, _ in offsets.get(name, {}))]
-        return Unmapped(tuple(sorted(topics)), tuple(without))
+        return Unmapped(tuple(sorted(topics)), tuple(without), self._server)
 
 
 def _waited_for(selector: TopicSelector, topic: str) -> bool:
     beats = selector.heartbeats and is_heartbeats(selector.policy, topic)
     return selector.why_not(topic) is None and not beats
+
+
+def _read_ms(flow: FlowStatus) -> int | None:
+    """When its groups were read last; None before the first time, and where they are not synced."""
+    read = (flow.groups or {}).get("read_ms")
+    return read if isinstance(read, int) and read > 0 else None
 
 
 def _lag(flow: FlowStatus, selector: TopicSelector) -> int | None:

@@ -29,6 +29,7 @@ from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
 from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.operations.session import left_by_apply
 from reconciler.operations.session.prober import SessionProber
 from reconciler.operations.session.rollout_world import LiveRolloutIO, RolloutCallbacks
 from reconciler.operations.session.session import NOTHING_AGREED, Session
@@ -76,6 +77,8 @@ class Execution:
         self.settlings: dict[str, Settling] = {}
         self.halted = ""
         """Why the rollout of the last plan is not over, or empty."""
+        self.ended_by = ""
+        """The signal that halted it, or empty."""
         self.unremembered = ""
         """Why the record of the apply could not be written, or empty."""
         self.unrecorded = ""
@@ -101,9 +104,11 @@ class Execution:
         outcomes: tuple[Outcome, ...] = ()
         try:
             self._begin(run, basis.revision, basis.dirty, plan, len(plan.changes))
+            self.unremembered = left_by_apply.strike(self.session, self.lock, plan)
             outcomes = apply(plan, self.session.clusters, self.session.runner, texts, recorder, limits)
         finally:
-            self.halted = promotion.halted if isinstance(promotion, Conductor) else ""
+            rolled = promotion if isinstance(promotion, Conductor) else None
+            self.halted, self.ended_by = (rolled.halted, rolled.ended_by) if rolled else ("", "")
             if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks as if it was killed
                 recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             self.unrecorded = recorder.unwritten
@@ -128,6 +133,7 @@ class Execution:
         if (unsaved := self.session.remembered(plan, self.consent, by)) is not None:
             self.unremembered = self.lock.keep(applied_key(environment), dumps(unsaved))
             self.session.applied = unsaved
+        self.unremembered = self.unremembered or left_by_apply.keep(self.session, self.lock, plan, by)
 
     def tend(self, plan: Plan) -> None:
         """Goes on with what earlier rounds left to soak. Raises ClusterError."""
@@ -229,8 +235,8 @@ def interrupted_by_sigterm() -> Iterator[None]:
     """A cancelled CI job, and a terminal that is gone, end as Ctrl-C does: what was under way is looked up, the lock
     is given back."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
 
     with ended_by_signals(interrupt):
         yield
@@ -289,12 +295,12 @@ def execution(
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         holder = this_process(command)
-        home = HomeLock(session.topology, holder, _unasked if consent.first_contact else session.require_met)
+        home = HomeLock(session.topology, holder, _unasked if consent.first_contact else session.require_met, say)
         if keeper is None:
             lock = home.take(steal, to)
             session.topology = replace(session.topology, lock_home=lock.cluster.name)
         else:
-            lock = KafkaLock(keeper, session.topology.environment, holder)
+            lock = KafkaLock(keeper, session.topology.environment, holder, progress=say)
             lock.take(steal)
         stack.callback(lock.release)
         for note in home.notes.values():

@@ -19,11 +19,12 @@ from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.secrets import require_secrets
-from reconciler.backends.state.environment_records import read_applied
+from reconciler.backends.state.environment_records import read_last_apply
 from reconciler.backends.state.lock.home import look
 from reconciler.engine.guards import applied_now, from_here, guarded, unjudged
 from reconciler.engine.guards.first_contact import clusters_of, todo, unmet
 from reconciler.engine.guards.other_repository import other_repository
+from reconciler.engine.observe.cluster_ids import strangers
 from reconciler.engine.observe.read_all import MirrorWatch, ReadScope, observe, with_answers, with_named
 from reconciler.engine.observe.unlisted import unlisted
 from reconciler.engine.plan.build import basis_now, plan, still_true, with_broker_refusals
@@ -39,6 +40,7 @@ from reconciler.model.plan import Edition, Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.operations.session.early_reads import Begun
 from reconciler.resources.acls.authorizer.affected_groups import reading_questions, with_readers
@@ -71,6 +73,8 @@ class Session:
         self.topology = topology
         self.principal = principal
         self.applied: Applied | Unknown | None = None
+        self.left: Mapping[str, LeftCluster] = {}
+        """What the last apply left, by cluster."""
         self.origin = ""
         """Repository and folder of the last plan."""
         self.state = state_folder(folder)
@@ -83,7 +87,7 @@ class Session:
         self.records = {name: StatusRecords(declared, topology.environment, principal) for name, declared in clusters}
         self.strays: Mapping[str, LiveMirror] = {}
         self.seen: LiveState | None = None
-        self.runner = SparkRunner(self.state, topology.mirrors, self.status)
+        self.runner = SparkRunner(self.state, topology.mirrors, self.status, self._unseen)
 
     def _begun(self, declared: Cluster) -> Callable[[], LiveCluster | None] | None:
         return (
@@ -106,6 +110,16 @@ class Session:
         if declared is None:
             return self.strays.get(mirror)
         return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.has_lost)
+
+    def _unseen(self, mirror: str) -> Unknown | None:
+        """Why a job that runs has no status record, if it is not that it only starts."""
+        declared = self.topology.mirrors.get(mirror)
+        records = self.records[self.topology.status_cluster(declared)] if declared is not None else None
+        if records is None or not records.topic_missing:
+            return None
+        missing = f"its status topic {records.topic} does not exist at {records.cluster.name}"
+        error = f"its process runs, but {missing}, so what the job does cannot be seen"
+        return Unknown(f"mirror {mirror}", error, "Run reconciler apply, which creates the topic.")
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
         """Everything: all clusters, all mirrors of the topology, and running ones that left it. What git, flows or
@@ -154,7 +168,7 @@ class Session:
             cluster_features = {name: future.result() for name, future in natures.items()}
         self.origin = self._origin(here)
         live = look_closer(self.topology, live, self.clusters)
-        made = plan(self.topology, live, self._previous(), edition, consent.prune)
+        made = plan(self.topology, live, self._previous(), edition, consent.prune, self.left)
         return self._reviewed(described(made, cluster_features), live, consent, alone)
 
     def _origin(self, here: Revision) -> str:
@@ -216,6 +230,24 @@ class Session:
             why = "Nothing was changed; the lock of the environment would be the first thing to be written there."
             raise BlockedError(what, why, f"{todo(cluster.name, live_cluster.cluster_id)}.")
 
+    def require_met_targets(self, mirrors: Iterable[str]) -> None:
+        """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or
+        nobody has met a target. ClusterError where a target that only the record vouches for does not answer."""
+        flows = [flow for name in mirrors for flow in self.topology.flows_of(self.topology.mirrors[name])]
+        targets = {flow.target for flow in flows if self.topology.clusters[flow.target].cluster_id is None}
+        live = {name: self.clusters[name].read() for name in targets}
+        for name in {each for flow in flows for each in (flow.source, flow.target)} - targets:
+            with suppress(ClusterError):  # the job waits for it
+                live[name] = self.clusters[name].read(())
+        why = "No mirror was started: its job would write there, or copy from there."
+        for wrong in strangers(self.topology, LiveState(live, {})).values():
+            raise BlockedError(wrong.what, why, f"{wrong.todo}.")
+        applied = self._read_applied(NOTHING_AGREED) if targets else None
+        for name in sorted(targets):
+            met = applied if isinstance(applied, Applied) else None
+            if problem := unmet(self.topology.clusters[name], live[name], met):
+                raise BlockedError(problem, why, f"{todo(name, live[name].cluster_id)}.")
+
     def _strange(self, made: Plan) -> Iterator[str]:
         """Clusters of the plan that neither git nor an earlier apply vouches for."""
         met = self.applied.clusters if isinstance(self.applied, Applied) else {}
@@ -239,7 +271,8 @@ class Session:
     def _read_applied(self, consent: Consent) -> Applied | Unknown | None:
         try:
             place = lock_cluster(self.topology) if self.topology.lock_home else self.find_home()
-            return read_applied(place, self.topology.environment, self.principal)
+            applied, self.left = read_last_apply(place, self.topology.environment, self.principal)
+            return applied
         except ReconcilerError as error:
             if isinstance(error, ClusterError) and error.kind == "invalid" and consent.shrink and consent.first_contact:
                 return None

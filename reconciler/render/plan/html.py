@@ -18,6 +18,7 @@ from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.html_style import CSS, SCRIPT
 from reconciler.render.plan.kinds.topics import OutlinedValue
 from reconciler.render.plan.outline import EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
+from reconciler.render.plan.outside import outside_sections
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections, load_sections
 from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
@@ -28,10 +29,12 @@ _OPEN = 40
 
 def plan_html(plan: Plan, handoff: Handoff = NO_HANDOFF, before: Sequence[Section] = ()) -> str:
     """``before``: sections told ahead of the changes, such as what an edit means."""
-    steps, sections = outline(plan), (*load_sections(plan), *shift_sections(plan), *left_sections(plan))
+    steps, outside = outline(plan), outside_sections(plan)
+    sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
     ready = plan.changes and not plan.refused and not plan.unknown
     body = [
-        *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*before, *sections))),
+        *_top(verdict(plan), plan.basis.environment, plan.basis, _links(steps, (*outside, *before, *sections))),
+        *_sections(outside),
         *_sections(section for section in sections if section.urgent),
         *_sections(before),
         *([f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>'] if plan.rollout and plan.changes else ()),

@@ -12,6 +12,7 @@ from reconciler.render.comment_limit import GITHUB_LIMIT, NO_HANDOFF, Detail, Ha
 from reconciler.render.escape import code, fence, markdown
 from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, outline, risk_words, seen
+from reconciler.render.plan.outside import outside_sections
 from reconciler.render.plan.sections import ReportPage, Section, left_sections, load_sections
 from reconciler.render.plan.waves import gates_words
 from reconciler.render.style import SHOWN
@@ -36,6 +37,7 @@ def plan_markdown(
     def render(detail: Detail) -> Iterator[str]:
         yield from head
         yield from less(detail, handoff.artifact)
+        yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
         yield from _sections([section for section in sections if section.urgent], detail)
         yield from _sections(before, detail)

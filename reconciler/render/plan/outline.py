@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from reconciler.model.changes import AclChange, Risk, Stage
+from reconciler.model.changes import AclChange, ChangeOfTopic, Risk, Stage
 from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import described, headline, signature, words_of
@@ -105,8 +105,10 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
     stages = groupby(plan.changes, key=lambda planned: (planned.wave, planned.stage))
     for number, ((wave, stage), planned) in enumerate(stages, start=1):
         together = list(planned)
+        if all(isinstance(planned.change, ChangeOfTopic) for planned in together):
+            together.sort(key=lambda planned: planned.change.cluster)
         by_cluster = groupby(together, key=lambda planned: planned.change.cluster)
-        places = tuple(EntryPlace(where, entries(list(some))) for where, some in by_cluster)
+        places = tuple(EntryPlace(where, _searchable(list(some))) for where, some in by_cluster)
         title, why = stage, STAGE_WHY[Stage(stage)]
         if stage == Stage.SOURCE_TOPICS:
             title = "declared topics"  # most are no flow's source
@@ -117,6 +119,13 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
         waves.add(wave)
         steps.append(PlanStep(number, title, why, len(together), places, opens))
     return tuple(steps)
+
+
+def _searchable(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
+    """Of topics by name, where a person looks for one; what is done to one topic stays in its order."""
+    if not all(isinstance(each.change, ChangeOfTopic) for each in planned):
+        return entries(planned)
+    return tuple(sorted(entries(planned), key=lambda entry: entry.names[0]))
 
 
 def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:

@@ -8,8 +8,10 @@ from itertools import groupby
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
+from reconciler.render.escape import lines_of
 from reconciler.render.plan.access_shifts import shift_sections
 from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
+from reconciler.render.plan.outside import outside_lines
 from reconciler.render.plan.sections import (
     UNMANAGED_ACCESS,
     ignored_by_rule,
@@ -26,6 +28,7 @@ def plan_text(plan: Plan, style: Style = PLAIN, ignoring: str = "") -> str:
     """``ignoring``: why gates are left out when it is carried out, or empty."""
     lines = [style.paint("bold", verdict(plan)), basis_words(plan.basis)]
     lines += [f"  {cluster.name}: {seen(cluster)}" for cluster in plan.basis.clusters]
+    lines += outside_lines(plan, style)
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
     for step in outline(plan, bool(ignoring)):
@@ -40,7 +43,7 @@ def plan_text(plan: Plan, style: Style = PLAIN, ignoring: str = "") -> str:
     for section in shift_sections(plan):
         names = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
         lines += ["", section.heading, *_cut(names, style)]
-    return "\n".join([*lines, *left_lists(plan, style)]) + "\n"
+    return lines_of([*lines, *left_lists(plan, style)], style)
 
 
 def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:

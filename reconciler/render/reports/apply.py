@@ -12,6 +12,7 @@ from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import ExitCode
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
+from reconciler.render.escape import lines_of
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
@@ -33,11 +34,12 @@ _OF_A_WAVE = (Result.UNDONE, Result.UNPROVEN)
 @dataclass(frozen=True, slots=True)
 class Rolled:
     """How a run of a rollout ended. ``halted``: why it is not over, or empty. ``ignoring``: why its gates were left
-    out, or empty."""
+    out, or empty. ``ended_by``: the signal that halted it, or empty."""
 
     exit_code: ExitCode
     halted: str = ""
     ignoring: str = ""
+    ended_by: str = ""
 
     @property
     def words(self) -> str:
@@ -47,6 +49,8 @@ class Rolled:
 
     @property
     def todo(self) -> str:
+        if self.ended_by:
+            return "Nothing is to fix: run apply again, it continues from there."
         return "Fix it and run apply again: it continues from there." if self.halted else "Run apply again to continue."
 
 
@@ -79,7 +83,7 @@ def outcomes_text(
         lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
     if len(done) < len(outcomes):
         lines.append("Run plan again: it shows exactly what is left.")
-    return "\n".join(lines) + "\n"
+    return lines_of(lines, style)
 
 
 def outcomes_json(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict, Finding
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 
@@ -27,7 +28,7 @@ def checkup_text(checkup: Checkup, style: Style = PLAIN) -> str:
             title = "In order" if verdict is DoctorVerdict.OK else verdict.capitalize()
             lines += ["", style.paint(_PAINT[verdict], f"{title} ({len(findings)})")]
             lines += (line for finding in findings for line in _lines(finding))
-    return "\n".join(lines).rstrip() + "\n"
+    return lines_of(lines, style).rstrip() + "\n"
 
 
 def checkup_json(checkup: Checkup) -> str:

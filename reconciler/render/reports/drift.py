@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from reconciler.engine.drift.causes import NOTHING, differences
+from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import History
+from reconciler.render.escape import lines_of
+from reconciler.render.plan.outside import outside_lines, outside_sections
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem, left_sections
 from reconciler.render.plan.text import left_lists
 from reconciler.render.report_json import report_json
@@ -34,7 +36,13 @@ def drift_text(plan: Plan, style: Style = PLAIN, history: History = NOTHING) -> 
     for (kind, text, aim, cause, why), subjects in alike.items():
         lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
         lines.append(f"    {cause}: {why}")
-    return "\n".join([*lines, *left_lists(plan, style)]) + "\n"
+    lines += outside_lines(plan, style, _told(plan))
+    return lines_of([*lines, *left_lists(plan, style)], style)
+
+
+def _told(plan: Plan) -> frozenset[str]:
+    """What a difference shows, by itself or by its cause."""
+    return frozenset(difference.subject for difference in differences(plan))
 
 
 def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPage:
@@ -47,18 +55,19 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
         else:
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
     drifted = Section("Differences", "the clusters are not as git declares", tuple(items), urgent=True)
-    sections = (*([drifted] if items else ()), *left_sections(plan))
+    sections = (*([drifted] if items else ()), *outside_sections(plan, _told(plan)), *left_sections(plan))
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 
 def drift_json(plan: Plan, history: History = NOTHING) -> str:
     """As schemas/drift.schema.json."""
+    outside = [{**asdict(change), "subject": str(change.subject)} for change in plan.outside]
     return report_json(
         "drift",
         plan.basis.environment,
         revision=plan.basis.revision,
         verdict=drift_verdict(plan),
-        exit_code=plan.exit_code,
+        exit_code=drift_exit_code(plan),
         complete=not plan.unknown,
         clusters=plan.basis.clusters,
         differences=differences(plan, history),
@@ -67,4 +76,5 @@ def drift_json(plan: Plan, history: History = NOTHING) -> str:
         unmanaged=plan.unmanaged,
         unmanaged_acls=[{"cluster": acl.cluster, "acl": str(acl.acl)} for acl in plan.unmanaged_acls],
         ignored=plan.ignored,
+        **({"outside": outside} if outside else {}),
     )

@@ -21,6 +21,7 @@ from reconciler.model.reports.edit import (
     MirrorImpact,
     TopicTravel,
 )
+from reconciler.render.escape import lines_of
 from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem
 from reconciler.render.report_json import report_json
@@ -79,7 +80,7 @@ def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
     lines = [style.paint("bold", first.why), *_lines(first, style)]
     for section in rest:
         lines += ["", section.heading, *_lines(section, style)]
-    return "\n".join(lines) + "\n"
+    return lines_of(lines, style)
 
 
 def review_json(

@@ -14,6 +14,7 @@ from reconciler.model.reports.explain import (
     RuleAnswer,
     TopicAnswer,
 )
+from reconciler.render.escape import lines_of
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted
 
@@ -33,7 +34,7 @@ def explanation_text(explanation: Explanation, style: Style = PLAIN) -> str:
     if explanation.unknown:
         told = [f"  {each.subject}: {'. '.join(filter(None, (each.error, each.todo)))}" for each in explanation.unknown]
         parts.append([style.paint("alarm", "Not known, so this is from git alone:"), *told])
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return "\n".join(map(lines_of, parts))
 
 
 def explanation_json(explanation: Explanation) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.model.reports.failover import FailoverCheck, GroupMove, GroupOffset, Level, Report, StepResult
+from reconciler.render.escape import lines_of, markdown
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted, total
@@ -47,7 +48,10 @@ def _sums(report: Report) -> str:
     if again is None or missed is None:
         unset = sum(group_total(move, "again") is None for move in moved)
         return f"{counted(unset, 'group')} without offsets for some partition; auto.offset.reset decides there"
-    bound = "" if report.seen.reachable and all(map(_exact, moved)) else "at most "
+    if not report.seen.reachable and not all(map(_exact, moved)):
+        unread = f"{counted(again, 'record')} unread there, {missed:,} missed"
+        return f"by their last checkpoints, {unread}; what they read since then is read again"
+    bound = "" if all(map(_exact, moved)) else "at most "
     at_most = "at most " if missed and any(map(_went_on, moved)) else bound
     return f"{bound}{counted(again, 'record')} read again, {at_most}{missed:,} missed"
 
@@ -75,7 +79,7 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
     if report.seen.groups:
         lines += ["", *_table(report)]
     lines += _left_behind(report)
-    return "\n".join(lines) + "\n"
+    return lines_of(lines, style)
 
 
 def _check(check: FailoverCheck, style: Style) -> str:
@@ -85,11 +89,14 @@ def _check(check: FailoverCheck, style: Style) -> str:
 
 def _table(report: Report) -> Iterator[str]:
     move = report.seen.move
-    titles = ("group", f"members {move.origin}", f"members {move.destination}", "offsets", "again", "missed", "note")
-    rows = [titles]
+    # Of a checkpoint only this is known: what is read again is at most all that was not read then.
+    again = "again" if report.seen.reachable else "unread"
+    rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
     for group in report.seen.groups[:MOST_ROWS]:
         members = str(group.origin.members) if report.seen.reachable else "?", str(group.destination.members)
-        records = _bounded(group, "again"), _bounded(group, "missed")
+        unread = group_total(group, "again")
+        waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
+        records = waiting, _bounded(group, "missed")
         rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
     yield from columns(rows)
     if len(report.seen.groups) > MOST_ROWS:
@@ -116,14 +123,16 @@ def _left_behind(report: Report) -> list[str]:
 
 def failover_markdown(report: Report) -> str:
     lines = [f"**{failover_verdict(report)}**", ""]
-    lines += [f"- {_SIGNS[check.level]}: {check.text}" for check in report.checks]
-    lines += ["", *(f"1. {_DONE[step.result]}: {step.text}" for step in report.steps)]
+    lines += [f"- {_SIGNS[check.level]}: {markdown(check.text)}" for check in report.checks]
+    lines += ["", *(f"1. {_DONE[step.result]}: {markdown(step.text)}" for step in report.steps)]
     if report.seen.groups:
-        lines += ["", "| group | offsets | again | missed | note |", "|---|---|---|---|---|"]
+        again = "again" if report.seen.reachable else "again, at most (unread at the last checkpoint)"
+        lines += ["", f"| group | offsets | {again} | missed | note |", "|---|---|---|---|---|"]
         for group in report.seen.groups[:MOST_ROWS]:
             records = f"{_bounded(group, 'again')} | {_bounded(group, 'missed')}"
-            lines.append(f"| {group.group} | {len(group.offsets)} | {records} | {group.note} |")
-    return "\n".join([*lines, *_left_behind(report)]) + "\n"
+            name, note = markdown(group.group), markdown(group.note)
+            lines.append(f"| {name} | {len(group.offsets)} | {records} | {note} |")
+    return lines_of([*lines, *_left_behind(report)])
 
 
 def failover_json(report: Report, exit_code: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.environment.importers.positions.judge import Inheritance
 from reconciler.environment.importers.positions.write_yaml import merged, written
 from reconciler.model.environment.topology import TopicRef
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.text import columns, counted
 
@@ -20,7 +21,7 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
     lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
     if files:
         lines += [f"Written into {', '.join(files)}; review and commit. Then: reconciler plan, reconciler apply."]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return lines_of(lines).rstrip("\n") + "\n"
 
 
 def _flow(inheritance: Inheritance) -> Iterator[str]:

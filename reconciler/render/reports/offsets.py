@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.model.reports.offsets import TranslatedOffset, Translations
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.text import columns, counted
 
@@ -19,7 +20,7 @@ def translations_text(report: Translations) -> str:
     lines += [f"left out: {description}" for description in report.left_out]
     exact = sum(row.found.exact for row in report.rows)
     lines.append(f"{counted(len(rows), 'position')}, {exact} exact")
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return lines_of(line.rstrip() for line in lines)
 
 
 def translations_json(report: Translations) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from reconciler.engine.drift.parity import Disparity, Parity
+from reconciler.render.escape import lines_of
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem, unknown_section
 from reconciler.render.report_json import report_json
@@ -72,7 +73,7 @@ def parity_text(parity: Parity, style: Style = PLAIN) -> str:
     lines += _part(parity.those(allowed=False), "Not allowed", style)
     lines += [f"  unknown: {unknown.subject}: {unknown.error}" for unknown in parity.unknown]
     lines += _part(parity.those(allowed=True), "Allowed", style)
-    return "\n".join(lines) + "\n"
+    return lines_of(lines, style)
 
 
 def _part(disparities: Sequence[Disparity], title: str, style: Style) -> Iterator[str]:

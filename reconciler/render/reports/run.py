@@ -82,8 +82,9 @@ def round_figures(current: Round, live: LiveState | None) -> Figures:
     kinds = {planned.id: planned.change.word for planned in current.plan.changes}
     done = Counter(kinds[outcome.id] for outcome in current.outcomes if outcome.result is Result.DONE)
     not_done = Counter(kinds.values()) - done
-    mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)] if live else []
-    flows = [flow for mirror in mirrors for flow in mirror.flows.values()]
+    reported = list(live.as_reported().mirrors.values()) if live else []
+    mirrors = [mirror for mirror in reported if isinstance(mirror, LiveMirror)]
+    flows = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
     return Figures(
         seconds=current.seconds,
         succeeded_at=current.began + current.seconds,
@@ -96,4 +97,7 @@ def round_figures(current: Round, live: LiveState | None) -> Figures:
         topology_kept=bool(current.kept),
         lag_records={f.name: float(f.records_lag) for f in flows if f.records_lag is not None},
         lag_seconds={f.name: f.seconds_lag for f in flows if f.seconds_lag is not None},
+        lag_known={name: 0.0 for mirror in mirrors for name in mirror.flows}
+        | {f.name: float(f.records_lag is not None) for f in flows},
+        unknown_mirrors=len(reported) - len(mirrors),
     )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.resources.mirrors.seek import TopicPositions, table
 
 
 def positions_text(positions: TopicPositions) -> str:
     if not positions.moved and not positions.left:
-        return "\n".join(table(positions.standings)) + "\n"
+        return lines_of(table(positions.standings))
     lines = [f"{positions.topic}-{number} goes on at source offset {at}" for number, at in positions.moved.items()]
     lines += [
         f"{positions.topic}-{number} stays: flow {positions.taken_from} has no position for it"
         for number in positions.left
     ]
     lines.append("A paused partition goes on when it is resumed, a stopped one by itself within a minute.")
-    return "\n".join(lines) + "\n"
+    return lines_of(lines)
 
 
 def positions_json(positions: TopicPositions) -> str:

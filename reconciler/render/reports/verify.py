@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.text import columns, counted
@@ -41,7 +42,7 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     for partition in sorted(verification.of(Equality.UNKNOWN), key=_place):
         lines += ["", f"{style.paint('~', 'unknown')}: {_row(partition)[0]}: {partition.reason}"]
         lines.append(f"  {partition.todo}")
-    return "\n".join(lines) + "\n"
+    return lines_of(lines, style)
 
 
 def verify_json(verification: Verification) -> str:

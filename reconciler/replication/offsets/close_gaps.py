@@ -40,9 +40,9 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     if gap.source is not None and gap.source_end is None and position is not None and position <= gap.source:
         raise NotPairedError(f"the mirror has not copied more than up to source offset {position} yet")
     # the target first: what is copied meanwhile is left out
-    low, there = await _read(target, gap.target, gap.target_end)
+    low, there = await read_log(target, gap.target, gap.target_end)
     end = gap.source_end if gap.source_end is not None else position
-    _, here = await _read(source, gap.source, end)
+    _, here = await read_log(source, gap.source, end)
     count = min(len(here), len(there))
     closed = gap.source is not None and gap.source_end is not None
     if gap.source is not None and end is not None and not there and (closed or not here):
@@ -76,7 +76,7 @@ def _runs(pairs: Sequence[tuple[int, int]]) -> list[CopiedRun]:
     return runs
 
 
-async def _read(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
+async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
     """Where the log starts, and the records from ``begin`` to before ``end``; None: as far as the log goes."""
     await logs.leaders(log.cluster, [log.key[0]])
     low = (await logs.begins(log.cluster, [log.key]))[log.key]

@@ -43,7 +43,7 @@ class Route:
 
     ``two_way``: the remote topic flows back to its source under the same name, or flows with provenance share it; then
     no side's configs lead.
-    ``depth`` counts hops from a topic that no flow makes.
+    ``depth`` counts hops from a topic that no flow makes. ``declared``: git declares that topic.
     """
 
     flow: str
@@ -55,6 +55,7 @@ class Route:
     depth: int
     two_way: bool = False
     unseen: Unknown | None = None
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +236,23 @@ def _values(
         configs = unseen or synced_configs(sync, hop.source, source.configs, target)
         factor = flow.replication_factor or replication_factor(target)
         partitions = prospects[ref].partitions if ref in two_way else source.partitions
-        lead = Route(flow.name, hop.source, ref, partitions, factor, configs, depths[ref], ref in two_way, unseen)
+        lead = Route(
+            flow.name,
+            hop.source,
+            ref,
+            partitions,
+            factor,
+            configs,
+            depths[ref],
+            ref in two_way,
+            unseen,
+            source.declared,
+        )
         routes += [replace(lead, flow=maker.flow, source=maker.source) for maker in makers[ref]]
         before = prospects.get(ref)
-        remote = prospect_of_remote(before, partitions, configs, brokers[ref.cluster])
-        remote = replace(remote, unseen=unseen if before is None else before.unseen)
+        remote = prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
+        known_as = unseen if before is None else before.unseen
+        remote = replace(remote, unseen=known_as, declared=remote.declared or source.declared)
         desired = topology.topics.get(ref.name)
         if desired is not None and ref.cluster in desired.clusters:
             remote = replace(

@@ -34,7 +34,9 @@ def compare_mirrors(
     for mirror in topology.mirrors.values():
         live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
         if isinstance(live_mirror, Unknown):
-            yield Findings(unknown=(live_mirror,))
+            # Whose status cluster does not answer, that stands with its cluster, and what depends on it.
+            heard = not mirror.flows or live.known(topology.status_cluster(mirror)) is not None
+            yield Findings(unknown=(live_mirror,) if heard else ())
         elif stuck := sorted(blocked.keys() & set(mirror.flows)):
             todo = "Fix what could not be read; then the job is compared again."
             failed = [f"flow {flow} rests on {blocked[flow]}" for flow in stuck if blocked[flow]]

@@ -35,6 +35,11 @@ def grown_outside(ref: str, history: History) -> Told:
 
 
 def _config(config: ConfigChange, before: list[Line], nobody: str) -> Told:
+    if config.undeclared:
+        why = (
+            f"it comes from the source topic ({config.origin}), and the source's value is in no file: set there by hand"
+        )
+        return Told(Cause.EDITED_OUTSIDE, why)
     ours = [(line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)]
     desired = config.after if config.goal is None else config.goal
     done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
@@ -43,6 +48,9 @@ def _config(config: ConfigChange, before: list[Line], nobody: str) -> Told:
         return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
     if ours:
         return _since(*ours[-1], config, desired)
+    if config.before_source != Source.TOPIC.value and config.source:
+        why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or by hand"
+        return Told(Cause.NOT_TOLD, why)
     if config.before_source != Source.TOPIC.value:
         default = f"the cluster's default ({config.before_source}) is not the desired value"
         why = f"the topic has no value of its own, and {default}: one of the two changed, or the desired value is new"

@@ -17,15 +17,27 @@ from reconciler.model.environment.flows import ConfigSync
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, Source
 from reconciler.resources.topics.defaults import Layers
-from reconciler.resources.topics.expected import BrokerConfigs, DesiredConfig, Prospect, overlaid, wanted_configs
+from reconciler.resources.topics.expected import (
+    BrokerConfigs,
+    DesiredConfig,
+    Prospect,
+    overlaid,
+    wanted_configs,
+    without_undeclared,
+)
+from reconciler.resources.topics.limits import BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedConfigs:
-    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic goes."""
+    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic goes. ``in_no_file``:
+    limits of both (``limits.BUILT_IN``) whose value, or lack of one, at the source no file declares. ``led`` False: no
+    source leads, so nothing says which overrides belong to the remote topic."""
 
     set: Mapping[str, DesiredConfig]
     reset: frozenset[str] = frozenset()
+    in_no_file: frozenset[str] = frozenset()
+    led: bool = True
 
 
 def synced_configs(
@@ -34,7 +46,7 @@ def synced_configs(
     """``target``: the layers of the target cluster; they hold where the source has nothing to say."""
     defaults = wanted_configs(target, None)
     if not sync.enabled:
-        return SyncedConfigs(defaults)
+        return SyncedConfigs(defaults, led=False)
     if isinstance(configs, Unknown):
         return configs
     excluded = re.compile("|".join(f"(?:{pattern})" for pattern in sync.exclude) or r"(?!)")
@@ -52,16 +64,33 @@ def synced_configs(
             wanted[key] = DesiredConfig(entry.value, f"source {source}, {entry.source.value}")
         else:
             reset.add(key)
-    return SyncedConfigs(defaults | wanted, frozenset(reset - defaults.keys()))
+    reset -= defaults.keys()
+    in_no_file: list[str] = []
+    for key in () if sync.carry_undeclared_limits else BUILT_IN:
+        if key in reset or key in wanted:
+            entry = configs[key]
+            # Who asks for the source's defaults, in a file, means what is built in there.
+            asked_for = entry.source is Source.BUILT_IN and sync.use_defaults_from == "source"
+            if not (entry.declared or asked_for):
+                in_no_file.append(key)
+    return SyncedConfigs(defaults | wanted, frozenset(reset), frozenset(in_no_file))
 
 
 def prospect_of_remote(
-    prospect: Prospect | None, partitions: int | None, wanted: SyncedConfigs | Unknown, brokers: BrokerConfigs
+    prospect: Prospect | None,
+    partitions: int | None,
+    wanted: SyncedConfigs | Unknown,
+    target: Layers,
+    brokers: BrokerConfigs,
 ) -> Prospect:
-    """A remote topic once its route is carried out."""
+    """A remote topic once its route is carried out. ``target``, ``brokers``: of its cluster."""
     base = (prospect or Prospect(None, brokers)).at_least(partitions)
     if isinstance(wanted, Unknown) or isinstance(base.configs, Unknown):
         return replace(base, configs=wanted if isinstance(wanted, Unknown) else base.configs)
-    configs = {k: v for k, v in base.configs.items() if k not in wanted.reset or v.source is not Source.TOPIC}
+    kept = without_undeclared(base.configs, target, brokers) if wanted.led else base.configs
+    configs = {k: v for k, v in kept.items() if k not in wanted.reset or v.source is not Source.TOPIC}
     configs |= {key: brokers[key] for key in wanted.reset if key in brokers}
-    return replace(base, configs=overlaid(configs, wanted.set))
+    for key in (wanted.reset & BUILT_IN.keys()) - wanted.in_no_file:
+        if key in configs:
+            configs[key] = replace(configs[key], declared=True)
+    return replace(base, configs=overlaid(configs, wanted.set, wanted.in_no_file))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.errors import Where
-from reconciler.model.environment.topology import Topic, TopicDefaults, Topology
+from reconciler.model.environment.topology import Topic, TopicDefaults, Topology, Undeclared
 
 DECLARED = "declared"
 
@@ -45,7 +45,9 @@ def layers_of(topology: Topology, cluster: str, topic: Topic | None = None) -> L
     nearest = here.defaults.where if here.defaults.where.line else here.where
     layers = [Layer(f"default of cluster {cluster}", here.defaults, nearest)]
     if topic is not None:
-        own = TopicDefaults(topic.partitions, topic.replication_factor, topic.configs, topic.lower_retention_by)
+        own = TopicDefaults(
+            topic.partitions, topic.replication_factor, topic.configs, topic.lower_retention_by, topic.undeclared
+        )
         layers.insert(0, Layer(DECLARED, own, topic.where))
         if (shared := rules.classes.get(topic.class_name)) is not None:
             layers.append(Layer(f"class {topic.class_name}", shared, shared.where))
@@ -68,6 +70,10 @@ def configs(layers: Layers) -> dict[str, Given]:
         for key, value in layer.values.configs.items():
             all_configs.setdefault(key, Given(value, layer))
     return all_configs
+
+
+def undeclared(layers: Iterable[Layer]) -> Undeclared:
+    return next((policy for layer in layers if (policy := layer.values.undeclared) is not None), Undeclared.IGNORE)
 
 
 def retention_steps(layers: Layers) -> dict[str, int]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import Reason, Role, Why
-from reconciler.model.environment.topology import Topic, TopicRef, Topology
+from reconciler.model.environment.topology import Topic, TopicRef, Topology, Undeclared
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.resources.flows.routes import Route, Routing
 from reconciler.resources.topics.config_sync import SyncedConfigs
-from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor
+from reconciler.resources.topics.defaults import Layers, layers_of, partitions, replication_factor, undeclared
 from reconciler.resources.topics.expected import Configs, DesiredConfig, wanted_configs
 from reconciler.resources.topics.internal import INTERNAL_FACTOR, internal_topics
 
@@ -25,6 +25,8 @@ class DesiredTopic:
     ``exact``: a larger live count contradicts it. ``new_partitions``, ``new_factor`` hold only for a topic that
     does not exist yet. ``unreadable`` stands in for configs that depend on a failed read, and for all
     that depends on a source topic that may be there unseen. ``source_live``: how many partitions the source has now.
+    ``undeclared``: what becomes of other overrides. ``in_no_file``: as in ``SyncedConfigs``; ``source_declared``: git
+    declares the topic that it is a copy of.
     """
 
     ref: TopicRef
@@ -42,6 +44,9 @@ class DesiredTopic:
     source: TopicRef | None = None
     source_partitions: int | None = None
     source_live: int | None = None
+    undeclared: Undeclared = Undeclared.IGNORE
+    in_no_file: frozenset[str] = frozenset()
+    source_declared: bool = False
 
 
 class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
@@ -71,9 +76,10 @@ class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
 def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> DesiredTopics:
     """For each topic of a known cluster. A declared remote topic is one desired state in which the declared wins."""
     topics = _declared(topology, live)
+    policies = {name: undeclared(layers_of(topology, name)) for name in topology.clusters}
     for route in routing.routes:
-        source = live.topic(route.source)
-        ref, remote = route.remote, _remote(topology, route, len(source.partitions) if source else None)
+        source, ref = live.topic(route.source), route.remote
+        remote = _remote(topology, route, len(source.partitions) if source else None, policies[ref.cluster])
         declared = topics[ref.cluster].get(ref.name)
         topics[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
     for desired in _internal(topology, live):
@@ -88,6 +94,7 @@ class _Values:
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, DesiredConfig]
+    undeclared: Undeclared
 
 
 def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, DesiredTopic]]:
@@ -130,6 +137,7 @@ def _desired(ref: TopicRef, topic: Topic, values: _Values) -> DesiredTopic:
         replication_factor=topic.replication_factor,
         new_factor=values.replication_factor,
         configs=values.configs,
+        undeclared=values.undeclared,
     )
 
 
@@ -148,14 +156,15 @@ def _sayings(topology: Topology) -> tuple[dict[str, int], Sequence[int]]:
 def _said(topic: Topic) -> Hashable:
     """All that ``layers_of`` looks at in a topic."""
     configs, steps = tuple(topic.configs.items()), tuple(topic.lower_retention_by.items())
-    return topic.partitions, topic.replication_factor, topic.class_name, configs, steps
+    return topic.partitions, topic.replication_factor, topic.class_name, topic.undeclared, configs, steps
 
 
 def _lay(layers: Layers, source_configs: Configs | None) -> _Values:
-    return _Values(partitions(layers), replication_factor(layers), wanted_configs(layers, source_configs))
+    configs = wanted_configs(layers, source_configs)
+    return _Values(partitions(layers), replication_factor(layers), configs, undeclared(layers))
 
 
-def _remote(topology: Topology, route: Route, source_live: int | None) -> DesiredTopic:
+def _remote(topology: Topology, route: Route, source_live: int | None, policy: Undeclared) -> DesiredTopic:
     configs = SyncedConfigs({}) if isinstance(route.configs, Unknown) else route.configs
     return DesiredTopic(
         ref=route.remote,
@@ -172,6 +181,9 @@ def _remote(topology: Topology, route: Route, source_live: int | None) -> Desire
         source=route.source,
         source_partitions=route.partitions,
         source_live=source_live,
+        undeclared=policy if configs.led else Undeclared.IGNORE,
+        in_no_file=configs.in_no_file,
+        source_declared=route.declared,
     )
 
 
@@ -197,6 +209,8 @@ def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic
         source=remote.source,
         source_partitions=remote.source_partitions,
         source_live=remote.source_live,
+        in_no_file=remote.in_no_file - declared.configs.keys(),
+        source_declared=remote.source_declared,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import (
@@ -23,7 +23,15 @@ from reconciler.model.config_values import THROTTLES, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
-from reconciler.resources.topics.diff_configs import compare_configs, throttle, unknown_key_ignored, unknown_key_refused
+from reconciler.resources.topics.diff_configs import (
+    carried,
+    compare_configs,
+    lower_limit,
+    throttle,
+    unknown_key_ignored,
+    unknown_key_refused,
+)
+from reconciler.resources.topics.limits import BUILT_IN
 from reconciler.text import counted, grouped
 
 NAME_LIMIT = 249
@@ -36,7 +44,7 @@ class Surroundings:
     ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was there to
     tell. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics that get their
     desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names that may be
-    there, unseen by us.
+    there, unseen by us. ``taken_off``: overrides, of any cluster, that somebody took off since the last apply.
     """
 
     place_for: Callable[[int], int]
@@ -46,6 +54,7 @@ class Surroundings:
     replicated: Collection[str] = ()
     in_flight: Collection[str] = ()
     hidden: Mapping[str, Unknown] = field(default_factory=dict)
+    taken_off: Collection[tuple[TopicRef, str]] = ()
 
 
 def metric_name(topic: str) -> str:
@@ -88,7 +97,7 @@ def _wants(desired: DesiredTopic) -> Hashable:
         desired.replication_factor,
         desired.new_factor,
     )
-    return id(desired.configs), counts, frozenset(desired.reset), id(desired.unreadable)
+    return id(desired.configs), counts, frozenset(desired.reset), id(desired.unreadable), desired.undeclared
 
 
 def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
@@ -122,7 +131,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
             refused.extend(unknown_key_refused(desired, key))
             ignored.extend(unknown_key_ignored(desired, key))
         else:
-            configs.append(ConfigChange(key, None, "", wanted.value, wanted.origin))
+            configs.append(_of_new(desired, ConfigChange(key, None, "", wanted.value, wanted.origin), around))
     if refused or desired.unreadable is not None:
         unknown = (desired.unreadable,) if desired.unreadable else ()
         return Findings(refused=tuple(refused), unknown=unknown, ignored=tuple(ignored))
@@ -130,7 +139,18 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     create = CreateTopic(
         desired.ref, partitions, desired.new_factor, tuple(configs), desired.role, desired.reason, desired.depth
     )
-    return Findings(changes=(create,), ignored=tuple(ignored))
+    limits = tuple(lower_limit(desired, config) for config in configs if config.undeclared)
+    return Findings(changes=(create,), refused=limits, ignored=tuple(ignored))
+
+
+def _of_new(desired: DesiredTopic, config: ConfigChange, around: Surroundings) -> ConfigChange:
+    """A copy that is yet to be made is held against what it would be without. A source that no file names is the affair
+    of others, whose values a flow is told to follow; nothing is there yet that they could take away."""
+    if not desired.source_declared:
+        return config
+    below = around.fallback.get(config.key)
+    usual = replace(config, before=below.value if below else BUILT_IN.get(config.key))
+    return replace(config, undeclared=carried(desired, usual, config.after).undeclared)
 
 
 def _names(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
@@ -241,7 +261,7 @@ def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundin
     factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
     if refused := tuple(_min_insync(desired, factor)):
         return Findings(refused=refused)
-    return compare_configs(desired, topic, around.fallback)
+    return compare_configs(desired, topic, around.fallback, around.taken_off)
 
 
 def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:

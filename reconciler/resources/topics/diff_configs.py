@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import AlterConfigs, ConfigChange, Ignored, Reason, Refused, Role, Why, of_topic
+from reconciler.model.changes import (
+    AlterConfigs,
+    ConfigChange,
+    Ignored,
+    Outside,
+    OutsideChange,
+    Reason,
+    Refused,
+    Role,
+    Why,
+    of_topic,
+)
 from reconciler.model.changes.findings import Findings, Settled
 from reconciler.model.config_values import THROTTLES, human, same
+from reconciler.model.environment.topology import TopicRef, Undeclared
 from reconciler.model.live import ConfigValue, LiveTopic, Source
 from reconciler.resources.topics.desired import DesiredTopic
 from reconciler.resources.topics.expected import DesiredConfig
+from reconciler.resources.topics.limits import loses_earlier
 
 
-def compare_configs(desired: DesiredTopic, topic: LiveTopic, fallback: Mapping[str, ConfigValue]) -> Findings:
+def compare_configs(
+    desired: DesiredTopic,
+    topic: LiveTopic,
+    fallback: Mapping[str, ConfigValue],
+    taken_off: Container[tuple[TopicRef, str]] = (),
+) -> Findings:
+    """``taken_off``: overrides that somebody took off since the last apply."""
     subject = str(desired.ref)
     if isinstance(topic.configs, Unknown):
-        if not desired.configs and not desired.reset and desired.unreadable is None:
-            return Findings()
+        resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
+        if not resting and desired.unreadable is None:
+            text = f"whether it has overrides that stand in no file is not known: {topic.configs.error}"
+            counts = desired.undeclared is Undeclared.DRIFT
+            return Findings(ignored=(Ignored(subject, "configs-unreadable", text),) if counts else ())
         return Findings(unknown=(_unreadable(desired, topic.configs),))
     if desired.unreadable is not None:
         return Findings(unknown=(desired.unreadable,))
@@ -41,21 +64,57 @@ def compare_configs(desired: DesiredTopic, topic: LiveTopic, fallback: Mapping[s
         elif same(key, entry.value, wanted.value):
             settled.append(Settled(of_topic(desired.ref), key))
         else:
-            changes.append(ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal))
+            change = ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal)
+            changes.append(carried(desired, change, wanted.value))
     for key in sorted(desired.reset):
         entry = topic.configs.get(key)
         if entry is not None and entry.source is Source.TOPIC:
             below = fallback.get(key)
-            falls = f", falls back to {human(key, below.value)}" if below else ""
-            origin = f"at its default on {desired.source}{falls}"
+            origin = f"at its default on {desired.source}{_falls(key, below)}"
+            change = ConfigChange(key, entry.value, entry.source.value, None, origin)
+            follows = desired.source is not None and (desired.source, key) in taken_off
+            changes.append(carried(desired, change, below.value if below else None) if follows else change)
+    others = _others(desired, topic.configs)
+    if desired.undeclared is Undeclared.REMOVE:
+        for key in (key for key in others if key not in THROTTLES):
+            entry = topic.configs[key]
+            origin = f"in no file, and undeclared is remove{_falls(key, fallback.get(key))}"
             changes.append(ConfigChange(key, entry.value, entry.source.value, None, origin))
+    refused += [lower_limit(desired, config) for config in changes if config.undeclared]
     altered = AlterConfigs(desired.ref, topic.topic_id, tuple(changes), desired.role, _reason(desired), desired.depth)
     return Findings(
         changes=(altered,) if changes else (),
         refused=tuple(refused),
-        ignored=(*ignored, *_left_alone(desired, topic.configs)),
+        ignored=(*ignored, *_left_alone(desired, topic.configs, others)),
         settled=tuple(settled),
+        outside=tuple(_drifted(desired, topic.configs, others)),
     )
+
+
+def carried(desired: DesiredTopic, change: ConfigChange, after: str | None) -> ConfigChange:
+    """``change`` of a copy, marked where it would lose records earlier by a value of its source that is in no file.
+    ``after``: the value that counts then, None when not known."""
+    undeclared = change.key in desired.in_no_file and loses_earlier(change.key, change.before, after)
+    return replace(change, undeclared=True) if undeclared else change
+
+
+def lower_limit(desired: DesiredTopic, config: ConfigChange) -> Refused:
+    key, source = config.key, desired.source
+    after = "no override" if config.after is None else human(key, config.after)
+    comes = f"would go from {human(key, config.before)} to {after}" if config.before_source else f"would be {after}"
+    reason = (
+        f"{desired.ref} {key} {comes}, as {source} has it, and the source's value is in no file: the copy would lose or"
+        " refuse records by a limit that nobody reviewed"
+    )
+    todo = (
+        f"Set {source} back, or take its value into git (drift --accept {source}:{key}), or leave {key} to the copy"
+        " (sync_topic_configs.exclude of the flow), or accept once with apply --allow-lower-limits"
+    )
+    return Refused.of(of_topic(desired.ref, key), Why.UNDECLARED_LOWER_LIMIT, reason, todo)
+
+
+def _falls(key: str, below: ConfigValue | None) -> str:
+    return f", falls back to {human(key, below.value)}" if below else ""
 
 
 def _held(desired: DesiredTopic, key: str, wanted: DesiredConfig) -> Refused:
@@ -91,13 +150,33 @@ def _reason(desired: DesiredTopic) -> Reason:
     return Reason(Why.CONFIG_DIFFERS, desired.reason.text)
 
 
-def _left_alone(desired: DesiredTopic, configs: Mapping[str, ConfigValue]) -> list[Ignored]:
+def _others(desired: DesiredTopic, configs: Mapping[str, ConfigValue]) -> list[str]:
+    """Overrides that nothing asks for."""
     overrides = {k for k, v in configs.items() if v.source is Source.TOPIC and k not in desired.configs} - desired.reset
+    return sorted(overrides) if overrides else []
+
+
+def _drifted(
+    desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]
+) -> Iterator[OutsideChange]:
+    for key in overrides if desired.undeclared is Undeclared.DRIFT else ():
+        if key not in THROTTLES:
+            in_no_file = "no file declares it, and undeclared is drift"
+            shown = _shown(key, configs[key])
+            yield OutsideChange(Outside.UNDECLARED, of_topic(desired.ref), key, "in no file", shown, why=in_no_file)
+
+
+def _shown(key: str, entry: ConfigValue) -> str:
+    return "(hidden)" if entry.sensitive else human(key, entry.value)
+
+
+def _left_alone(desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]) -> list[Ignored]:
     if not overrides:
         return []
-    ignored_settings = [throttle(str(desired.ref), key) for key in sorted(overrides & THROTTLES)]
-    if others := sorted(overrides - THROTTLES):
-        text = ", ".join(f"{k}={'(hidden)' if configs[k].sensitive else human(k, configs[k].value)}" for k in others)
+    ignored_settings = [throttle(str(desired.ref), key) for key in overrides if key in THROTTLES]
+    others = [key for key in overrides if key not in THROTTLES]
+    if others and desired.undeclared is Undeclared.IGNORE:
+        text = ", ".join(f"{key}={_shown(key, configs[key])}" for key in others)
         ignored_settings.append(
             Ignored(str(desired.ref), "undeclared-override", f"set on the topic, not declared: {text}")
         )

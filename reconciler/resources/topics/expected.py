@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.config_values import human, number
-from reconciler.model.environment.topology import Topic, TopicRef
+from reconciler.model.config_values import THROTTLES, human, number
+from reconciler.model.environment.topology import Topic, TopicRef, Undeclared
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.resources.topics.defaults import Layers, configs, partitions, retention_steps
+from reconciler.resources.topics.defaults import Layers, configs, partitions, retention_steps, undeclared
 
 BrokerConfigs = Mapping[str, ConfigValue]
 Configs = Mapping[str, ConfigValue] | Unknown
@@ -33,11 +33,13 @@ class Prospect:
     """``partitions`` None: nobody said how many, the broker will decide when it makes the topic.
 
     ``unseen``: why nobody can tell whether it is there, and so what it is like; what git says of it may not be so.
+    ``declared``: git declares the topic, or that which it is a copy of.
     """
 
     partitions: int | None
     configs: Configs
     unseen: Unknown | None = None
+    declared: bool = False
 
     def at_least(self, partitions: int | None) -> Prospect:
         if self.partitions is None or partitions is None:
@@ -58,18 +60,36 @@ def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Laye
     base = prospect or Prospect(None, brokers)
     count = desired.partitions or (None if prospect else partitions(layers))
     wanted = wanted_configs(layers, prospect.configs if prospect else None)
-    return replace(base.at_least(count), configs=overlaid(base.configs, wanted))
+    kept = base.configs
+    if not isinstance(kept, Unknown):
+        kept = without_undeclared(kept, layers, brokers)
+    return replace(base.at_least(count), configs=overlaid(kept, wanted), declared=True)
 
 
-def overlaid(config_values: Configs, wanted: Mapping[str, DesiredConfig]) -> Configs:
+def overlaid(config_values: Configs, wanted: Mapping[str, DesiredConfig], in_no_file: Collection[str] = ()) -> Configs:
+    """``in_no_file``: keys of ``wanted`` that no file declares."""
     if isinstance(config_values, Unknown):
         return config_values
     there = {
-        key: ConfigValue(desired.value, Source.TOPIC, goal=desired.goal)
+        key: ConfigValue(desired.value, Source.TOPIC, goal=desired.goal, declared=key not in in_no_file)
         for key, desired in wanted.items()
         if not desired.hold
     }
     return {**config_values, **there}
+
+
+def without_undeclared(
+    config_values: Mapping[str, ConfigValue], layers: Layers, brokers: BrokerConfigs
+) -> Mapping[str, ConfigValue]:
+    """As a topic is once its overrides are taken off, where a file says that those in no file are."""
+    if undeclared(layers) is not Undeclared.REMOVE:
+        return config_values
+    return {
+        key: replace(brokers.get(key, replace(config, source=Source.BUILT_IN)), declared=True)
+        if config.source is Source.TOPIC and not config.declared and key not in THROTTLES
+        else config
+        for key, config in config_values.items()
+    }
 
 
 def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Configs:

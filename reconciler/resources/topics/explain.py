@@ -9,7 +9,7 @@ from typing import Protocol
 from reconciler.errors import NOWHERE, Unknown, Where
 from reconciler.model.changes import Role
 from reconciler.model.config_values import human
-from reconciler.model.environment.topology import Flow, Tombstone, Topic, TopicRef, Topology
+from reconciler.model.environment.topology import Flow, Tombstone, Topic, TopicRef, Topology, Undeclared
 from reconciler.model.live import LiveState, LiveTopic, Source
 from reconciler.model.reports.explain import ExplainedValue, NextName, TopicAnswer
 from reconciler.resources.flows.explain import flow_answer
@@ -20,6 +20,11 @@ from reconciler.resources.topics.expected import DesiredConfig
 
 BROKERS = "the brokers decide"
 COUNTS = ("partitions", "replication_factor")
+_UNDECLARED = {
+    Undeclared.IGNORE: "not declared, left as it is",
+    Undeclared.DRIFT: "in no file, which counts as drift (undeclared: drift)",
+    Undeclared.REMOVE: "in no file: apply takes it off (undeclared: remove)",
+}
 
 
 class FieldLocations(Protocol):
@@ -205,7 +210,8 @@ def _configs(
                 name, "", f"no override: at its default on {desired.source if desired else ''}", "", live_words
             )
         else:
-            because = "not declared, left as it is" if name in overrides else "not declared: no override is set"
+            policy = desired.undeclared if desired else Undeclared.IGNORE
+            because = _UNDECLARED[policy] if name in overrides else "not declared: no override is set"
             yield ExplainedValue(name, "", because, "", live_words)
 
 

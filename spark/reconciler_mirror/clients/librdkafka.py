@@ -14,6 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from reconciler.kafka.client.auth.supported_settings import forbidden
+from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.secret_references import resolve
 
@@ -32,7 +34,9 @@ _FIXED = {"enable.auto.commit": False, "allow.auto.create.topics": False}
 
 
 def _connection(endpoint: Endpoint, not_for: tuple[str, ...]) -> dict[str, Any]:
-    """Raises MissingReference for a secret that is not there."""
+    """Raises MissingReference for a secret that is not there, SettingError for a setting that no client is given."""
+    if refused := forbidden(endpoint.client):
+        raise SettingError(f"cluster {endpoint.cluster}: {refused[0]}")
     given = resolve(endpoint.client, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
     settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(not_for)}
     settings["bootstrap.servers"] = ",".join(endpoint.bootstrap_servers)

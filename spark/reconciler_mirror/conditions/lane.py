@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reconciler.kafka.client.errors import DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
+from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_TOPIC, name_of
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler_mirror.model import Condition, LaneSpec, PartitionSpec
 
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
 # Of those, and of the sizes: where it is one record that is refused, and the next may be taken.
 OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
+
+# The position is not one of the log that the source has now, or not one of ours, or goes with a target that is gone:
+# how much is left is not known.
+WITHOUT_LAG = frozenset(
+    {
+        *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
+        *("target_topic_missing", "target_topic_smaller"),
+    }
+)
 
 
 class SupersededError(Exception):
@@ -136,6 +145,16 @@ def refused(partition: Partition, code: int, message: str, piece: Piece | None =
     if piece is not None and piece.records == 1:
         size = f", {len(piece.raw)} bytes" if code in TOO_LARGE else ""
         problem = f"the record at source offset {piece.copied[0][0]}{size}"
+    if code == CORRUPT:
+        return Condition.of_partition(
+            "record_refused",
+            spec,
+            f"is not copied further: the target's broker found {problem} damaged, again and again: {why}. Its checksum "
+            "was right when it was read, so it is damaged on the way to the broker or there",
+            "It is read and sent again automatically. If this stays: look at the network and the disk of the broker "
+            f"that leads {spec.target_topic}-{spec.partition}. Brokers before 2.4 also answer this to a record without "
+            "a key in a compacted topic.",
+        )
     return Condition.of_partition(
         "record_refused",
         spec,
@@ -151,9 +170,10 @@ def corrupt(partition: Partition, why: str) -> Condition:
         "corrupt_source_batch",
         spec,
         f"is not copied further than source offset {partition.covered}: {why}. The "
-        "mirror does not pass on bytes whose checksum it cannot confirm",
+        "mirror does not pass on bytes whose checksum it cannot confirm, nor records that it has to open and cannot",
         "Check the disk of the source broker that leads the partition; another replica may be sound. Copying resumes "
-        "automatically once the batch reads well.",
+        "automatically once the batch reads well. What a producer wrote that way stays so; to leave it out: "
+        f"{_seek(spec, 'OFFSET')}, the first behind it.",
     )
 
 
@@ -199,7 +219,8 @@ def target_missing(partition: Partition, partitions: int, code: int) -> Conditio
             "target_topic_missing",
             spec,
             f"is not copied: {spec.target_topic} does not exist at the target",
-            "Run reconciler apply, which creates it; copying resumes automatically.",
+            "Run reconciler apply, which creates it. Its positions went with it where it was deleted, so copying then "
+            "begins where the flow starts: all that the source still has is copied again.",
         )
     return Condition.of_partition(
         "target_topic_smaller",

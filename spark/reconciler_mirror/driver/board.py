@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause
@@ -15,6 +15,7 @@ from reconciler_mirror.driver.flow_state import (
     flow_view,
     goal_left,
     goal_view,
+    last_lag,
     set_conditions,
     take_progress,
     view_anew,
@@ -94,19 +95,31 @@ class Board:
             else:
                 self._flows[flow].own[code] = condition
 
-    def set_untasked(self, lanes: Mapping[LaneKey, tuple[float, str]]) -> None:
-        """Lanes that no task works on, with seconds and why: how far behind they are is not known."""
+    def lost(self, lanes: Iterable[LaneKey]) -> None:
+        """Their task is gone: how far behind they are is not known from now on."""
+        with self._guard:
+            for name, number in lanes:
+                self._flows[name].lanes[number].heard_at = float("-inf")
+
+    def at_work(self, lanes: Iterable[LaneKey]) -> None:
+        """Their sessions look at their partitions; what was not told since is as it was."""
+        with self._guard:
+            for name, number in lanes:
+                self._flows[name].lanes[number].heard_at = time.monotonic()
+
+    def set_untasked(self, lanes: Mapping[LaneKey, untasked.WithoutTask], without: Collection[LaneKey] = ()) -> None:
+        """``lanes``: those that no task has worked on for long; ``without``: all that have none now."""
         with self._guard:
             for name, flow in self._flows.items():
-                here = {number: parts for (of, number), parts in lanes.items() if of == name}
+                here = {number: gap for (of, number), gap in lanes.items() if of == name}
                 for number, lane in flow.lanes.items():
-                    if lane.untasked != (number in here):
-                        lane.untasked = number in here
-                        view_anew(lane)
-                if here:
-                    flow.own["untasked"] = untasked.condition(here)
-                else:
-                    flow.own.pop("untasked", None)
+                    lane.untasked = number in here or (name, number) in without
+                for code in untasked.LANE_CODES:
+                    flow.own.pop(code, None)
+                for silent in {gap.silent for gap in here.values()}:
+                    gaps = {number: gap for number, gap in here.items() if gap.silent is silent}
+                    condition = untasked.condition(gaps, last_lag(flow.lanes[number] for number in gaps))
+                    flow.own[condition.code] = condition
 
     def lease_begins(self, lane: LaneKey) -> None:
         """The counts of the lease begin at 0 again."""

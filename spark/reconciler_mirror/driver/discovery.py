@@ -5,8 +5,9 @@ A failed read keeps what was known and says so; it never looks like an empty clu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
@@ -16,7 +17,8 @@ from reconciler.replication.policy import TopicSelector
 from reconciler_mirror.clients.own import setting_refused
 from reconciler_mirror.model import Condition, PartitionSpec, lane_of
 
-_OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
+OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
+"""Of a look that failed: what there is now is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,14 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once."""
+    """A flow's partitions and what stands in the way. ``complete``: both clusters have answered at least once.
+    ``uncopied``: how many partitions of which source topics match the flow and have no place at the target."""
 
     specs: tuple[PartitionSpec, ...] = ()
     conditions: tuple[Condition, ...] = ()
     topics: int = 0
     complete: bool = False
+    uncopied: Mapping[str, int] = field(default_factory=dict)
 
     def by_lane(self, lanes: int) -> Mapping[int, tuple[PartitionSpec, ...]]:
         slices: dict[int, list[PartitionSpec]] = {lane: [] for lane in range(lanes)}
@@ -113,6 +117,8 @@ def _known_topics(before: Discovered) -> frozenset[str]:
 def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: Discovered) -> Discovered:
     specs: list[PartitionSpec] = []
     conditions: list[Condition] = [_denied(flow.source, name, name) for name in sorted(look.source_denied)]
+    known = {**Counter(spec.topic for spec in before.specs), **before.uncopied} if look.source_denied else {}
+    uncopied = {name: known.get(name, 1) for name in look.source_denied}
     for name, topic in look.matched.items():
         remote = selector.remote_name(name)
         target = look.there.get(remote)
@@ -121,16 +127,18 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
             conditions.append(
                 _denied(flow.target, name, remote) if denied else _missing(flow, name, remote, topic.partitions)
             )
+            uncopied[name] = topic.partitions
             continue
         if target.partitions < topic.partitions:
             conditions.append(_smaller(flow, name, remote, topic.partitions, target.partitions))
+            uncopied[name] = topic.partitions - target.partitions
         count = min(topic.partitions, target.partitions)
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
     for name in sorted({spec.topic for spec in before.specs} - look.matched.keys() - look.source_denied):
         conditions.append(_deleted(flow, name, selector.remote_name(name)))
     conditions += _starts_without_partition(flow, look.matched)
     conditions += [c for c in before.conditions if c.code == "source_topic_deleted" and _still_gone(c, look, selector)]
-    return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True)
+    return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True, uncopied=uncopied)
 
 
 def _starts_without_partition(flow: FlowSettings, matched: Mapping[str, SourceTopic]) -> Iterable[Condition]:
@@ -154,7 +162,7 @@ def _still_gone(condition: Condition, look: _Look, selector: TopicSelector) -> b
 
 
 def _unread(before: Discovered, condition: Condition) -> Discovered:
-    kept = tuple(c for c in before.conditions if c.code not in _OF_A_READ)
+    kept = tuple(c for c in before.conditions if c.code not in OF_A_READ)
     return replace(before, conditions=(*kept, condition))
 
 

@@ -24,6 +24,7 @@ from reconciler_mirror.driver.cluster_topics import WireTopics
 from reconciler_mirror.driver.discovery import Discovered, Discovery
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
+from reconciler_mirror.driver.readiness import LOOK_S, Patience, lacking
 from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
@@ -32,7 +33,7 @@ from reconciler_mirror.model import Condition
 from reconciler_mirror.record_work.provenance_start import NotReadyError
 from reconciler_mirror.report.metrics import MetricsSnapshot
 from reconciler_mirror.report.metrics_server import MetricsEndpoint
-from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
+from reconciler_mirror.report.status import Application, StatusWriter, lag_header, now_ms, record
 
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
@@ -41,7 +42,6 @@ _PAUSES_S = 10.0
 _SHARE_S = 0.5
 _LOOK_S = 2.0
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
-_READY_S = 90.0
 _PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
 _log = logs.logger("driver")
 
@@ -136,19 +136,24 @@ class Driver:
         if self._place.is_current():
             return None
         phase("Spark is up beside the old application; connections are opened and lanes get ready")
-        began = time.monotonic()
+        began, patience, looked, lacks = time.monotonic(), Patience(), 0.0, ""
         while waiting := self._not_ready():
-            waited = time.monotonic() - began
+            now = time.monotonic()
             if stop_asked() or self._end.is_set():
                 self._leases.stop(_STOP_PATIENCE_S)
                 return DriverOutcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
-            if waited > _ROOM_S and self._leases.wait_for_room():
+            if self._leases.context_stopped():
+                return DriverOutcome("failed", Exit.FAILED, "Spark has stopped the context of this application")
+            if now - began > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
-            if waited > _READY_S:
-                why = self._why_not_ready(waiting)
-                self._leases.stop(5.0)
-                return DriverOutcome("failed", Exit.FAILED, why)
+            if now - looked > LOOK_S:
+                looked, before, lacks = now, lacks, self._lacking(waiting)
+                if lacks != before:
+                    phase(f"not ready yet: {lacks}")
+                if why := patience.ended(lacks):
+                    self._leases.stop(5.0)
+                    return DriverOutcome("failed", Exit.FAILED, why)
             time.sleep(0.05)
         else:
             phase("ready; the old application commits and leaves")
@@ -167,18 +172,10 @@ class Driver:
             if flow.name in self._place.needs and not (flow.name in self._can_take and self._leases.prepared(flow.name))
         )
 
-    def _why_not_ready(self, waiting: tuple[str, ...]) -> str:
-        said = {
-            view.settings.name: "; ".join(condition.text for condition, _ in view.conditions)
-            for view in self._board.view()
-        }
-        flows = ", ".join(f"flow {name}: {said.get(name) or 'its lanes did not get ready'}" for name in waiting)
-        unplaced = self._leases.unplaced()
-        spark = [f"Spark had no place for {unplaced} of {self._settings.parallelism} leases. "] if unplaced else []
-        spark += [f"Spark lost a lease: {why}. " for why in self._leases.failures()]
-        return (
-            f"it was not ready to copy after {_READY_S:.0f} s, so the old application goes on. {''.join(spark)}{flows}"
-        )
+    def _lacking(self, waiting: tuple[str, ...]) -> str:
+        said = {view.settings.name: [condition.text for condition, _ in view.conditions] for view in self._board.view()}
+        taken = {name: self._leases.unready(name) if name in self._can_take else {} for name in waiting}
+        return "; ".join(lacking(name, taken[name], said.get(name, ())) for name in waiting)
 
     def _replaced(self) -> DriverOutcome:
         """The successor writes the status record now; ours would hide it."""
@@ -305,7 +302,8 @@ class Driver:
             self._state = state
             flows = self._board.view()
             self._conditions.told(flows)
-            self._status.write(record(self._settings, self._who, state, flows, now_ms(), detail))
+            value = record(self._settings, self._who, state, flows, now_ms(), detail)
+            self._status.write(value, lag=lag_header(flows))
 
 
 def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:

@@ -11,18 +11,26 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.pauses import Pause
-from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.conditions.standing import STANDS_S, partitions_stand
+from reconciler_mirror.driver.discovery import OF_A_READ, Discovered
 from reconciler_mirror.driver.views import FlowView, GoalView, GroupsView, PartitionView, lag_of, lost_of
+from reconciler_mirror.leases.unassigned import LANE_CODES
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec
 from reconciler_mirror.report.latency import NO_LATENCY, Latency
 from reconciler_mirror.report.losses import Losses, added, since
 
 _RATE_S = 10.0
+SILENT_S = 10.0
+"""What a lane told longer ago is not known any more. Its lease gives a sign of life every two seconds."""
 
 
 @dataclass(slots=True)
 class LaneState:
-    """``lease_counts`` and ``lease`` are what the running lease told last; the others are sums over all leases."""
+    """``lease_counts`` and ``lease`` are what the running lease told last; the others are sums over all leases.
+
+    ``heard_at``: when a session of the lane was known to be at work last, monotonic; ``known``: that this was not too
+    long ago when views were made last. ``untasked``: it has no task, which is told when it lasts. ``since``: position,
+    and since when it stands there, of partitions that have records to copy or may have."""
 
     specs: tuple[PartitionSpec, ...] = ()
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
@@ -47,6 +55,9 @@ class LaneState:
     path: str = "record"
     path_reason: str = ""
     untasked: bool = False
+    heard_at: float = 0.0
+    known: bool = False
+    since: dict[tuple[str, int], tuple[int | None, float]] = field(default_factory=dict)
     views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
     outdated: set[tuple[str, int]] = field(default_factory=set)
 
@@ -69,6 +80,8 @@ class FlowState:
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
     """Partitions that it does not name are as they were."""
+    if progress.at_work:
+        lane.heard_at = time.monotonic()
     for p in progress.partitions:
         key = (p.topic, p.partition)
         records, size = lane.lease_counts.get(key, (0, 0))
@@ -92,6 +105,13 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         lane.path, lane.path_reason = progress.path, progress.path_reason
         view_anew(lane)
     _count(lane, progress)
+
+
+def last_lag(lanes: Iterable[LaneState]) -> int | None:
+    """As far as they told it when they were heard of last; None where they never told."""
+    rows = [p for lane in lanes for p in lane.partitions.values()]
+    known = [max(0, p.end - p.position) for p in rows if p.end is not None and p.position is not None]
+    return sum(known) if known else None
 
 
 def _waiting_since(before: PartitionProgress | None, now: PartitionProgress) -> PartitionProgress:
@@ -135,9 +155,10 @@ def flow_view(flow: FlowState) -> FlowView:
     lanes = flow.lanes.values()
     records, size = sum(lane.records for lane in lanes), sum(lane.bytes for lane in lanes)
     running = flow.taken and flow.discovered.complete
-    now = time.time()
-    partitions = tuple(part for lane in lanes for part in _partitions(lane, now))
-    lag = lag_of(partitions) if running else (None, None)
+    partitions = tuple(part for lane in lanes for part in _partitions(lane, time.monotonic()))
+    uncopied = sum(flow.discovered.uncopied.values())
+    listed = bool(partitions) or not any(c.code in OF_A_READ for c in flow.discovered.conditions)
+    lag = lag_of(partitions) if running and listed and not uncopied else (None, None)
     latency = NO_LATENCY
     for lane in lanes:
         latency = latency.plus(lane.latency)
@@ -150,7 +171,7 @@ def flow_view(flow: FlowState) -> FlowView:
         size,
         *_rates(flow.samples, records, size),
         *lag,
-        _conditions(flow),
+        _conditions(flow, partitions),
         sum(lane.transactions for lane in lanes),
         sum(lane.retries for lane in lanes),
         latency,
@@ -162,29 +183,83 @@ def flow_view(flow: FlowState) -> FlowView:
         lost_of(losses for lane in lanes for losses in lane.losses.values()),
         round(sum(lane.throttled_ms for lane in lanes) / 1000, 1),
         goal_view(flow),
+        sum(p.at_least for p in partitions),
+        sum(p.records_lag is None for p in partitions) + uncopied,
+        sum(p.stands for p in partitions) + uncopied,
     )
 
 
 def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
-    """Made anew only of partitions of which something was told, and of those that lag: their age grows by itself."""
+    """Made anew only of partitions of which something was told, and of those that lag or may: their age grows by
+    itself. ``now``: monotonic."""
+    known = now - lane.heard_at <= SILENT_S
+    if known is not lane.known:
+        lane.known = known
+        view_anew(lane)
     stopped = stopped_of(lane.conditions)
     outdated, lane.outdated = lane.outdated & lane.views.keys(), set()
     for key in outdated:
         view = lane.views[key] = _partition(lane, key, key in stopped, now)
-        if view.records_lag:
+        if view.records_lag != 0:
             lane.outdated.add(key)
     return lane.views.values()
 
 
 def _partition(lane: LaneState, key: tuple[str, int], stopped: bool, now: float) -> PartitionView:
-    """An age needs the timestamp of a record that is under way; without a task nobody looks at the source."""
+    """An age needs the timestamp of a record that is under way. What a lane told that is heard no more is no bound of
+    its lag either: it may have gone on."""
     p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
-    lag = None if p.position is None or p.end is None or lane.untasked else max(0, p.end - p.position)
+    at_least = 0 if p.position is None or p.end is None or not lane.known else max(0, p.end - p.position)
+    unknown = p.position is None or p.end is None or not lane.known or p.silent_since_ms is not None
+    lag = None if unknown else at_least
     seconds = 0.0 if lag == 0 else None
     if lag and p.waiting_since_ms is not None:
-        seconds = max(0.0, round(now - p.waiting_since_ms / 1000, 3))
+        seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
     how = (p.path or lane.path, p.path_reason or lane.path_reason)
-    return PartitionView(*key, *lane.counts.get(key, (0, 0)), lag, seconds, *how, stopped, p.paused)
+    stands = False
+    if lag == 0 or p.paused:
+        lane.since.pop(key, None)
+    else:
+        stands = _stands(lane, p, now) or stopped
+    counts = lane.counts.get(key, (0, 0))
+    return PartitionView(*key, *counts, lag, seconds, *how, stopped, p.paused, at_least, stands)
+
+
+def _stands(lane: LaneState, p: PartitionProgress, now: float) -> bool:
+    """Since when begins with the first look at which there was something to copy. What a rate limit holds back moves
+    when its turn comes."""
+    key = (p.topic, p.partition)
+    known = lane.since.get(key)
+    if known is None or known[0] != p.position or (lane.lease is not None and lane.lease.held_back):
+        known = lane.since[key] = (p.position, now)
+    return now - known[1] >= STANDS_S
+
+
+def _standing(
+    flow: FlowState, partitions: Iterable[PartitionView], conditions: Iterable[Condition]
+) -> Iterable[Condition]:
+    """Of partitions that stand and that no condition names. ``conditions``: all others of the flow."""
+    standing = [p for p in partitions if p.stands and not p.stopped]
+    if not standing:
+        return []
+    whole = [*flow.discovered.conditions, *(c for c in flow.own.values() if c.code not in LANE_CODES)]
+    named = {(c.topic, c.partition) for c in conditions if c.topic is not None}
+    if any(c.topic is None for c in whole):
+        return []
+    lanes = {key: lane for lane in flow.lanes.values() for key in lane.views}
+    recent_ms = (time.time() - STANDS_S) * 1000
+    topics: dict[tuple[str, bool], list[PartitionView]] = {}
+    for p in standing:
+        lane = lanes[p.topic, p.partition]
+        if lane.untasked or any(c.topic is None for c in lane.conditions):
+            continue
+        if not named.isdisjoint({(p.topic, None), (p.topic, p.partition)}):
+            continue
+        topics.setdefault((p.topic, (lane.committed_ms or 0) > recent_ms), []).append(p)
+    return [
+        partitions_stand(topic, [(p.partition, p.records_lag) for p in parts], others_move=others)
+        for (topic, others), parts in topics.items()
+    ]
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:
@@ -199,7 +274,7 @@ def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tu
     return round((records - first_records) / seconds, 1), round((size - first_size) / seconds, 1)
 
 
-def _conditions(flow: FlowState) -> tuple[tuple[Condition, int], ...]:
+def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[tuple[Condition, int], ...]:
     """Every condition with the time it was first seen; one that went and came back is new."""
     now = int(time.time() * 1000)
     conditions = [
@@ -208,6 +283,7 @@ def _conditions(flow: FlowState) -> tuple[tuple[Condition, int], ...]:
         *flow.group_conditions,
         *(c for lane in flow.lanes.values() for c in lane.conditions),
     ]
+    conditions += _standing(flow, partitions, conditions)
     keyed = {(c.code, c.topic, c.partition): c for c in conditions}
     flow.since = {key: flow.since.get(key, now) for key in keyed}
     return tuple((condition, flow.since[key]) for key, condition in keyed.items())

@@ -15,7 +15,9 @@ from reconciler_mirror.report.losses import Loss, Losses, added
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One source partition. Counts are this application's; lag in records and in seconds is None while not known."""
+    """One source partition. Counts are this application's; lag in records and in seconds is None while not known.
+    ``at_least``: records behind by what is known. ``stands``: it has records to copy, or may have, and has not moved
+    for long, or is stopped."""
 
     topic: str
     partition: int
@@ -27,6 +29,8 @@ class PartitionView:
     reason: str = ""
     stopped: bool = False
     paused: bool = False
+    at_least: int = 0
+    stands: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,10 @@ class FlowLoss:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. ``records_lag`` and ``seconds_lag`` are None while not known; a condition comes with its first time.
+    """One flow. ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known, of which there
+    are ``lag_unknown``; ``lag_at_least``: what is known of it. ``standing``: partitions that have records to copy, or
+    may have, and stand. Both count those that match and have no place at the target. A condition comes with its first
+    time.
 
     ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
     partition says whether it is in effect. ``filtered`` and ``returning``: records that ``where`` or provenance kept
@@ -98,6 +105,9 @@ class FlowView:
     lost: tuple[FlowLoss, ...] = ()
     throttled_seconds: float = 0.0
     goal: GoalView | None = None
+    lag_at_least: int = 0
+    lag_unknown: int = 0
+    standing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +122,13 @@ class TopicView:
 
 
 def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | None]:
-    """Records and seconds behind, together. A stopped partition of unknown lag is told by its condition instead.
+    """Records and seconds behind, together; None while those of one are not known, also of one that is stopped.
 
     The seconds are those of the partition furthest behind, among those whose oldest record is under way.
     """
     records, oldest = 0, None
     for partition in partitions:
         if partition.records_lag is None:
-            if partition.stopped:
-                continue
             return None, None
         records += partition.records_lag
         if partition.records_lag and partition.seconds_lag is not None:

@@ -49,6 +49,18 @@ class Tuning:
 
 
 ANY_SIZE = 1 << 31
+UNKNOWN = -1
+"""A position that is not read yet."""
+
+
+class Answers:
+    """When a source broker last answered a fetch session: ``at``, monotonic. All partitions that it asks for share it:
+    what an answer leaves out has not changed (KIP-227)."""
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = 0.0
 
 
 class Phase(StrEnum):
@@ -136,8 +148,10 @@ class Partition:
     oldest record that a pause or a stop leaves at the source, if known, else when it was first seen. ``checking``:
     checksums are looked at before anything is queued, to leave out corrupt batches. ``largest``: bytes of a batch that
     the target is known to take; a larger one is tried again from ``larger_at`` on. ``sought``: the same for all below
-    the source offset ``sought_to``, where a refused record is looked for. ``leader_epoch``: the largest of what was
-    acknowledged, ``covered_epoch``: of what was fetched.
+    the source offset ``sought_to``, where a refused record is looked for. ``held_at``: the position at which copying
+    itself failed, None where the condition is one that the look before copying judges (``hold``). ``end_at``: when the
+    source told ``end``; a session that fetches it has ``answers``; ``silent_since_ms``: since when it tells no more.
+    ``leader_epoch``: the largest of what was acknowledged, ``covered_epoch``: of what was fetched.
     """
 
     spec: PartitionSpec
@@ -148,6 +162,9 @@ class Partition:
     reached: int = -1
     covered: int = -1
     end: int = -1
+    end_at: float = 0.0
+    answers: Answers | None = None
+    silent_since_ms: int | None = None
     leader_epoch: int = -1
     covered_epoch: int = -1
     validated_epoch: int = -1
@@ -181,6 +198,7 @@ class Partition:
     open_bytes: int = 0
     waiting_since: int | None = None
     condition: Condition | None = None
+    held_at: int | None = None
     why: str = ""
     worker: RecordWorker | None = None
     marked: tuple[int, int] | None = None
@@ -202,12 +220,30 @@ class Partition:
         """Nothing fetched is waiting for an acknowledgement."""
         return not self.queue and not self.unacked
 
+    def hold(self, condition: Condition | None, at: int | None = None) -> None:
+        """``at``: the position at which copying failed, ``UNKNOWN`` before it is read. Such a condition stays while the
+        same is tried again, and ends once the position is another one."""
+        self.condition, self.held_at = condition, at
+
+    def moved(self, position: int) -> None:
+        """``position``: where it stands now."""
+        if self.held_at == UNKNOWN:
+            self.held_at = position
+        elif self.held_at != position:
+            self.hold(None)
+
     @property
     def reworked(self) -> str:
         """Why its last records were encoded anew, or empty while whole batches travel."""
         if self.worker is not None:
             return self.worker.reason
         return self.why if self.phase is Phase.COPYING else ""
+
+    @property
+    def heard_at(self) -> float:
+        """Monotonic: until when ``end`` is known to be the end."""
+        fetched = self.answers is not None and self.phase is Phase.COPYING
+        return max(self.end_at, self.answers.at) if fetched and self.answers is not None else self.end_at
 
     @property
     def caught_up(self) -> bool:

@@ -7,7 +7,7 @@ who compares rows by identity sees which are new.
 from __future__ import annotations
 
 from reconciler.kafka.client.cluster import Key
-from reconciler_mirror.conditions.lane import quota_throttled
+from reconciler_mirror.conditions.lane import WITHOUT_LAG, quota_throttled
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress
@@ -61,9 +61,10 @@ class ProgressReports:
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
     p = partition
+    of_this_log = p.condition is None or p.condition.code not in WITHOUT_LAG
     return PartitionProgress(
         *p.source,
-        p.committed if p.committed >= 0 else None,
+        p.committed if p.committed >= 0 and of_this_log else None,
         p.end if p.end >= 0 else None,
         p.records,
         p.bytes,
@@ -74,4 +75,5 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
         p.passed.returning,
         lane.is_paused(p),
         p.lost.counted,
+        p.silent_since_ms,
     )

@@ -82,7 +82,7 @@ class Attempts:
         self._endings = Endings()
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
-        self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch")
+        self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
         self._before = self._progress
 
     async def run(self) -> LaneReport:
@@ -115,7 +115,8 @@ class Attempts:
     async def _claimed(self, source: ClusterClient, target: ClusterClient) -> bool:
         """Gets all ready that can be without disturbing who copies now. False when the control ended the lane."""
         self._identity = self._new_identity(target)
-        preparing = asyncio.ensure_future(prepare(self._control.partitions(), source, target, self._identity))
+        wanted = self._control.partitions()
+        preparing = asyncio.ensure_future(prepare(wanted, source, target, self._identity, self._trouble))
         claimed = False
         try:
             while (claim := self._control.claim()) == AWAITED:
@@ -123,6 +124,7 @@ class Attempts:
                     return False
                 if preparing.done() and not claimed:
                     preparing.result()  # what failed for good (a setting, a right) raises as it would in a session
+                    self._control.report(self._progress)
                     self._control.prepared()
                     claimed = True
                 await asyncio.sleep(LOOK_S)
@@ -131,6 +133,9 @@ class Attempts:
             await asyncio.gather(preparing, return_exceptions=True)
         self._spec = replace(self._spec, claim=claim)
         return True
+
+    def _trouble(self, side: str, why: str) -> None:
+        self._control.report(replace(self._progress, conditions=(unreachable(self._spec, side, why),)))
 
     def _end(self) -> LaneEnd:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
@@ -173,7 +178,8 @@ class Attempts:
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             self._retries += 1
             pause = PAUSE_FIRST if self._before.transactions > before else min(PAUSE_LAST, pause * 2)
-            self._control.report(replace(self._progress, conditions=(unreachable(self._spec, "target", why),)))
+            standing = (unreachable(self._spec, "target", why), *self._held.values())
+            self._control.report(replace(self._progress, conditions=standing, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
 
@@ -184,6 +190,9 @@ class Attempts:
         try:
             await session.run()
         finally:
+            for partition in lane.partitions.values():
+                if partition.condition is not None and partition.held_at is not None:
+                    self._held[partition.source] = partition.condition
             self._before = self._total(session.progress())
             self._counts = counted(self._before.partitions)
 
@@ -224,7 +233,7 @@ class Attempts:
         return self._ended(lane_failed(self._spec, code, text), text)
 
     def _ended(self, condition: Condition, text: str) -> LaneReport:
-        lane_progress = replace(self._progress, conditions=(*self._progress.conditions, condition))
+        lane_progress = replace(self._progress, conditions=(*self._progress.conditions, condition), at_work=False)
         return LaneReport(LaneEnd.FAILED, lane_progress, text)
 
 

@@ -15,10 +15,11 @@ from reconciler_mirror.lane.commit import Committer
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.sessions import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
-from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.partition import UNKNOWN, Partition, Phase
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports
+from reconciler_mirror.lane.source_ends import SourceEnds
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
 from reconciler_mirror.model import Condition, Control, LaneProgress, PartitionSpec
@@ -48,6 +49,7 @@ class LaneSession:
         self._committer = Committer(lane)
         self._map = MapWriter(lane)
         self._telling = ProgressReports(lane)
+        self._ends = SourceEnds(lane)
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
         self._moved: set[str] = set()
@@ -63,6 +65,7 @@ class LaneSession:
         for work in (self._starter.run(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
         self._spawn(self._metadata_now_and_then(), self._readers)
+        self._spawn(self._ends.run(), self._readers)
         last = self._spawn(self._committer.run(), self._tasks)
         look = self._spawn(self._look_around(), self._tasks)
         try:
@@ -142,7 +145,7 @@ class LaneSession:
             self.lane.fail(RestartError(condition.text, (partition.source, condition)))
         else:
             self.forget(partition)
-            self.lane.stop(partition, condition)
+            self.lane.stop(partition, condition, at=partition.reached)
 
     def look_again(self, partition: Partition, why: str) -> None:
         self.forget(partition)
@@ -212,6 +215,7 @@ class LaneSession:
             if now >= self._report_at():
                 self._leave()
                 self._retry(now)
+                self._ends.mark_silent(now)
                 self.lane.changed.update(self.lane.held.look(now))
                 self._report()
             noticed = self.lane.changed.noticed
@@ -257,7 +261,7 @@ class LaneSession:
         if condition is None:
             self._starter.add(partition)
         else:
-            self.lane.stop(partition, condition)
+            self.lane.stop(partition, condition, at=UNKNOWN)
 
     def _pause(self, paused: frozenset[Key]) -> None:
         lane, self._paused = self.lane, paused
@@ -300,7 +304,7 @@ class LaneSession:
             if partition in lane.dirty or partition in lane.touched:
                 continue
             self.forget(partition)
-            partition.committed = partition.reached = partition.covered = -1
+            partition.reached = partition.covered = -1
             partition.leader_epoch = partition.covered_epoch = partition.validated_epoch = -1
             self._starter.add(partition)
 

@@ -33,6 +33,7 @@ class Starter:
         self._at_target = False
 
     def add(self, partition: Partition) -> None:
+        partition.end_at = partition.heard_at
         partition.phase = Phase.STARTING
         self._lane.changed.add(partition)
         self._pending.add(partition)
@@ -112,7 +113,7 @@ class Starter:
         now = time.monotonic()
         partition.waits_since = partition.waits_since or now
         if now - partition.waits_since > TELL_AFTER and partition.condition is None:
-            partition.condition = conditions.unavailable(partition.spec, "source", why)
+            partition.hold(conditions.unavailable(partition.spec, "source", why))
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
@@ -219,6 +220,7 @@ class Starter:
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         spec = self._lane.spec
+        partition.committed = -1
         partition.reached = partition.covered = spec.claim.ground.not_before(partition.source, offset)
         partition.copied.begin(partition.covered, first=True)
         partition.marked = spec.work.first_mark(partition.covered)
@@ -276,7 +278,7 @@ class Starter:
         lane, (low, end, top) = self._lane, bounds
         lane.changed.add(partition)
         partition.waits_since = 0.0
-        partition.end = end
+        partition.end, partition.end_at = end, time.monotonic()
         leader = lane.source.leader(*partition.source)
         if truncated is not None or not low <= partition.covered <= top:
             self._lost(partition, low, min(top, top if truncated is None else truncated))
@@ -284,7 +286,7 @@ class Starter:
             self.add(partition)
         else:
             partition.validated_epoch = leader.epoch
-            partition.condition = None
+            partition.moved(partition.reached)
             partition.why = ""
             if partition.pausing:
                 lane.pause(partition)

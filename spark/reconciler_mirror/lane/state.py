@@ -170,6 +170,8 @@ class Lane:
             self.progress.set()
         elif self.urgent or partition.caught_up:
             self.progress.set()
+        if partition.held_at is not None and partition.reached > partition.held_at:
+            partition.moved(partition.reached)
         self.dirty.add(partition)
         self.changed.add(partition)
 
@@ -256,14 +258,16 @@ class Lane:
 
     # what went wrong
 
-    def stop(self, partition: Partition, condition: Condition, *, keep: bool = False) -> None:
-        """Stops one partition; the others go on. What was sent is committed; ``keep``: what is queued too."""
+    def stop(self, partition: Partition, condition: Condition, *, keep: bool = False, at: int | None = None) -> None:
+        """Stops one partition; the others go on. What was sent is committed; ``keep``: what is queued too. ``at``:
+        where copying itself failed, as ``Partition.hold`` has it."""
         waiting = partition.waiting_since or (partition.queue[0].timestamp if partition.queue else None)
         partition.left_waiting = partition.left_waiting or waiting or int(time.time() * 1000)
         if not keep:
             self.drop_unsent(partition)
+        partition.end_at = partition.heard_at
         partition.phase = Phase.STOPPED
-        partition.condition = condition
+        partition.hold(condition, at)
         self.changed.add(partition)
         partition.retry_at = time.monotonic() + self.tuning.retry_stopped * min(12, 2**partition.strikes)
         partition.strikes += 1
@@ -284,6 +288,7 @@ class Lane:
         """Fetches no more of it. What is on its way is still acknowledged and committed; its end is looked at again."""
         waiting = partition.left_waiting or (partition.queue[0].timestamp if partition.queue else None)
         self.drop_unsent(partition)
+        partition.end_at = partition.heard_at
         partition.phase = Phase.PAUSED
         self.changed.add(partition)
         partition.look_at = time.monotonic() + self.tuning.look_paused + len(self.partitions) / 500
@@ -305,7 +310,7 @@ class Lane:
             partition.checking = True
             self.routes.look_again(partition, why)
         else:
-            self.stop(partition, conditions.corrupt(partition, why), keep=True)
+            self.stop(partition, conditions.corrupt(partition, why), keep=True, at=partition.covered)
 
     def source_failed(self, partitions: Iterable[Partition], code: int) -> None:
         for partition in partitions:

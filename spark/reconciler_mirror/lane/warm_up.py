@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
 
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
@@ -14,19 +16,32 @@ PAUSE_S = 1.0
 
 
 async def prepare(
-    partitions: Iterable[PartitionSpec], source: ClusterClient, target: ClusterClient, identity: Identity
+    partitions: Iterable[PartitionSpec],
+    source: ClusterClient,
+    target: ClusterClient,
+    identity: Identity,
+    trouble: Callable[[str, str], None],
 ) -> None:
-    """Returns once all of it is there; tries again what may heal. Raises what a session would fail with."""
+    """Returns once all of it is there; tries again what may heal: ``trouble`` hears the side and why. Raises what a
+    session would fail with."""
     taken = tuple(partitions)
+    await asyncio.gather(
+        _until_done(partial(_source, taken, source), partial(trouble, "source")),
+        _until_done(partial(_target, taken, target, identity), partial(trouble, "target")),
+    )
+
+
+async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Callable[[str], None]) -> None:
     while True:
         try:
-            await asyncio.gather(_source(taken, source), _target(taken, target, identity))
+            await work()
             return
-        except ConnectionLostError:
-            pass
+        except ConnectionLostError as error:
+            trouble(str(error))
         except BrokerError as error:
             if not error.retriable:
                 raise
+            trouble(str(error))
         await asyncio.sleep(PAUSE_S)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 LaneKey = tuple[str, int]
@@ -30,15 +30,38 @@ def pack(loads: Mapping[LaneKey, float], leases: int) -> Mapping[LaneKey, int]:
     return placed
 
 
-def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: int) -> LaneMove | None:
-    """The one lane whose move from the heaviest to the lightest lease evens them out most, if that pays at all."""
-    if leases < 2 or not placed:
-        return None
-    totals = [0.0] * leases
+def taken_over(
+    placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], gone: Collection[int], leases: Collection[int]
+) -> Mapping[LaneKey, int]:
+    """New places for the lanes of ``gone``: heaviest first, each to the lightest of ``leases``."""
+    totals = _totals(placed, loads, leases)
+    moved: dict[LaneKey, int] = {}
+    for lane in sorted(
+        (lane for lane, lease in placed.items() if lease in gone), key=lambda k: (-loads.get(k, 0.0), k)
+    ):
+        moved[lane] = min(totals, key=lambda lease: (totals[lease], lease))
+        totals[moved[lane]] += loads.get(lane, 0.0)
+    return moved
+
+
+def _totals(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: Collection[int]) -> dict[int, float]:
+    totals = dict.fromkeys(sorted(leases), 0.0)
     for lane, lease in placed.items():
-        totals[lease] += loads.get(lane, 0.0)
-    heavy = max(range(leases), key=lambda i: (totals[i], -i))
-    light = min(range(leases), key=lambda i: (totals[i], i))
+        if lease in totals:
+            totals[lease] += loads.get(lane, 0.0)
+    return totals
+
+
+def best_move(
+    placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: Collection[int]
+) -> LaneMove | None:
+    """The one lane whose move from the heaviest to the lightest of ``leases`` evens them out most, if that pays at all.
+    To a lease without a task nothing may be moved: it would stand there, and look light for that."""
+    totals = _totals(placed, loads, leases)
+    if len(totals) < 2 or not placed:
+        return None
+    heavy = max(totals, key=lambda i: (totals[i], -i))
+    light = min(totals, key=lambda i: (totals[i], i))
     gap = totals[heavy] - totals[light]
     candidates = [
         (abs(gap - 2 * loads.get(lane, 0.0)), lane)
@@ -48,5 +71,5 @@ def best_move(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], lea
     if not candidates:
         return None
     rest, lane = min(candidates)
-    worth = gap - rest > _WORTH_MOVING * sum(totals) / leases
+    worth = gap - rest > _WORTH_MOVING * sum(totals.values()) / len(totals)
     return LaneMove(lane, heavy, light) if worth else None

@@ -1,8 +1,9 @@
 """The control channel between driver and tasks: JSON lines over TCP, authenticated by a random token.
 
-Down come the lanes' partitions, stop and "lease over"; up go reports, and progress of the partitions that changed. It
-carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies what it began
-with until its deadline.
+Down come the lanes' partitions, stop and "lease over"; up go reports, progress of the partitions that changed, and a
+sign of life. It carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies
+what it began with until its deadline. It is the driver's proof that a task lives: Spark tells the loss of an executor
+late, and tries a task again without a word.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from reconciler_mirror.model import PartitionSpec
 
 Message = Mapping[str, Any]
 _CONNECT_S = 5.0
+GREETING_BYTES, GREETINGS = 4096, 256
+"""How long a first line may be, and how many connections may be without a token at a time: more are closed at once."""
 _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
@@ -46,12 +49,12 @@ class _Line:
             return False
         return True
 
-    def receive(self) -> Message | None:
-        """None when the other side is gone or talks nonsense."""
+    def receive(self, most: int = -1) -> Message | None:
+        """None when the other side is gone or talks nonsense, or more than ``most`` bytes of a line."""
         try:
-            line = self._file.readline()
+            line = self._file.readline(most)
             got = json.loads(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return got if isinstance(got, dict) else None
 
@@ -63,15 +66,21 @@ class _Line:
 
 
 class ChannelServer:
-    """The driver's end. ``orders`` gives what a lease must know when it connects; ``told`` gets each message of it."""
+    """The driver's end. ``orders`` gives what a lease must know when it connects; ``report`` gets each message of it,
+    and ``broken`` is told when its line ends before the lease does."""
 
     def __init__(
-        self, host: str, orders: Callable[[str], Message | None], report: Callable[[str, Message], None]
+        self,
+        host: str,
+        orders: Callable[[str], Message | None],
+        report: Callable[[str, Message], None],
+        broken: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.token = secrets.token_hex(16)
-        self._orders, self._told = orders, report
+        self._orders, self._told, self._broken = orders, report, broken
         self._lines: dict[str, _Line] = {}
         self._guard = threading.Lock()
+        self._strangers = threading.BoundedSemaphore(GREETINGS)
         self._socket = socket.create_server((host, 0))
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, name="channel", daemon=True).start()
@@ -102,14 +111,25 @@ class ChannelServer:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
+            if not self._strangers.acquire(blocking=False):
+                connection.close()
+                continue
             threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
+
+    def _greeted(self, line: _Line) -> str | None:
+        """Its lease; None for whoever does not know the token."""
+        try:
+            hello = line.receive(GREETING_BYTES) or {}
+            knows = hmac.compare_digest(str(hello.get("token", "")).encode(errors="replace"), self.token.encode())
+            return str(hello.get("lease", "")) if knows else None
+        finally:
+            self._strangers.release()
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(_CONNECT_S)
         line = _Line(connection)
-        hello = line.receive() or {}
-        lease = str(hello.get("lease", ""))
-        if not hmac.compare_digest(str(hello.get("token", "")), self.token):
+        lease = self._greeted(line)
+        if lease is None:
             line.close()
             return
         orders = self._orders(lease)
@@ -128,9 +148,12 @@ class ChannelServer:
             if self._lines.get(lease) is line:
                 self._told(lease, message)
         with self._guard:
-            if self._lines.get(lease) is line:
+            mine = self._lines.get(lease) is line
+            if mine:
                 del self._lines[lease]
         line.close()
+        if mine:
+            self._broken(lease)
 
 
 class ChannelClient:

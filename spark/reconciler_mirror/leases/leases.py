@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,13 @@ from reconciler.replication.handover import MirrorSettings
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.leases import channel
-from reconciler_mirror.leases.assign import LaneKey, best_move, pack
+from reconciler_mirror.leases.assign import LaneKey
 from reconciler_mirror.leases.channel import ROWS, SPECS
-from reconciler_mirror.leases.spark_slots import describe, has_task, is_shared
+from reconciler_mirror.leases.placement import LanePlacement
+from reconciler_mirror.leases.signs_of_life import SignsOfLife, slot_of
+from reconciler_mirror.leases.spark_slots import describe, find_place, first_line, has_task, is_shared, is_stopped
 from reconciler_mirror.leases.task import LeaseSpec, run_lease
-from reconciler_mirror.leases.unassigned import Untasked
+from reconciler_mirror.leases.unassigned import STOPS_S, Untasked
 from reconciler_mirror.leases.worker_stderr import heard_while_at_work
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress, LaneReport, lane_spec
 
@@ -24,6 +26,11 @@ LEASE_S = 60.0
 """A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
 _RENEW_S = 15.0
 _LONGEST_PAUSE_S = 10.0
+COME_BACK_S = 15.0
+"""How often a slot that its lanes left looks whether Spark has a place for it again."""
+_CONTEXT_STOPPED = (
+    "Spark has stopped the context of this application: its master did not answer, or its resource manager ended it"
+)
 _log = logs.logger("leases")
 
 
@@ -50,15 +57,15 @@ class Leases:
         self._lanes = {
             (flow.name, lane): lane_spec(flow, lane) for flow in settings.flows for lane in range(flow.lanes)
         }
-        self._placed = dict(pack(self._board.measure_loads(), settings.parallelism))
+        self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
         self._claims: dict[str, Claim] = {}
         self._prepared: set[LaneKey] = set()
         self._left: dict[str, set[LaneKey]] = {}
-        self._connected: set[str] = set()
+        self._signs = SignsOfLife()
         self._running: dict[str, tuple[LaneKey, ...]] = {}
         self._over: set[str] = set()  # running leases that must end early; some may not have connected yet
-        self._server = channel.ChannelServer(host, self._orders, self._told)
+        self._server = channel.ChannelServer(host, self._orders, self._told, self._broken)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
             for slot in range(settings.parallelism)
@@ -89,9 +96,29 @@ class Leases:
     def unplaced(self) -> int:
         """Leases that Spark has not found a place for yet. A worker that is slow to start, or fails, has one."""
         with self._guard:
-            connected = {_slot_of(name) for name in self._connected & self._running.keys()}
-            waiting = set(self._placed.values()) - connected - self._failed.keys()
+            waiting = self._placed.slots - self._signs.slots - self._failed.keys()
         return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
+
+    def unready(self, flow: str) -> Mapping[str, tuple[int, ...]]:
+        """Lanes of the flow that could not copy at once, by what each waits for."""
+        with self._guard:
+            lanes = [key for key in self._lanes if key[0] == flow and key not in self._prepared]
+            connected, failed = self._signs.slots, dict(self._failed)
+            slots = {key: self._placed[key] for key in lanes if key in self._placed}
+        unready: dict[str, tuple[int, ...]] = {}
+        for key, slot in slots.items():
+            if not self._board.specs(key):
+                continue
+            if slot in connected:
+                why = "its task opens connections to both clusters"
+            elif slot in failed:
+                why = f"Spark lost its task: {failed[slot]}"
+            elif has_task(self._context, f"lease-{slot}"):
+                why = "its task waits for a Python worker, which starts"
+            else:
+                why = "Spark has no free core for its task"
+            unready[why] = (*unready.get(why, ()), key[1])
+        return unready
 
     def failures(self) -> tuple[str, ...]:
         """Why leases fail that Spark has a place for, each reason once."""
@@ -108,10 +135,53 @@ class Leases:
             return len(self._running), self._lost
 
     def tell_untasked(self) -> str:
-        """Lanes without a task, to the board. Returns why no task can run at all; empty while there is hope."""
-        by_partition = {key: parts for key, parts in self._untasked.lanes().items() if self._board.specs(key)}
-        self._board.set_untasked(by_partition)
+        """Lanes without a task that is heard of, to the board; to be called every few seconds. Ends tasks that were
+        silent for longer than a lease. Returns why no task can run at all; empty while there is hope."""
+        if self.context_stopped():
+            return _CONTEXT_STOPPED
+        with self._guard:
+            silent = self._signs.silent()
+            self._untasked.silent({key: s for name, s in silent.items() for key in self._running.get(name, ())})
+        for name in [name for name, seconds in silent.items() if seconds > LEASE_S]:
+            _log.warning("a task was silent for longer than a lease and is ended", lease=name, seconds=LEASE_S)
+            self._gone(name, f"it said nothing for {LEASE_S:.0f} s and was ended")
+            self._context.cancelJobGroup(f"lease-{slot_of(name)}")
+        lanes = {key: gap for key, gap in self._untasked.lanes().items() if self._board.specs(key)}
+        self._board.set_untasked(lanes, self._untasked.without())
+        lost = {
+            self._placed[key] for key, gap in lanes.items() if gap.why or (gap.seconds >= STOPS_S and not gap.silent)
+        }
+        self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
         return self._untasked.hopeless()
+
+    def _leave_slots(self, slots: set[int]) -> None:
+        """Spark has no place for these: their lanes go to slots that have a task, which end and are given again. What
+        still waits for a place is taken back first, else it would get the core of one that ends."""
+        with self._guard:
+            at_work = self._signs.slots
+            slots = slots - at_work
+            if self._stopping or not at_work or not slots:
+                return
+            receivers = self._placed.leave(slots, self._board.measure_loads(), at_work)
+        for slot in slots:
+            self._context.cancelJobGroup(f"lease-{slot}")
+        _log.warning("lanes go to leases that have a task", without=sorted(slots), to=sorted(receivers))
+        self._end_early(receivers)
+
+    def _come_back(self, slot: int) -> None:
+        """Waits until Spark has a place for a slot that its lanes left; then they come back. A place that is only free
+        because another lease is just given again is none."""
+        if not find_place(self._context, slot):
+            return
+        with self._guard:
+            if self._stopping or not all(name in self._signs for name in self._running):
+                return
+            origins = self._placed.come_back(slot)
+        _log.info("lanes come back to a lease that has a place again", lease=slot)
+        self._end_early(origins)
+
+    def context_stopped(self) -> bool:
+        return is_stopped(self._context)
 
     def share_rates(self) -> None:
         """Limited flows deal their limit out among their lanes anew, by what each has told last."""
@@ -144,11 +214,12 @@ class Leases:
             self._server.send(name, {"stop": True})
         with self._guard:
             self._guard.wait_for(lambda: self._all_left(running), timeout=patience_s)
+            threads = [thread for slot, thread in enumerate(self._threads) if slot not in self._placed.vacated]
         left()
-        for thread in self._threads:
+        for thread in threads:
             if thread.is_alive():
                 thread.join(max(0.0, give_up - time.monotonic()))
-        graceful = not any(thread.is_alive() for thread in self._threads)
+        graceful = not any(thread.is_alive() for thread in threads)
         if not graceful:
             _log.warning("leases did not end in time and are cancelled", seconds=patience_s)
             self._context.cancelAllJobs()
@@ -165,6 +236,9 @@ class Leases:
     def _keep(self, slot: int) -> None:
         pause, number = 0.5, 0
         while (mine := self._wait_for_lanes(slot)) is not None:
+            if not mine:
+                self._come_back(slot)
+                continue
             number += 1
             if self._lease(slot, number, mine):
                 pause = 0.5
@@ -174,12 +248,13 @@ class Leases:
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _wait_for_lanes(self, slot: int) -> tuple[LaneKey, ...] | None:
+        """Empty now and then where it was left by its lanes, None at the end."""
         with self._guard:
             while not self._stopping:
-                mine = tuple(key for key, place in self._placed.items() if place == slot)
-                if mine:
+                if mine := self._placed.lanes_of(slot):
                     return mine
-                self._guard.wait()
+                if not self._guard.wait(COME_BACK_S) and slot in self._placed.vacated:
+                    return ()
             return None
 
     def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
@@ -217,22 +292,29 @@ class Leases:
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
-            if not self._stopping:
+            if not self._stopping and slot not in self._placed.vacated:
                 self._lost += 1
-                self._failed[slot] = _first_line(error)
-                self._untasked.ends(mine, _first_line(error))
-                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=_first_line(error))
-            return False
+                self._failed[slot] = first_line(error)
+                self._ends(name, mine, first_line(error))
+                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=first_line(error))
+            return slot in self._placed.vacated
         finally:
             self._server.end(name)
-            self._untasked.ends(mine)
+            self._ends(name, mine)
             with self._guard:
                 del self._running[name]
                 self._over.discard(name)
-                self._connected.discard(name)
+                self._signs.ends(name)
                 self._left.pop(name, None)
                 self._guard.notify_all()
         return True
+
+    def _ends(self, lease: str, lanes: tuple[LaneKey, ...], why: str = "") -> None:
+        """Of those that no other lease holds by now."""
+        with self._guard:
+            others = (lanes for name, lanes in self._running.items() if name != lease and name in self._signs)
+            held = {key for lanes in others for key in lanes}
+        self._untasked.ends(set(lanes) - held, why)
 
     def _renew(self) -> None:
         """A lease ends only to be placed anew, to stop, or when its driver is gone."""
@@ -250,18 +332,19 @@ class Leases:
 
     def _rebalance(self) -> None:
         with self._guard:
-            move = best_move(self._placed, self._board.measure_loads(), self._settings.parallelism)
-            if move is None or self._stopping:
+            if self._stopping:
                 return
-            self._placed[move.lane] = move.destination
+            move = self._placed.even_out(self._board.measure_loads(), self._signs.slots)
+            if move is None:
+                return
             self._guard.notify_all()
         _log.info("lane moved", flow=move.lane[0], lane=move.lane[1], origin=move.origin, destination=move.destination)
         self._end_early({move.origin, move.destination})
 
-    def _end_early(self, slots: set[int]) -> None:
+    def _end_early(self, slots: Collection[int]) -> None:
         """These leases commit and return, to be given again as the lanes are placed now."""
         with self._guard:
-            names = {name for name in self._running if _slot_of(name) in slots}
+            names = {name for name in self._running if slot_of(name) in slots}
             self._over |= names
         for name in names:
             self._server.send(name, {"over": True})
@@ -272,9 +355,12 @@ class Leases:
         with self._guard:
             lanes, stop, over = self._running.get(lease), self._stopping, lease in self._over
             claims = [[flow, ROWS.encoded(claim)] for flow, claim in self._claims.items()]
+            begins: tuple[LaneKey, ...] = ()
             if lanes is not None:
-                self._connected.add(lease)
+                begins = lanes if self._signs.begins(lease) else ()
                 self._untasked.begins(lanes)
+        for key in begins:
+            self._board.lease_begins(key)  # also where Spark tries a task again under the same name: it counts from 0
         return None if lanes is None else {**self._known(lanes), "claims": claims, "stop": stop, "over": over}
 
     def _known(self, lanes: tuple[LaneKey, ...]) -> channel.Message:
@@ -284,7 +370,25 @@ class Leases:
             "rates": [[*key, self._rates[key]] for key in lanes if key in self._rates],
         }
 
+    def _broken(self, lease: str) -> None:
+        """The line is the proof of life: Spark may learn much later that the executor is gone, and then tries the task
+        again within the same job."""
+        self._gone(lease, "its connection to the Spark driver ended before it did")
+
+    def _gone(self, lease: str, why: str) -> None:
+        with self._guard:
+            lanes = set(self._running.get(lease, ())) - self._left.get(lease, set())
+            self._signs.ends(lease)
+            if lanes:
+                self._left.pop(lease, None)
+        self._untasked.ends(lanes, why)
+        self._board.lost(lanes)
+
     def _told(self, lease: str, message: channel.Message) -> None:
+        with self._guard:
+            self._signs.hear(lease)
+        if "alive" in message:
+            self._board.at_work(_key(entries) for entries in message["alive"])
         if "prepared" in message or "left" in message:
             with self._guard:
                 if "prepared" in message:
@@ -302,17 +406,6 @@ class Leases:
 
 def _key(entries: list[Any]) -> LaneKey:
     return str(entries[0]), int(entries[1])
-
-
-def _slot_of(lease: str) -> int:
-    return int(lease.partition(".")[0])
-
-
-def _first_line(error: Exception) -> str:
-    """Of what Spark says; Py4J puts a line before it that only names the call."""
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    names = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
-    return names[0][:300].rstrip(".") if names else type(error).__name__
 
 
 def _in_task(specs: Any) -> Any:

@@ -27,3 +27,31 @@ def has_task(context: Any, group: str) -> bool:
 def is_shared(context: Any) -> bool:
     """Whether another application's end makes room; a local master has what it was started with."""
     return not str(context.master).startswith("local")
+
+
+def is_stopped(context: Any) -> bool:
+    """Spark has stopped the context by itself: its master did not answer, or a resource manager ended it. No job can
+    run any more, and the context does not come back."""
+    java = getattr(context, "_jsc", None)
+    try:
+        return java is not None and bool(java.sc().isStopped())
+    except Exception:  # noqa: BLE001  # Py4J hands on whatever happens to a JVM that is gone
+        return True
+
+
+def find_place(context: Any, slot: int) -> bool:
+    """Waits until Spark has run a task of this slot that does nothing. False when it cannot."""
+    try:
+        context.setJobGroup(f"lease-{slot}", f"lease {slot}: waits for a free core")
+        context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
+        context.parallelize([slot], 1).mapPartitions(list).collect()
+    except Exception:  # noqa: BLE001  # whatever Spark throws, it is looked for again
+        return False
+    return True
+
+
+def first_line(error: Exception) -> str:
+    """Of what Spark says; Py4J puts a line before it that only names the call."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    names = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
+    return names[0][:300].rstrip(".") if names else type(error).__name__

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 
 from reconciler.replication.handover import MirrorSettings, StatusPlace
+from reconciler.replication.names import LAG_HEADER
 from reconciler.replication.pauses import Pause
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients import librdkafka as clients
@@ -35,6 +37,9 @@ FORMAT_VERSION = 1
 _NOW, _NO_TIMESTAMP = 0, -1
 WORST_PARTITIONS = 5
 """The partitions furthest behind that the record names, a flow."""
+CONDITION_BYTES = 128_000
+"""Of a record, for the conditions that it tells in full, shared among its flows; all of them are counted. A client
+sends no record above 1 MB before compression, and readers begin with the last 500 records."""
 _FIGURES = (
     *("records_total", "records_per_second", "bytes_per_second", "records_lag", "seconds_lag"),
     *("transactions", "retries"),
@@ -55,6 +60,7 @@ class Application:
 def record(
     settings: MirrorSettings, who: Application, state: str, flows: tuple[FlowView, ...], now_ms: int, detail: str = ""
 ) -> Mapping[str, Any]:
+    share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
     return {
         "format_version": FORMAT_VERSION,
         "environment": settings.environment,
@@ -68,12 +74,13 @@ def record(
         "status_interval_ms": settings.status_interval_ms,
         "host": who.host,
         "pid": who.pid,
-        "flows": {view.settings.name: _flow(view, state) for view in flows},
+        "flows": {view.settings.name: _flow(view, state, share) for view in flows},
     }
 
 
-def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
-    """What is None among the last ones is left out: a reader of an older release would not know the fields."""
+def _flow(view: FlowView, state: str, share: int) -> Mapping[str, Any]:
+    """What is None among the last ones is left out: a reader of an older release would not know the fields. ``share``:
+    bytes for its conditions."""
     settings = view.settings
     return {
         "fingerprint": settings.fingerprint,
@@ -89,9 +96,10 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
         ],
         "worst_partitions": [_partition(partition) for partition in worst(view.partitions, WORST_PARTITIONS)],
         **_known({"groups": None if view.groups is None else _groups(view.groups)}),
-        "conditions": [_condition(condition, since) for condition, since in view.conditions],
+        "conditions": (shown := list(_first_conditions(view.conditions, share))),
         **_known(
             {
+                "condition_counts": _counted(view.conditions) if len(shown) < len(view.conditions) else None,
                 "pauses": [_pause(pause, view) for pause in view.pauses] or None,
                 "resuming_partitions": resuming(view) or None,
                 "rate_limit": settings.rate_limit,
@@ -101,6 +109,25 @@ def _flow(view: FlowView, state: str) -> Mapping[str, Any]:
             }
         ),
     }
+
+
+def lag_header(flows: tuple[FlowView, ...]) -> bytes:
+    """What is known of a lag that is not known as a whole, and which partitions stand: by flow, those of which there is
+    something to say.
+
+    A header of the record and not fields of its value, because the release before refuses values with fields that it
+    does not know, and it must be able to read the record in the very trouble that these tell of.
+    """
+    figures = {
+        view.settings.name: {
+            "records_lag_at_least": view.lag_at_least,
+            "lag_unknown_partitions": view.lag_unknown,
+            "standing_partitions": view.standing,
+        }
+        for view in flows
+        if view.lag_unknown or view.standing or view.records_lag is None
+    }
+    return json.dumps({"format_version": FORMAT_VERSION, "flows": figures}, separators=(",", ":")).encode()
 
 
 def _known(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,6 +175,21 @@ def flow_state(view: FlowView, state: str) -> str:
     return "running" if view.running else "starting"
 
 
+def _first_conditions(conditions: Sequence[tuple[Condition, int]], share: int) -> Iterator[Mapping[str, Any]]:
+    """Those that stop copying first, then by age; as many as ``share`` bytes hold."""
+    for condition, since in sorted(conditions, key=lambda pair: (not pair[0].stops, pair[1])):
+        fields = _condition(condition, since)
+        share -= len(json.dumps(fields))
+        if share < 0:
+            return
+        yield fields
+
+
+def _counted(conditions: Iterable[tuple[Condition, int]]) -> list[Mapping[str, Any]]:
+    counts = Counter((condition.code, condition.stops) for condition, _ in conditions)
+    return [{"code": code, "stops": stops, "conditions": count} for (code, stops), count in counts.most_common()]
+
+
 def _condition(condition: Condition, since_ms: int) -> Mapping[str, Any]:
     return {
         "code": condition.code,
@@ -168,9 +210,10 @@ class StatusWriter:
         self._complained = ""
         self._timestamp = _NOW
 
-    def write(self, content: Mapping[str, Any], patience_s: float = 5.0) -> bool:
-        """True when the record stands. Where the broker refuses our time it stands without one."""
-        why = self._tried(content, patience_s)
+    def write(self, content: Mapping[str, Any], patience_s: float = 5.0, lag: bytes = b"") -> bool:
+        """True when the record stands. Where the broker refuses our time it stands without one. ``lag``: as
+        ``lag_header`` has it."""
+        why = self._tried(content, lag, patience_s)
         if why == KafkaError(KafkaError.INVALID_TIMESTAMP).str() and self._timestamp == _NOW:
             self._timestamp = _NO_TIMESTAMP
             _log.warning(
@@ -179,14 +222,14 @@ class StatusWriter:
                 cluster=self._place.cluster.cluster,
                 todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
             )
-            why = self._tried(content, patience_s)
+            why = self._tried(content, lag, patience_s)
         if why:
             self._complain(why)
             return False
         self._complained = ""
         return True
 
-    def _tried(self, content: Mapping[str, Any], patience_s: float) -> str:
+    def _tried(self, content: Mapping[str, Any], lag: bytes, patience_s: float) -> str:
         """Why it does not stand; empty when it does."""
         failures: list[KafkaError] = []
 
@@ -197,7 +240,8 @@ class StatusWriter:
         try:
             producer = self._ready()
             value, key = json.dumps(content, separators=(",", ":")), self._place.key
-            producer.produce(self._place.topic, value, key, timestamp=self._timestamp, on_delivery=delivered)
+            more: dict[str, Any] = {"timestamp": self._timestamp, "headers": {LAG_HEADER: lag}}
+            producer.produce(self._place.topic, value, key, on_delivery=delivered, **more)
             waiting = producer.flush(patience_s)
         except KafkaException as error:
             return str(error.args[0].str())
@@ -212,7 +256,10 @@ class StatusWriter:
         if self._producer is None:
             admin = clients.admin(self._place.cluster)
             asked = admin.describe_topics(TopicCollection([self._place.topic]), request_timeout=10.0)
-            asked[self._place.topic].result()
+            # A raised exception of the future would hold this frame, and with it a client and its threads, until some
+            # collection of garbage.
+            if (failed := asked[self._place.topic].exception()) is not None:
+                raise KafkaException(*failed.args)
             self._producer = clients.plain_producer(self._place.cluster)
         return self._producer
 

@@ -9,6 +9,7 @@ import git
 import pytest
 
 from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.last_apply import Applied
@@ -72,6 +73,37 @@ def test_first_contact_is_looked_at_until_somebody_says_it_is_meant(
     assert found is not None
     assert found.clusters["east"] == cluster_id
     assert cli("apply", strangers(plain, "a", "b"), "--yes").code == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--until-caught-up",)])
+def test_a_mirror_is_not_started_on_a_cluster_that_apply_refuses(
+    more: tuple[str, ...],
+    cli: Cli,
+    strangers: Callable[..., Path],
+    plain: Sandbox,
+    create_topic: CreateTopic,
+    unique: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(SparkRunner, "launch", lambda _, mirror, *__, **___: started.append(mirror))
+    create_topic(plain["west"], f"{unique}theirs")
+    here = strangers(plain, "a")
+    file = here / "topology.yaml"
+    text = file.read_text(encoding="utf-8").replace("east: {", f"east: {{cluster_id: {plain['east'].cluster_id}, ", 1)
+    text += f"flows:\n  f: {{source: east, target: west, topics: [{unique}a], replication_factor: 1}}\n"
+    file.write_text(text, encoding="utf-8")
+    refused = cli("mirror", "start", here, *more)
+    assert refused.code == 3, refused.words
+    assert "cluster west has never been changed from this environment" in refused.words
+    assert f"clusters.west.cluster_id: {plain['west'].cluster_id}" in refused.words
+    assert started == []
+    wrong = text.replace("west: {", f"west: {{cluster_id: {'A' * 22}, ", 1)
+    file.write_text(wrong, encoding="utf-8")
+    refused = cli("mirror", "start", here, *more)
+    assert refused.code == 3, refused.words
+    assert f"declared with cluster_id {'A' * 22}" in refused.words
+    assert started == []
 
 
 def test_an_id_in_git_vouches_for_its_cluster(

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from reconciler.backends.clusters import in_flight
 from reconciler.backends.clusters.connect_offsets import Pair, read_records
 from reconciler.backends.clusters.groups import Side
 from reconciler.operations import import_positions as inheritance
@@ -17,9 +19,11 @@ from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, two_clusters
 from tests.support.paths import SCHEMAS
+from tests.support.waiting import until
 
 Cli = Callable[..., Ended]
 Stored = tuple[int, int | None]
+STAMP = 1_700_000_000_000
 SCHEMA = json.loads((SCHEMAS / "reports" / "imported-positions.schema.json").read_text("utf-8"))
 
 
@@ -36,7 +40,7 @@ def env(write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: C
     create_topic(west, f"east.{unique}", partitions=2)
     producer = Producer(east.super_client())
     for number in range(30):
-        producer.produce(unique, str(number), partition=int(number >= 20))
+        producer.produce(unique, str(number), partition=int(number >= 20), timestamp=STAMP + number)
     assert producer.flush(30) == 0
     create_topic(west, f"{unique}connectoffsets", partitions=3, cleanup_policy="compact")
     flows = f"flows:\n  {unique}: {{source: east, target: west, topics: [{unique}]}} # ours\n"
@@ -44,7 +48,7 @@ def env(write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: C
 
 
 def store(west: ClusterHandle, topic: str, *offsets: Stored, commit: bool = True) -> None:
-    """As an exactly-once connector does: in a transaction."""
+    """As an exactly-once connector does: in a transaction. Its end is in the log when this returns."""
     producer = Producer({**west.super_client(), "transactional.id": f"connect-{topic}"})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -54,6 +58,16 @@ def store(west: ClusterHandle, topic: str, *offsets: Stored, commit: bool = True
         producer.produce(f"{topic}connectoffsets", key=key, value=value)
     producer.flush(30)
     (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    committed, written = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+    until(lambda: _ends(west, topic, committed) == _ends(west, topic, written), 30)  # its markers come later
+
+
+def _ends(west: ClusterHandle, topic: str, isolation: IsolationLevel) -> list[int]:
+    admin, name = AdminClient(west.super_client()), f"{topic}connectoffsets"
+    partitions = admin.list_topics(name, timeout=30).topics[name].partitions
+    asked = {TopicPartition(name, partition): OffsetSpec.latest() for partition in partitions}
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=30)
+    return [future.result(30).offset for _, future in sorted(answers.items())]
 
 
 def words(env: Path, flow: str) -> tuple[object, ...]:
@@ -103,6 +117,40 @@ def test_positions_of_the_flows_own_are_not_written_over(cli: Cli, env: Path, pl
     refused = cli(*words(env, unique), "--write")
     assert (refused.code, "no position to take over" in refused.err) == (1, True)
     assert (env / "topology.yaml").read_text() == before
+
+
+def copy(west: ClusterHandle, topic: str, *records: tuple[int, str]) -> None:
+    """As MirrorMaker 2 does at least once: with the source's timestamp."""
+    producer = Producer(west.super_client())
+    for partition, value in records:
+        producer.produce(f"east.{topic}", value, partition=partition, timestamp=STAMP + int(value))
+    assert producer.flush(30) == 0
+
+
+def test_what_a_killed_mirrormaker_had_in_flight_is_found_in_both_logs(
+    cli: Cli, env: Path, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed twice in partition 0: 12 is stored, 12 to 16 came twice, 17 once. Partition 1 lacks one of them."""
+    monkeypatch.setattr(in_flight, "WINDOWS", (4, 64))
+    first = [(0, str(number)) for number in range(17)]
+    second = [(0, str(number)) for number in range(12, 18)]
+    other = [(1, str(number)) for number in range(20, 29) if number != 26]
+    copy(plain["west"], unique, *first, *second, *other)
+    store(plain["west"], unique, (0, 11), (1, 4))
+    shown = cli(*words(env, unique))
+    assert (shown.code, f"start: {{offsets: {{{unique}: {{0: 18, 1: 6}}}}}}" in shown.out) == (0, True), shown.out
+    assert "note: 7 records of 2 partitions behind the stored positions, as both logs show, were copied to" in shown.out
+    assert f"note: {unique}-1: at most 2 records from 6 on come twice" in shown.out
+    assert cli(*words(env, unique), "--write").code == 0
+
+
+def test_logs_that_cannot_be_compared_are_told(cli: Cli, env: Path, plain: Sandbox, unique: str) -> None:
+    producer = Producer(plain["west"].super_client())
+    producer.produce(f"east.{unique}", "0", partition=0, timestamp=1)
+    assert producer.flush(30) == 0
+    store(plain["west"], unique, (0, 0))
+    told = f"{unique}-0: whether MirrorMaker 2 had records in flight is not known: west has no record around it as east"
+    assert told in cli(*words(env, unique)).out
 
 
 def test_a_mirrormaker_that_still_copies_is_not_taken_over(

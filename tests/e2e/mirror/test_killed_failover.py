@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from reconciler_mirror.lane.run import batch_path
 
+from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.groups import GroupPosition, Side
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit.file import AuditFile
 from reconciler.cli.main import main
+from reconciler.model.acls import AclBinding
+from reconciler.model.changes import AclChange, CreateAcl
+from reconciler.model.live import LiveAccess
 from reconciler.model.reports.failover import Key
+from reconciler.operations.failover.fence import denial
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.pauses import Scope
 from reconciler.sandbox.handles import Sandbox
@@ -211,6 +216,41 @@ def test_killed_and_run_again(cli: Cli, moving: Moving, moment: str) -> None:
     assert again.code == 0, again.words
     assert not {"done", "planned", "failed"} & {step["result"] for step in _report(again)["steps"]}
     assert moving.committed() == wanted
+
+
+def test_without_an_authorizer_nobody_can_be_fenced_off(cli: Cli, moving: Moving) -> None:
+    ended = cli(*moving.words, "--fence", "--dry-run")
+    (stops,) = (check for check in _report(ended)["checks"] if check["level"] == "stops")
+    assert (ended.code, stops["code"]) == (3, "fence")
+    assert "has no authorizer (SECURITY_DISABLED), so nothing can keep producers from writing there" in str(stops)
+    back = cli("failback", *moving.words[1:], "--fence")
+    assert (back.code, "--fence is of failover" in back.err) == (1, True)
+
+
+def test_a_failback_takes_back_the_rules_that_the_failover_made(
+    cli: Cli, moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps and the record on real clusters; the rules themselves are held by test_access_rules.py."""
+    stand: set[AclBinding] = set()
+
+    def sent(_: AccessControl, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
+        for change in changes:
+            (stand.add if isinstance(change, CreateAcl) else stand.discard)(change.acl)
+        return {}
+
+    monkeypatch.setattr(AccessControl, "read", lambda _: LiveAccess(frozenset(stand)))
+    monkeypatch.setattr(AccessControl, "sent", sent)
+    monkeypatch.setattr("reconciler.operations.pause._await", lambda *_, **__: [])  # no job is there to confirm it
+    name = moving.flow.topic
+    there = _report(cli(*moving.words, "--fence"))
+    assert [step["name"] for step in there["steps"]] == ["fence", *STEPS]
+    assert stand == {denial(name)}
+    again = _report(cli(*moving.words, "--fence"))
+    assert {step["result"] for step in again["steps"]} == {"already"}
+    back = cli("failback", *moving.words[1:])
+    assert (back.code, stand) == (0, set()), back.words
+    assert [(step["name"], step["result"]) for step in _report(back)["steps"]][-1] == ("unfence", "done")
+    assert "unfence" not in str(_report(cli("failback", *moving.words[1:]))["steps"])
 
 
 def _report(ended: Ended) -> dict[str, list[dict[str, object]]]:

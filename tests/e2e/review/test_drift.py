@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
 from tests.support.commands import Ended, Write, two_clusters
+from tests.support.waiting import until
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -54,6 +56,72 @@ def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside(
     set_by_hand(plain["east"], unique, "retention.ms", "7200000")
     [difference] = json.loads(cli("drift", env, "--format", "json").out)["differences"]
     assert difference["cause"] == "edited-outside", difference
+
+
+def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """Deleted, made anew, edited, and an override that counts as drift; the record comes from the last apply."""
+    east, names = plain["east"], [f"{unique}-{word}" for word in ("again", "gone", "orders")]
+    again, gone, orders = names
+    lines = "".join(f"  {name}: {{clusters: [east], partitions: 3, configs: {{flush.ms: 1h}}}}\n" for name in names)
+    env = write(f"{two_clusters(plain)}defaults: {{undeclared: drift}}\ntopics:\n{lines}")
+    assert cli("apply", env, "--yes").code == 0
+    assert "Changed outside" not in cli("plan", env).out
+    admin = AdminClient({**east.super_client(), "log_level": "0"})
+    ids = {name: topic_id(admin, name) for name in names}
+    for future in admin.delete_topics([again, gone]).values():
+        future.result(20)
+    until(lambda: not {again, gone} & admin.list_topics(timeout=10).topics.keys())
+    create_topic(east, again, 3, flush_ms="3600000")
+    set_by_hand(east, orders, "retention.ms", "60000")
+
+    planned = cli("plan", env)
+    assert planned.code == 2, planned.words
+    told = planned.out[planned.out.index("Changed outside of git (3)") : planned.out.index("declared topics")]
+    assert f"! east/{again} deleted and made anew: topic id {ids[again]} -> topic id {topic_id(admin, again)}" in told
+    assert f"- east/{gone} deleted: topic id {ids[gone]}, 3 partitions -> no topic, since the apply of 20" in told
+    assert f"~ east/{orders} retention.ms: not set -> 1m, since the apply of 20" in told
+    report = json.loads(cli("drift", env, "--format", "json").out)
+    causes = {(one["subject"], one["kind"]): (one["cause"], one["why"]) for one in report["differences"]}
+    assert {kind for _, kind in causes} == {"made-anew", "topic-missing", "undeclared-override"}
+    assert {cause for cause, _ in causes.values()} == {"edited-outside"}
+    assert f"topic id {ids[again]} -> topic id" in causes[f"east/{again}", "made-anew"][1]
+    assert ids[gone] in causes[f"east/{gone}", "topic-missing"][1]
+
+    assert cli("drift", env, "--accept", f"east/{orders}:retention.ms").code == 0
+    assert (
+        f"  {orders}: {{clusters: [east], partitions: 3, configs: {{retention.ms: 1m, flush.ms: 1h}}}}"
+        in (env / "topology.yaml").read_text()
+    )
+    assert cli("apply", env, "--yes").code == 0
+    after = cli("plan", env)
+    assert (after.code, "Changed outside" in after.out) == (0, False), after.words
+    assert cli("drift", env).code == 0
+
+
+def test_a_lower_limit_set_on_a_source_by_hand_is_not_planned_for_its_copy_unasked(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    create_topic(plain["east"], unique, 1, retention_ms="60000")
+    create_topic(plain["west"], f"east.{unique}", 1)
+    env = write(
+        f"{two_clusters(plain)}topics: {{{unique}: {{clusters: [east], partitions: 1}}}}\n"
+        f"flows: {{f: {{source: east, target: west, topics: [{unique}]}}}}\n"
+    )
+    planned = cli("plan", env)
+    assert planned.code == 3, planned.words
+    assert f"west/east.{unique} retention.ms would go from 7d to 1m, as east/{unique} has it" in planned.out
+    assert "[undeclared-lower-limit]" in planned.out
+    (env / "topology.yaml").write_text((env / "topology.yaml").read_text() + "defaults: {undeclared: remove}\n")
+    planned = cli("plan", env)
+    assert (planned.code, f"east.{unique}: 1 config" in planned.out) == (2, False), planned.words
+    assert "retention.ms: 1m (topic) -> remove the override (in no file, and undeclared is remove" in planned.out
+
+
+def topic_id(admin: AdminClient, name: str) -> str:
+    [future] = admin.describe_topics(TopicCollection([name])).values()
+    return str(future.result(20).topic_id).replace("+", "-").replace("/", "_")
 
 
 def test_parity_of_both_sides(cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:

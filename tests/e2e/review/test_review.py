@@ -248,7 +248,7 @@ def test_a_silent_cluster_leaves_the_edit_told_and_the_plan_unknown(cli: Cli, re
     ended = cli("plan", folder(repo), "--base", "main", "--revert", "--out", tmp_path / "back.json")
     assert ended.code == 1
     assert "partitions: 8 -> 6" in ended.out
-    assert "Unknown (3)" in ended.out
+    assert "Unknown (2)" in ended.out
     assert "git revert first" in ended.err
     assert json.loads((tmp_path / "back.json").read_text())["exit_code"] == 1
 

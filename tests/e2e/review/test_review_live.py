@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import git
 import pytest
 
+from reconciler.engine.plan import file as planfile
+from reconciler.model.changes import AlterConfigs
+from reconciler.model.environment.topology import TopicRef
 from reconciler.sandbox.handles import Sandbox
 from tests.support.clusters import CreateTopic, produce
 from tests.support.commands import Ended, two_clusters
@@ -131,9 +135,30 @@ def test_a_saved_plan_of_an_empty_topic_is_stale_once_somebody_wrote_to_it(
     env, saved = write(two_clusters(plain) + desired, unique), tmp_path / "plan.json"
     planned = cli("plan", env, "--out", saved)
     assert "medium risk: it holds no record now" in planned.out
+    honest = saved.read_text()
+    for forged in (_with(honest, after="1"), _with(honest, topic=f"{unique}other")):
+        saved.write_text(forged)
+        told = cli("apply", env, "--plan", saved, "--yes")
+        assert told.code == 4, told.words
+        assert "the saved plan holds what a fresh plan does not; nothing was applied" in told.err
+    saved.write_text(honest)
     produce(plain["east"], unique, {0: 10})
     ended = cli("apply", env, "--plan", saved, "--yes")
     assert ended.code == 4
     assert f"records of east/{unique}: was none, is at most 10" in ended.words
     assert "HIGH risk" in cli("plan", env, "--out", saved).out
     assert cli("apply", env, "--plan", saved, "--yes").code == 0
+
+
+def _with(saved: str, after: str = "", topic: str = "") -> str:
+    """The plan with another change, and the digest that belongs to it: everybody can work it out."""
+    made = planfile.loads(saved)
+    (planned,) = made.changes
+    change = planned.change
+    assert isinstance(change, AlterConfigs)
+    if after:
+        change = replace(change, configs=tuple(replace(config, after=after) for config in change.configs))
+    if topic:
+        change = replace(change, ref=TopicRef("east", topic))
+        planned = replace(planned, id=f"{planned.id}other")
+    return planfile.dumps(replace(made, changes=(replace(planned, change=change),)))

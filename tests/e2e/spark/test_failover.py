@@ -105,8 +105,20 @@ def test_active_active_there_and_back_and_when_a_cluster_is_lost(active_active: 
         assert report["groups"][0]["missed"] == 0
         assert report["left_on_origin"] is None
         assert not active_active.read("eu", "billing", everywhere, 1), "what it had read is read again"
+        assert {"fence", "checkpoints"} <= {check["code"] for check in report["checks"]}
+        words = back.split()[1:]
+        words[words.index("environments/active-active")] = str(active_active.folder)
+        waits = active_active.reconciler(*words, code=1, told=True)
+        assert "Consumers are failed over to eu (" in waits
+        assert "There is no hurry: wait until us is back" in waits
     finally:
         plain["east"].start()
+
+    # Nobody has told a producer: it goes on at us, unseen at eu, until the failback.
+    unfenced = active_active.write("us", "orders", 100)
+    assert not active_active.read("eu", "billing", everywhere, 1)
+    moved_exactly(active_active.command(back))
+    assert exactly([active_active.read("us", "billing", everywhere, 10_000)], unfenced)
 
 
 def synced(looked: dict[str, Any]) -> bool:

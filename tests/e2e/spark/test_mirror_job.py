@@ -206,6 +206,9 @@ def test_a_missing_and_a_smaller_target_are_told_and_mended(mirror: Mirror) -> N
     write_awkward(mirror.east, topic, 3, 90)
     missing = until("missing", lambda: mirror.conditions(topic).get("target_topic_missing"), mirror.job)
     assert "reconciler apply" in missing["todo"]
+    told = (status(mirror.west, mirror.name) or {})["flows"][f"{mirror.name}-main"]
+    assert told["records_lag"] is None, "what waits in it is not known"
+    until("metrics", lambda: mirror.metrics().get(("mirror_flow_lag_known", f"{mirror.name}-main")) == 0, mirror.job)
     mirror.topic(mirror.west, f"east.{topic}", 2)
     smaller = until("smaller", lambda: mirror.conditions(topic).get("target_topic_smaller"), mirror.job)
     assert "has 3 partitions" in smaller["text"]
@@ -250,7 +253,15 @@ class Load:
         return self._count
 
 
-def test_killed_workers_a_second_application_and_a_killed_driver_lose_and_double_nothing(mirror: Mirror) -> None:
+def _said_frozen(mirror: Mirror) -> bool:
+    """The lag of the flow is unknown, and the condition that says why is there."""
+    told = (status(mirror.west, mirror.name) or {})["flows"][f"{mirror.name}-main"]
+    return told["records_lag"] is None and any(c["code"] == "lane_silent" for c in told["conditions"])
+
+
+def test_frozen_and_killed_workers_a_second_application_and_a_killed_driver_lose_and_double_nothing(
+    mirror: Mirror,
+) -> None:
     """In one row, because every start of Spark costs its time: the load never pauses."""
     topic = mirror.both(f"{mirror.name}-main-load", 4)
     first = mirror.job
@@ -258,6 +269,14 @@ def test_killed_workers_a_second_application_and_a_killed_driver_lose_and_double
     try:
         until("the load flows", lambda: total(digest(mirror.west, f"east.{topic}")) > 0, mirror.job)
         workers = until("workers", first.worker_pids, first)
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            until("a frozen lane", lambda: _said_frozen(mirror), first)
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+        until("it is heard of again", lambda: not _said_frozen(mirror), first)
         os.kill(workers[0], signal.SIGKILL)
         time.sleep(2)
         second = mirror.start()

@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
@@ -26,8 +28,9 @@ from tests.support.jobs.mirror_job import flow, handover, status
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 LONGEST_GAP_S = 2.0
-CONF = {"spark.ui.enabled": "false", "spark.driver.memory": "480m"}
+CONF = {"spark.driver.memory": "480m"}
 NAME = "replaced"
+CANARY = "hunter2-canary"
 
 
 class Replaced:
@@ -84,7 +87,9 @@ def mirror(plain: Sandbox, topics: dict[str, int], tmp_path_factory: pytest.Temp
     made = Replaced(plain, tmp_path_factory.mktemp("replaced"), topics)
     _status_topic(made.west)
     x, y = topics
-    made.runner.start(NAME, made.told(1, **{x: 2, y: 3}), made.said.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PASSWORD_OF_APPLY", CANARY)
+        made.runner.start(NAME, made.told(1, **{x: 2, y: 3}), made.said.append)
     yield made
     made.runner.stop(NAME, made.said.append)
     assert not [folder for folder in made.folders() if folder.pids()]
@@ -105,6 +110,62 @@ def load(mirror: Replaced) -> Iterator[tuple[Load, Arrivals]]:
             assert time.monotonic() < end
             time.sleep(0.05)
         yield found
+
+
+def test_a_local_mirror_is_closed_to_others(mirror: Replaced) -> None:
+    """Spark's page and its ports faced the network, and the job had every secret of apply."""
+    folder = mirror.folders()[0]
+    processes = _with_children(folder.pids())
+    assert len(processes) > len(folder.pids()), "the JVM of the driver at least"
+    opened = _listening(processes)
+    assert opened, "Spark's page, the channel"
+    assert {address for address in opened if not address.is_loopback} == set()
+    for process in processes:
+        with suppress(OSError):  # it has ended
+            assert CANARY.encode() not in Path(f"/proc/{process}/environ").read_bytes()
+    assert (folder.path / "job.log").stat().st_mode & 0o077 == 0
+    assert folder.path.stat().st_mode & 0o077 == 0
+
+
+def _with_children(pids: Iterable[int]) -> set[int]:
+    found = set(pids)
+    parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0  # it has ended
+
+
+def _listening(processes: Iterable[int]) -> set[IPv4Address | IPv6Address]:
+    """Addresses of TCP ports; a socket of IPv6 that stands for one of IPv4 counts as that."""
+    held = {_led_to(link) for process in processes for link in Path("/proc").glob(f"{process}/fd/*")}
+    found: set[IPv4Address | IPv6Address] = set()
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] != "0A" or f"socket:[{words[9]}]" not in held:
+                continue
+            packed = b"".join(part[::-1] for part in _words_of(bytes.fromhex(words[1].partition(":")[0])))
+            address = ip_address(packed)
+            found.add(getattr(address, "ipv4_mapped", None) or address)
+    return found
+
+
+def _led_to(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""  # closed meanwhile
+
+
+def _words_of(packed: bytes) -> Iterator[bytes]:
+    return (packed[start : start + 4] for start in range(0, len(packed), 4))
 
 
 def test_one_flow_changes_its_lanes_and_none_pauses_for_long(mirror: Replaced, load: tuple[Load, Arrivals]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from reconciler_mirror.lane.partition import Tuning
+from reconciler_mirror.lane.partition import Partition, Phase, Tuning
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.model import Claim, LaneEnd, LaneProgress
 
 from reconciler.sandbox.handles import ClusterHandle, Sandbox
+from tests.support.lanes.cutting_proxy import cutting
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
 
 CreateTopic = Callable[..., str]
@@ -79,6 +82,40 @@ def test_a_record_above_the_targets_limit_stops_its_partition_until_the_limit_is
     report, _ = flow.run(batch_path)
     assert report.progress.conditions == ()
     assert flow.target_content() == flow.source_content()
+
+
+def test_a_refused_record_is_one_condition_until_it_goes_through_or_its_position_moves(
+    flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again and again, and each time it passes the look before copying."""
+    monkeypatch.setattr("reconciler_mirror.lane.run.Tuning", partial(Tuning, retry_stopped=0.2))
+    _both(flow, create_topic, max_message_bytes="20000")
+    big = (b"big", b"x" * 50_000, (), NOW)
+    fill(flow.source, flow.topic, [*_records(10), big, *_records(10), big, *_records(10)], linger_ms=50)
+    lane, refused, tries = Lane(flow.lane()), has("record_refused"), threading.Semaphore(0)
+    look = Starter.add
+
+    def counted(starter: Starter, partition: Partition) -> None:
+        if partition.phase is Phase.STOPPED:
+            tries.release()
+        look(starter, partition)
+
+    monkeypatch.setattr(Starter, "add", counted)
+    with running(lane):
+        lane.until(lambda p: refused(p) and _copied(0, 10)(p))
+        begun = len(lane.control.reports) - 1
+        assert all(tries.acquire(timeout=60) for _ in range(4))
+        assert all(map(refused, lane.control.reports[begun:])), "one condition, however often it is tried"
+        until = time.monotonic() + 60
+        while not _copied(0, 21)(lane.control.reports[-1]):  # what is tried just now may commit its own position again
+            assert time.monotonic() < until
+            flow.set_position(11)
+            time.sleep(1)
+        lane.until(lambda p: "source offset 21" in str(p.conditions))
+        _configure(flow.target, flow.remote, "max.message.bytes", "1000000")
+        told = lane.until(_copied(0, 32))
+    assert told.conditions == ()
+    assert len(flow.target_content()[0]) == 31, "all but the one that was passed over by hand"
 
 
 @pytest.mark.parametrize(
@@ -308,4 +345,37 @@ def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
         hanging.commit_transaction(30)
         told = lane.until(_copied(0, 29))
     assert told.conditions == ()
+    assert flow.target_content() == flow.source_content()
+
+
+def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_back(
+    flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte kept the request alive once, and the partitions stood without a word, with a lag of 0."""
+    for place, seconds in {
+        "lane.fetch.fetcher.ANSWER_WITHIN": 1.0,
+        "lane.source_ends.SILENT_S": 3.0,
+        "lane.source_ends.LOOK_S": 0.5,
+        "lane.start.TELL_AFTER": 1.0,
+    }.items():
+        monkeypatch.setattr(f"reconciler_mirror.{place}", seconds)
+    monkeypatch.setattr("reconciler.kafka.client.cluster.ANSWER_WITHIN", 1.0)
+    _both(flow, create_topic)
+    fill(flow.source, flow.topic, _records(10))
+    with cutting(flow.source.brokers[0].port) as (address, wishes):
+        slow = {**flow.source.super_client(), "bootstrap.servers": address, "socket.timeout.ms": "1000"}
+        lane = Lane(replace(flow, clients=(slow, flow.target.super_client())).lane())
+        with running(lane):
+            assert all(row.silent_since_ms is None for row in lane.until(caught_up).partitions)
+            wishes.dripping = True
+            fill(flow.source, flow.topic, _records(20))
+
+            def told(progress: LaneProgress) -> bool:
+                silent = all(row.silent_since_ms is not None for row in progress.partitions)
+                return silent and has("source_unreachable")(progress)
+
+            lane.until(told)
+            wishes.dripping = False
+            known = lane.until(lambda now: _copied(0, 30)(now) and not now.conditions)
+            assert all(row.silent_since_ms is None for row in known.partitions)
     assert flow.target_content() == flow.source_content()

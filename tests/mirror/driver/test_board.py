@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import accumulate
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -14,11 +16,14 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.conditions.log import ConditionLog
+from reconciler_mirror.conditions.standing import STANDS_S
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.flow_state import SILENT_S
+from reconciler_mirror.driver.views import FlowView
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
-from reconciler_mirror.report.status import Application, record
+from reconciler_mirror.report.status import Application, lag_header, record
 
 from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.handover_reader import parse
@@ -144,11 +149,172 @@ def test_the_record_names_how_partitions_are_copied_and_which_are_furthest_behin
     assert made["worst_partitions"] == []
 
 
-def test_a_stopped_partition_does_not_hide_the_lag_of_the_others(board: Board) -> None:
+class Clock:
+    """Monotonic time of what is tested. Lanes of ``board`` are at work meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.monotonic()
+        fake = SimpleNamespace(monotonic=lambda: self.now, time=lambda: time.time())
+        for module in ("board", "flow_state"):
+            monkeypatch.setattr(f"reconciler_mirror.driver.{module}.time", fake)
+
+    def passes(self, board: Board, seconds: float) -> FlowView:
+        """With a sign of life every two seconds, and a look each time."""
+        for _ in range(int(seconds / 2)):
+            self.now += 2
+            board.at_work([("orders", lane) for lane in range(4)])
+            board.view()
+        return board.view()[0]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_the_lag_of_a_flow_is_unknown_while_that_of_a_stopped_partition_is(board: Board) -> None:
     stop = Condition("source_topic_recreated", "text", "todo", "orders", 0, stops=True)
     board.progress(told(0, None, None, 0, stop))
     board.progress(told(1, 1, 4))
-    assert board.view()[0].records_lag == 3
+    [view] = board.view()
+    assert (view.records_lag, view.seconds_lag) == (None, None)
+    assert (view.lag_at_least, view.lag_unknown, view.standing) == (3, 1, 1)
+
+
+def test_a_stopped_partition_whose_position_and_end_are_known_has_a_lag(board: Board) -> None:
+    stop = Condition("record_refused", "text", "todo", "orders", 0, stops=True)
+    board.progress(told(0, 2, 9, 0, stop))
+    board.progress(told(1, 4, 4))
+    assert board.view()[0].records_lag == 7
+    board.progress(told(0, 2, 11, 0, stop))
+    assert board.view()[0].records_lag == 9
+
+
+def test_an_end_that_the_source_told_long_ago_is_none(board: Board) -> None:
+    [row] = told(0, 5, 9).partitions
+    board.progress(replace(told(0, 5, 9), partitions=(replace(row, silent_since_ms=1),)))
+    board.progress(told(1, 3, 3))
+    [view] = board.view()
+    assert (view.records_lag, view.lag_at_least, view.lag_unknown) == (None, 4, 1)
+    board.progress(told(0, 5, 9))
+    assert board.view()[0].records_lag == 4
+
+
+def test_what_matches_and_has_no_place_at_the_target_is_not_caught_up(board: Board) -> None:
+    for number in range(2):
+        board.progress(told(number, 5, 5))
+    missing = Condition("target_topic_missing", "text", "todo", "late", stops=True)
+    board.discovered("orders", Discovered(SPECS, (missing,), 2, complete=True, uncopied={"late": 3}))
+    [view] = board.view()
+    assert (view.records_lag, view.lag_at_least, view.lag_unknown, view.standing) == (None, 0, 3, 3)
+    assert [condition.code for condition, _ in view.conditions] == ["target_topic_missing"]
+
+
+def test_a_flow_without_partitions_is_caught_up_only_while_its_source_can_be_looked_at(
+    settings: MirrorSettings,
+) -> None:
+    board = Board(settings.flows)
+    board.discovered("orders", Discovered((), (), 0, complete=True))
+    board.taken_over("orders")
+    assert board.view()[0].records_lag == 0
+    silent = Condition("source_unreachable", "text", "todo")
+    board.discovered("orders", Discovered((), (silent,), 0, complete=True))
+    assert board.view()[0].records_lag is None
+
+
+def test_a_lane_that_is_heard_of_no_more_has_no_lag_and_no_bound_of_it(board: Board, clock: Clock) -> None:
+    """It may copy on without being heard, so what it told last bounds nothing."""
+    board.progress(told(0, 5, 5))
+    board.progress(told(1, 3, 8))
+    assert clock.passes(board, 60).records_lag == 5, "a sign of life is enough where nothing changes"
+    clock.now += SILENT_S + 1
+    [view] = board.view()
+    assert (view.records_lag, view.lag_at_least, view.lag_unknown) == (None, 0, 2)
+
+
+def test_between_two_sessions_of_a_lane_its_lag_is_not_known_for_long(board: Board, clock: Clock) -> None:
+    board.progress(told(0, 5, 5))
+    board.progress(told(1, 3, 3))
+    clock.now += SILENT_S + 1
+    for number in range(2):
+        board.progress(replace(told(number, 5, 5), at_work=False))
+    assert board.view()[0].records_lag is None
+
+
+def test_what_does_not_move_and_has_records_is_named(board: Board, clock: Clock) -> None:
+    board.progress(told(0, 5, 5))
+    board.progress(told(1, 3, 8))
+    assert clock.passes(board, STANDS_S - 2).conditions == ()
+    view = clock.passes(board, 4)
+    ((condition, _),) = view.conditions
+    assert (condition.code, condition.partition, condition.stops) == ("partition_stands", 1, True)
+    assert "orders, partition 1, has not moved for 30 s, 5 records behind; no reason is known" in condition.text
+    assert (view.records_lag, view.standing) == (5, 1)
+    board.progress(told(1, 4, 8))
+    view = clock.passes(board, 2)
+    assert (view.conditions, view.standing) == ((), 0), "it moved"
+
+
+def test_what_stands_for_a_reason_that_is_told_is_not_told_twice(board: Board, clock: Clock) -> None:
+    stop = Condition("record_refused", "text", "todo", "orders", 1, stops=True)
+    board.progress(told(0, 5, 5))
+    board.progress(told(1, 3, 8, 0, stop))
+    view = clock.passes(board, STANDS_S + 4)
+    assert ([c.code for c, _ in view.conditions], view.standing) == (["record_refused"], 1)
+    board.progress(told(1, 3, 8))
+    board.set_untasked({}, [("orders", lane_of("orders", 1, 4))])
+    assert clock.passes(board, STANDS_S + 4).conditions == (), "that it has no task is told soon"
+    board.set_untasked({})
+    trouble = Condition("source_unreachable", "text", "todo")
+    board.progress(told(1, 3, 8, 0, trouble))
+    view = clock.passes(board, STANDS_S + 4)
+    assert ([c.code for c, _ in view.conditions], view.standing) == (["source_unreachable"], 1)
+
+
+def test_what_waits_for_its_turn_while_others_of_its_lane_are_copied_does_not_count_as_stopped(
+    settings: MirrorSettings, clock: Clock
+) -> None:
+    numbers = [number for number in range(40) if lane_of("orders", number, 4) == 0][:2]
+    board = Board(settings.flows)
+    specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in numbers)
+    board.discovered("orders", Discovered(specs, (), 1, complete=True))
+    board.taken_over("orders")
+    for second in range(0, int(STANDS_S) + 6, 2):
+        board.progress(told(numbers[0], second, 100, second))
+        board.progress(told(numbers[1], 3, 8))
+        view = clock.passes(board, 2)
+    ((condition, _),) = view.conditions
+    assert (condition.code, condition.partition, condition.stops) == ("partition_stands", numbers[1], False)
+    assert "others of the same lanes are copied" in condition.text
+
+
+def test_what_a_rate_limit_or_a_pause_holds_back_does_not_stand(board: Board, clock: Clock) -> None:
+    board.progress(replace(told(1, 3, 8), held_back=1))
+    paused = replace(told(0, 3, 8).partitions[0], paused=True)
+    board.progress(replace(told(0, 3, 8), partitions=(paused,)))
+    view = clock.passes(board, STANDS_S * 2)
+    assert (view.conditions, view.standing, view.records_lag) == ((), 0, 10)
+
+
+def test_of_an_unknown_lag_the_record_says_what_is_known_and_the_release_before_can_read_it(
+    board: Board, settings: MirrorSettings
+) -> None:
+    board.progress(told(0, None, None))
+    board.progress(told(1, 1, 4))
+    views = board.view()
+    made = record(settings, Application("app-1", 1, "host", 2), "running", views, 3)
+    schemas = {
+        name: json.loads((ROOT / "schemas" / f"{name}.schema.json").read_text()) for name in ("status", "status-lag")
+    }
+    jsonschema.validate(made, schemas["status"])
+    assert made["flows"]["orders"]["records_lag"] is None
+    header = json.loads(lag_header(views))
+    jsonschema.validate(header, schemas["status-lag"])
+    assert header["flows"] == {
+        "orders": {"records_lag_at_least": 3, "lag_unknown_partitions": 1, "standing_partitions": 0}
+    }
+    board.progress(told(0, 9, 9))
+    assert json.loads(lag_header(board.view()))["flows"] == {}, "there is nothing to add"
 
 
 def test_a_condition_keeps_the_time_it_was_first_seen(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,3 +375,27 @@ def test_importing_the_package_needs_no_spark_and_starts_nothing() -> None:
     )
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'spark'}"}
     subprocess.run([sys.executable, "-c", program], check=True, env=path)
+
+
+def test_an_outage_of_ten_thousand_partitions_can_still_be_told(board: Board, settings: MirrorSettings) -> None:
+    """A record above the limit of the status topic, or of a client, is written by nobody: all would look stale."""
+    topic = "t" * 240
+    stops = [
+        Condition("source_unavailable", "waits: " + topic * 2, "Check " + topic, topic, number, stops=True)
+        for number in range(10_000)
+    ]
+    hints = [Condition("source_transaction_open", "text", "todo", topic, number) for number in range(50)]
+    board.progress(told(0, 1, 4, 0, *hints, *stops))
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)
+    assert len(json.dumps(made)) < 200_000
+    jsonschema.validate(made, json.loads((ROOT / "schemas" / "status.schema.json").read_text()))
+    flow = made["flows"]["orders"]
+    assert 100 < len(flow["conditions"]) < 10_000
+    assert all(condition["stops"] for condition in flow["conditions"]), "those that stop copying first"
+    assert flow["condition_counts"] == [
+        {"code": "source_unavailable", "stops": True, "conditions": 10_000},
+        {"code": "source_transaction_open", "stops": False, "conditions": 50},
+    ]
+    board.progress(told(0, 1, 4, 0, *hints))
+    made = record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3)
+    assert "condition_counts" not in made["flows"]["orders"], "all are told"

@@ -48,6 +48,7 @@ def test_a_missing_target_stops_the_topic_and_says_what_to_do() -> None:
     [condition] = found.conditions
     assert (condition.code, condition.topic, condition.stops) == ("target_topic_missing", "orders", True)
     assert "reconciler apply" in condition.todo
+    assert found.uncopied == {"orders": 2}, "records may wait in it: how many is not known"
 
 
 def test_a_name_that_cannot_be_made_at_the_target_is_to_be_left_out() -> None:
@@ -65,6 +66,7 @@ def test_a_smaller_target_names_both_numbers_and_copies_what_fits() -> None:
     assert "5 partitions" in condition.text
     assert "has 3" in condition.text
     assert "partitions 3 to 4" in condition.text
+    assert found.uncopied == {"orders": 2}
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -110,6 +112,7 @@ def test_a_source_topic_that_may_not_be_described_any_more_is_not_called_deleted
         assert (condition.code, condition.topic, condition.stops) == ("permission_denied", "orders", True)
         assert "describe orders" in condition.text
         assert now.specs == ()
+        assert now.uncopied == {"orders": 1}
     source.hidden = set()
     assert look(source, target, now) == before
 
@@ -129,6 +132,7 @@ def test_a_target_topic_that_may_not_be_described_is_not_called_missing() -> Non
     assert (condition.code, condition.stops) == ("permission_denied", True)
     assert "describe east.orders" in condition.text
     assert "DESCRIBE on east.orders" in condition.todo
+    assert found.uncopied == {"orders": 1}
 
 
 def test_a_recreated_topic_changes_its_specs() -> None:

@@ -86,6 +86,14 @@ def test_without_lag_for_a_while_ends_the_other_mode(settings: MirrorSettings, m
     world.at(101, 101, end=101)
     assert world.mode.look() is None
     clock[0] += 29
+    world.at(101, 101, end=101)
+    assert world.mode.look() is None
+    clock[0] += 12
+    assert world.mode.look() is None  # nothing was heard of the lanes meanwhile: that is no calm
+    world.at(101, 101, end=101)
+    assert world.mode.look() is None
+    clock[0] += 29
+    world.at(101, 101, end=101)
     assert world.mode.look() is None
     clock[0] += 2
     assert world.mode.look() is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -11,9 +12,11 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model import LaneEnd
 
 from reconciler.kafka.client import transactions
+from reconciler.kafka.records.batches import build, seal
+from reconciler.kafka.records.records import varint
 from reconciler.sandbox.handles import Sandbox
 from tests.support.lanes.lane_runs import Content, Flow, fill
-from tests.support.lanes.raw import produce_raw
+from tests.support.lanes.raw import produce_raw, send
 
 CreateTopic = Callable[..., str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -158,3 +161,17 @@ def test_tiny_batches_are_gathered(flow: Flow) -> None:
     assert flow.target_content() == flow.source_content()
     ways = {(p.path, p.path_reason) for p in report.progress.partitions if p.partition < 2}
     assert ways == {("record level", "small batches gathered")}
+
+
+def test_timestamps_that_wrap_in_64_bits_stop_no_lane(flow: Flow) -> None:
+    """A broker takes them, because Java adds longs; a lane that did not began again for ever, with all its topics."""
+    fill(flow.source, flow.topic, [(b"k", b"other partition", (), NOW)], 1)
+    for _ in range(4):
+        content = b"\0" + varint(NOW - 2**63) + b"\0\2k\2v\0"
+        raw = build(0, varint(len(content)) + content, (-(2**63), NOW), 1)
+        seal(memoryview(raw), (-1, -1), -1, transactional=False)
+        assert asyncio.run(send(flow.source, flow.topic, memoryview(raw))) == 0
+    report, _ = flow.run(batch_path)
+    assert report.end is LaneEnd.STOPPED, report
+    assert [record[3] for record in flow.target_content()[0]] == [NOW] * 4
+    assert flow.target_content() == flow.source_content()

@@ -57,13 +57,13 @@ def test_every_lane_is_packed_and_no_lease_is_far_over_its_share(
 def test_a_packed_set_is_not_moved_for_ever(loads: dict[tuple[str, int], float], leases: int) -> None:
     placed = dict.fromkeys(loads, 0)
     for _ in range(len(loads) + 1):
-        move = best_move(placed, loads, leases)
+        move = best_move(placed, loads, range(leases))
         if move is None:
             break
         before = _spread(placed, loads, leases)
         placed[move.lane] = move.destination
         assert _spread(placed, loads, leases) < before
-    assert best_move(placed, loads, leases) is None
+    assert best_move(placed, loads, range(leases)) is None
 
 
 def _spread(placed: dict[tuple[str, int], int], loads: dict[tuple[str, int], float], leases: int) -> float:

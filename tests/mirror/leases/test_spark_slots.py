@@ -8,12 +8,15 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from reconciler_mirror.driver.board import Board
+from reconciler_mirror.driver.discovery import Discovered
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.leases.spark_slots import has_task, is_shared
+from reconciler_mirror.model import PartitionSpec
 
 from reconciler.replication.handover_reader import parse
 from tests.support.lanes.handover import handover
@@ -77,9 +80,21 @@ class Spark(Context):
         raise RuntimeError(self.failure)
 
 
-def leases_on(spark: Spark) -> Iterator[Leases]:
+class Busy(Spark):
+    """Gave every lease's task a core, and no worker has begun."""
+
+    def statusTracker(self) -> Any:  # noqa: N802
+        return SimpleNamespace(
+            getJobIdsForGroup=lambda _: [7], getJobInfo=Tracker(1).getJobInfo, getStageInfo=Tracker(1).getStageInfo
+        )
+
+
+def leases_on(spark: Spark, partitions: int = 0) -> Iterator[Leases]:
     settings = parse(json.dumps(handover()))
-    leases = Leases(spark, settings, Board(settings.flows), "127.0.0.1", lambda _: None)
+    board = Board(settings.flows)
+    specs = tuple(PartitionSpec("orders", number, "east.orders", "id") for number in range(partitions))
+    board.discovered("orders", Discovered(specs, (), 1, complete=True))
+    leases = Leases(spark, settings, board, "127.0.0.1", lambda _: None)
     leases.start()
     try:
         yield leases
@@ -102,6 +117,23 @@ def test_a_lease_without_a_task_waits_for_room_that_another_application_may_leav
         assert leases.unplaced() > 0
         assert leases.failures() == ()
         assert leases.wait_for_room() is waits
+
+
+@pytest.mark.parametrize(
+    ("spark", "why"),
+    [
+        (Spark(), "Spark has no free core for its task"),
+        (Spark(failure="Python worker exited"), "Spark lost its task: Python worker exited"),
+        (Busy(), "its task waits for a Python worker, which starts"),
+    ],
+    ids=["no room", "lost", "slow"],
+)
+def test_a_lane_that_is_not_ready_says_what_it_waits_for(spark: Spark, why: str) -> None:
+    for leases in leases_on(spark, partitions=8):
+        until(lambda: why in leases.unready("orders"))  # noqa: B023
+        assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 2, 3]
+        leases._told("", {"prepared": ["orders", 2]})
+        assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 3]
 
 
 def until(wanted: Callable[[], bool]) -> None:

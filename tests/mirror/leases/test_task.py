@@ -144,6 +144,45 @@ def test_a_lease_goes_on_while_its_driver_renews_it_and_ends_when_it_no_longer_d
     assert report.end is LaneEnd.LEASE_OVER
 
 
+def test_a_lease_says_which_of_its_lanes_are_at_work_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One reports again and again, one has told that it is between two sessions, and one hangs."""
+    monkeypatch.setattr("reconciler_mirror.leases.task.ALIVE_S", 0.05)
+    monkeypatch.setattr("reconciler_mirror.leases.task._AT_WORK_S", 0.5)
+
+    def path(spec: LaneSpec, control: Control) -> LaneReport:
+        if spec.lane == 0:
+            return copy_until_told(spec, control)
+        first = LaneProgress(spec.flow, spec.lane, (_copied(SPEC),), at_work=spec.lane == 2)
+        control.report(first)
+        while not control.stopping():
+            if spec.lane == 1:
+                control.report(first)
+            time.sleep(0.01)
+        return LaneReport(LaneEnd.STOPPED, first)
+
+    driver = Driver({"lanes": [["f", n, channel.ROWS.encoded((SPEC,), channel.SPECS)] for n in range(3)]})
+    join = in_thread(lease(driver, *(lane(n, SPEC) for n in range(3)), seconds=60.0), path)
+    until(lambda: [m["alive"] for m in driver.heard if "alive" in m][-3:] == [[["f", 0]]] * 3)
+    driver.server.send("0.1", {"stop": True})
+    assert [report.end for report in join()] == [LaneEnd.STOPPED] * 3
+
+
+def test_the_driver_is_told_when_a_line_ends_before_its_lease_and_only_then() -> None:
+    broken: list[str] = []
+    heard: list[str] = []
+    server = channel.ChannelServer("127.0.0.1", lambda _: {}, lambda lease, _: heard.append(lease), broken.append)
+    lines = {}
+    for name in ("0.1", "1.1"):
+        lines[name] = channel.ChannelClient(("127.0.0.1", server.port), server.token, name, lambda _: None)
+        lines[name].send({"alive": []})
+    until(lambda: {*heard} == {"0.1", "1.1"})
+    server.end("1.1")
+    for line in lines.values():
+        line.close()
+    until(lambda: broken == ["0.1"])
+    server.close()
+
+
 def test_a_wrong_token_hears_nothing() -> None:
     driver = Driver({"stop": True})
     spec = replace(lease(driver, lane(0, SPEC), seconds=0.5), token="guess")

@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from reconciler_mirror.driver.board import Board
 from reconciler_mirror.driver.discovery import Discovered
+from reconciler_mirror.driver.flow_state import SILENT_S
 from reconciler_mirror.model import Condition, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.report.latency import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsSnapshot, families
@@ -89,9 +90,18 @@ def test_a_flow_is_told_in_figures(busy: Board) -> None:
     found = samples(families(seen(busy)))
     for name, value in {
         "records_total": 78, "bytes_total": 6_180, "transactions_total": 4, "retries_total": 1,
-        "lag_records": 40, "topics": 2, "partitions": 4, "lanes": 4,
+        "lag_known": 0, "lag_records_at_least": 40, "lag_unknown_partitions": 1, "standing_partitions": 1,
+        "topics": 2, "partitions": 4, "lanes": 4,
     }.items():  # fmt: skip
         assert of(found, f"mirror_flow_{name}", flow=FLOW.name) == value, name
+    assert of(found, "mirror_flow_lag_records", flow=FLOW.name) is None, (
+        "of a partition that is stopped it is not known"
+    )
+    stopped = replace(progress(PartitionProgress("t1", 1, 5, 9)), transactions=4)
+    busy.progress(stopped)
+    found = samples(families(seen(busy)))
+    assert of(found, "mirror_flow_lag_records", flow=FLOW.name) == 44
+    assert of(found, "mirror_flow_lag_known", flow=FLOW.name) == 1
     assert (of(found, "mirror_flow_lag_seconds", flow=FLOW.name) or 0) > 10**9
     assert (of(found, "mirror_flow_last_commit_timestamp_seconds", flow=FLOW.name) or 0) > 10**9
     assert of(found, "mirror_leases") == 2
@@ -119,6 +129,58 @@ def test_topics_and_partitions_are_told_and_what_is_unknown_has_no_sample(busy: 
     assert of(unknown, "mirror_flow_lag_records", flow=FLOW.name) is None
     assert of(unknown, "mirror_flow_last_commit_timestamp_seconds", flow=FLOW.name) is None
     assert of(unknown, "mirror_flow_records_total", flow=FLOW.name) == 0
+
+
+def _all_copied() -> Board:
+    board = board_of(*specs(1, 2))
+    for number in range(2):
+        board.progress(progress(PartitionProgress("t0", number, 9, 9, 9, 90)))
+    return board
+
+
+def _source_cut(board: Board) -> None:
+    board.progress(progress(PartitionProgress("t0", 0, 9, 9, silent_since_ms=1)))
+
+
+def _topic_made_anew(board: Board) -> None:
+    stop = Condition("source_topic_recreated", "text", "todo", "t0", 0, stops=True)
+    board.progress(replace(progress(PartitionProgress("t0", 0, None, 9)), conditions=(stop,)))
+
+
+def _target_topic_missing(board: Board) -> None:
+    missing = Condition("target_topic_missing", "text", "todo", "t9", stops=True)
+    board.discovered(FLOW.name, Discovered(specs(1, 2), (missing,), 2, complete=True, uncopied={"t9": 4}))
+
+
+def _lost_executor(board: Board) -> None:
+    board.lost([(FLOW.name, lane) for lane in range(FLOW.lanes)])
+
+
+def _frozen_worker(board: Board) -> None:
+    for lane in board._flows[FLOW.name].lanes.values():
+        lane.heard_at -= SILENT_S + 1
+
+
+@pytest.mark.parametrize(
+    "fault", [_source_cut, _topic_made_anew, _target_topic_missing, _lost_executor, _frozen_worker]
+)
+def test_no_fault_makes_an_alert_on_lag_blind(fault: Callable[[Board], None]) -> None:
+    """Each makes the alert fire that the page recommends beside the one on the lag itself."""
+    board = _all_copied()
+    before = samples(families(seen(board)))
+    assert (
+        of(before, "mirror_flow_lag_known", flow=FLOW.name),
+        of(before, "mirror_flow_lag_records", flow=FLOW.name),
+    ) == (1, 0)
+    fault(board)
+    found = samples(families(seen(board)))
+    assert of(found, "mirror_flow_lag_known", flow=FLOW.name) == 0
+    assert of(found, "mirror_flow_lag_records", flow=FLOW.name) is None
+    assert of(found, "mirror_flow_lag_seconds", flow=FLOW.name) is None
+    assert of(found, "mirror_flow_lag_records_at_least", flow=FLOW.name) == 0
+    assert (of(found, "mirror_flow_lag_unknown_partitions", flow=FLOW.name) or 0) >= 1
+    alerts = (DOCS / "mirror" / "metrics.md").read_text("utf-8").partition("## Worth an alert")[2]
+    assert "| `mirror_flow_lag_known == 0` for 1 minute |" in alerts
 
 
 def test_latency_is_a_cumulative_histogram(busy: Board) -> None:

@@ -117,7 +117,7 @@ def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_text_written_over_another_keeps_its_permissions_and_its_link(tmp_path: Path) -> None:
-    real, link, new = tmp_path / "real.yaml", tmp_path / "link.yaml", tmp_path / "new.yaml"
+    real, link, new, shared = (tmp_path / name for name in ("real.yaml", "link.yaml", "new.yaml", "shared.yaml"))
     real.write_text("old")
     real.chmod(0o640)
     link.symlink_to(real)
@@ -125,12 +125,14 @@ def test_a_text_written_over_another_keeps_its_permissions_and_its_link(tmp_path
     try:
         write_text(link, "new")
         write_text(new, "new")
+        write_texts({shared: "new"})
     finally:
         os.umask(before)
     assert link.is_symlink()
     assert real.read_text() == "new"
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600, "a plan or report tells of clusters"
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o644, "a file of an environment is for git"
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_any_document_ends_in_a_topology_or_in_problems(document: dict[str, Any]
 
 PARTS: dict[str, Any] = {
     "clusters": {
-        "east": {"bootstrap_servers": ["e:9092"], "client": {"a": "1", "b": "2"}},
+        "east": {"bootstrap_servers": ["e:9092"], "client": {"client.id": "1", "linger.ms": "2"}},
         "west": {"bootstrap_servers": ["w:9092"]},
     },
     "topics": {

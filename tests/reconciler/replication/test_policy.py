@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.replication.allowed import allowed
 from reconciler.replication.mirrormaker_records import checkpoints_topic, offset_syncs_topic
 from reconciler.replication.policy import (
     TopicSelector,
@@ -134,6 +136,7 @@ def test_remote_names_come_back_to_their_upstream() -> None:
         assert (ours.topic_source(remote), ours.upstream_topic(remote)) == ("east", topic)
 
 
+@pytest.mark.usefixtures("own_policies")
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -141,6 +144,7 @@ def test_remote_names_come_back_to_their_upstream() -> None:
         ("no.such.module:Policy", "ModuleNotFoundError"),
         ("tests.support.policies:NoSuchClass", "AttributeError"),
         ("tests.support.policies:Incomplete", "lacks methods"),
+        ("tests.support.policies:Leaving", "SystemExit: 2"),
     ],
 )
 def test_a_policy_that_cannot_be_used_says_why(policy: str, words: str) -> None:
@@ -161,7 +165,44 @@ def test_other_policies_are_spelled_as_they_are_written(policy: str) -> None:
     assert canonical_policy(policy) == policy_word(policy) == policy
 
 
+@pytest.mark.usefixtures("own_policies")
 def test_a_policy_of_ones_own() -> None:
     policy = make_policy("tests.support.policies:Suffixing", ".", "east")
     assert policy.format_remote_topic("east", "orders") == "orders_from_east"
     assert is_cycle(policy, "orders_from_west", "east", "west")
+
+
+GADGETS = ["venv.__main__:X", "idlelib.idle:X", "typer.__main__:X", "unittest.__main__:X", "antigravity:X"]
+
+
+@pytest.mark.parametrize("policy", [*GADGETS, "tests.support.policies:Suffixing"])
+def test_nothing_is_imported_that_only_the_topology_names(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.import_module", pytest.fail)
+    with pytest.raises(ValueError, match=f"RECONCILER_ALLOW=policy:{policy}"):
+        make_policy(policy, ".", "east")
+
+
+@pytest.mark.parametrize(
+    "word", ["policy:tests.support.policies:Incomplete", "host:*", "policy:tests.support.policies"]
+)
+def test_what_is_allowed_for_something_else_is_not_imported(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.replication.allowed._Permitted.listed", allowed({"RECONCILER_ALLOW": word}))
+    with pytest.raises(ValueError, match="is not imported"):
+        make_policy("tests.support.policies:Suffixing", ".", "east")
+
+
+def test_an_installed_package_may_declare_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = tmp_path / "acme-1.dist-info"
+    declared.mkdir()
+    (declared / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    points = "[reconciler.naming_policies]\nsuffixing = tests.support.policies:Suffixing\n"
+    (declared / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert make_policy("tests.support.policies:Suffixing", ".", "east").is_internal_topic("__x")
+    with pytest.raises(ValueError, match="is not imported"):
+        make_policy("tests.support.policies:Incomplete", ".", "east")
+
+
+def test_a_hand_over_is_believed_because_apply_asked_before_it() -> None:
+    selector = make_selector(["x"], [], "tests.support.policies:Suffixing", ".", "east", "west", trusted=True)
+    assert selector.remote_name("x") == "x_from_east"

@@ -1,4 +1,5 @@
-"""What becomes of each security setting that librdkafka 2.16 knows, or names in an error, on our own connections."""
+"""What becomes of each security setting that librdkafka 2.16 knows, or names in an error, on our own connections; and
+which no client of librdkafka is given either (forbidden)."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ _WORDS = {
         ssl.cipher.suites ssl.curves.list ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
     """,
     "harmless": """
-        sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
         sasl.kerberos.service.name sasl.oauthbearer.sub.claim.name
     """,
+    "forbidden": """
+        ssl.providers ssl.engine.location ssl.engine.id ssl.certificate.verify_cb sasl.jaas.config
+        ssl.truststore.location sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.principal
+    """,
     "refused": """
-        ssl.keystore.location ssl.keystore.password ssl.sigalgs.list ssl.providers ssl.engine.location ssl.engine.id
-        ssl.ca.certificate.stores ssl.certificate.verify_cb sasl.jaas.config ssl.truststore.location
+        ssl.keystore.location ssl.keystore.password ssl.sigalgs.list ssl.ca.certificate.stores
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
         sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds

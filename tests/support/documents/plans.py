@@ -15,12 +15,23 @@ from reconciler.errors import Where
 from reconciler.model.acls import Unsupported
 from reconciler.model.environment.flows import Groups
 from reconciler.model.environment.rollout import Rollout, RolloutWave
-from reconciler.model.environment.topology import Protection, Rules, Tombstone, TopicDefaults, TopicRef, Topology
+from reconciler.model.environment.topology import (
+    Protection,
+    Rules,
+    Tombstone,
+    TopicDefaults,
+    TopicRef,
+    Topology,
+    Undeclared,
+)
+from reconciler.model.live import Source
 from reconciler.model.plan import Edition, Plan
 from reconciler.model.quotas import entity
 from reconciler.model.reports.impact import ClusterFeatures, ReadingGroup, Stakes
 from reconciler.model.state.last_apply import Applied, Consent
+from reconciler.model.state.left_by_apply import left_on
 from reconciler.model.users import Mechanism, UserRecord
+from reconciler.resources.topics.expected import broker_configs, different_configs
 from tests.support.access.acls import rules
 from tests.support.builders import World, cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable
@@ -275,7 +286,39 @@ def rollout() -> Plan:
     return seen.plan(replace(now, rollout=Rollout(waves, 600_000)), previous=told, edition=Edition("4f0c2d1e9ab3"))
 
 
-_CASES = (first, edited, troubled, unchanged, removed, access, guarded_plan, replicated, quotas, users, rollout)
+def outside() -> Plan:
+    """Topics deleted, made anew and edited by hand; a lower limit for a copy; a broker default that nobody can meet."""
+    seen = settled()
+    declared = wished()
+    west = cluster("west", defaults=TopicDefaults(undeclared=Undeclared.DRIFT))
+    declared = replace(declared, clusters={**declared.clusters, "west": west})
+    left = {}
+    for name, there in seen.clusters.items():
+        live = there.seen()
+        record = left_on(live, live.topics, broker_configs(different_configs(live)))
+        left[name] = replace(record, at_ms=1_790_000_000_000, who="ada")
+    east = seen.clusters["east"]
+    del east.topics["pay"]
+    east.put("orders", 6, retention_ms="86400000", max_message_bytes="1000")
+    east.broker_configs["min.insync.replicas"] = ("2", Source.CLUSTER)
+    seen.clusters["west"].topics["east.orders"].overrides["min.insync.replicas"] = "1"
+    return seen.plan(declared, left=left)
+
+
+_CASES = (
+    first,
+    edited,
+    troubled,
+    unchanged,
+    removed,
+    access,
+    guarded_plan,
+    replicated,
+    quotas,
+    users,
+    rollout,
+    outside,
+)
 PLANS = {made.__name__: pinned(made) for made in _CASES}
 
 

@@ -36,7 +36,8 @@ class Running:
     def name(self) -> str:
         return self.folder.name
 
-    def reconciler(self, *words: str, code: int = 0) -> str:
+    def reconciler(self, *words: str, code: int = 0, told: bool = False) -> str:
+        """What it shows; with ``told`` also what it tells beside."""
         done = subprocess.run(
             [sys.executable, "-m", "reconciler", *words],
             capture_output=True,
@@ -48,7 +49,7 @@ class Running:
         )
         assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-        return done.stdout
+        return done.stdout + (done.stderr if told else "")
 
     def command(self, line: str, code: int = 0) -> dict[str, Any]:
         """A command as the documentation prints it, on this copy of the environment."""

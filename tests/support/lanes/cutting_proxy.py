@@ -30,10 +30,11 @@ class Cut(StrEnum):
 
 @dataclass
 class Wishes:
-    """What to cut next, by API key; ``done`` counts."""
+    """What to cut next, by API key; ``done`` counts. ``dripping``: answers come byte by byte, five a second."""
 
     wanted: dict[int, Cut] = field(default_factory=dict)
     done: collections.Counter[tuple[int, Cut]] = field(default_factory=collections.Counter)
+    dripping: bool = False
 
     def taken(self, api: int, *cuts: Cut) -> Cut | None:
         cut = self.wanted.get(api)
@@ -88,6 +89,11 @@ class _Line:
             if api in NAMING_BROKERS:
                 body = body.replace(there, here)
             frame = _INT.pack(len(body)) + body
+            while self._wishes.dripping and len(frame) > 1:
+                near_out.write(frame[:1])
+                frame = frame[1:]
+                await near_out.drain()
+                await asyncio.sleep(0.2)
             if cut is not Cut.UNANSWERED:
                 near_out.write(frame if cut is None else frame[: len(frame) // 2])
                 await near_out.drain()

@@ -6,12 +6,16 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 import zipfile
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
+from reconciler.replication.allowed import VARIABLE
+from reconciler.replication.secret_references import REFERENCE
 
 JOB_MARK = "mirror_job.py"
 
@@ -99,10 +103,44 @@ def submit_command(mirror: Mirror, folder: Path) -> list[str]:
     return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]
 
 
+def _ports(master: str) -> Mapping[str, str]:
+    """Spark's settings of what listens: with a local master nothing beyond loopback. Spark makes the secret of
+    ``spark.authenticate`` itself, but for its own standalone cluster, which would have to know it too."""
+    conf = {"spark.ui.killEnabled": "false"}
+    if master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master.startswith(("yarn", "k8s")) or re.fullmatch(r"local(\[.*\])?", master):
+        conf["spark.authenticate"] = "true"
+    return conf
+
+
+_PASSED_ON = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|HOSTNAME|VIRTUAL_ENV|LD_LIBRARY_PATH|JAVA_.*|JDK_.*|SPARK_.*"
+    r"|PYSPARK_.*|PYTHON.*|HADOOP_.*|YARN_.*|KUBECONFIG|KUBERNETES_.*|KRB5.*|OPENSSL_CONF|SSL_CERT_.*"
+    rf"|https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|RECONCILER_STATE|{VARIABLE}|MALLOC_.*|OMP_NUM_THREADS"
+)
+JOB_VARIABLES = "RECONCILER_JOB_VARIABLES"
+
+
+def job_environment(master: str, handover: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Of ``environ`` what Spark and Python need, what ``handover`` refers to, and what the variable
+    RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are no business of a job."""
+    referred = {name for kind, name in REFERENCE.findall(handover) if kind == "env"}
+    also = environ.get(JOB_VARIABLES, "").split()
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in referred or _PASSED_ON.fullmatch(name) or any(fnmatchcase(name, pattern) for pattern in also)
+    }
+    if master.startswith("local"):
+        kept.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where Spark's page listens
+    return {**kept, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable)}
+
+
 def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
-    """``folder``: with the job's hand-over and the zip of our code."""
+    """``folder``: with the job's hand-over and the zip of our code. ``conf`` wins over how ports are closed."""
     words = [spark_submit(), "--master", master, "--name", name]
-    for key, value in sorted(conf.items()):
+    for key, value in sorted({**_ports(master), **conf}.items()):
         words += ["--conf", f"{key}={value}"]
     words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
     return [*words, "--handover", str(folder / "handover.json")]

@@ -11,15 +11,22 @@ import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from reconciler.backends.mirror_jobs.runner.await_running import (
+    ENDED,
+    NotRunningError,
+    StartedAs,
+    await_running,
+    why_ended,
+)
 from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
+from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import RunnerError
 from reconciler.model.live import LiveMirror
 
-SPARK_PATIENCE_S = 120.0
-READY_PATIENCE_S = 240.0
-RUNNING_PATIENCE_S = 120.0
+SPARK_PATIENCE_S = 300.0
+SILENT_PATIENCE_S = 240.0
+"""Longer than the new application itself waits for something to move."""
 LEAVE_PATIENCE_S = 60.0
-_ENDED = ("failed", "superseded", "stopped")
 _COPIES = ("running", "degraded")
 
 Progress = Callable[[str], None]
@@ -33,7 +40,6 @@ class Runner(Protocol):
     def folder(self, mirror: str) -> RunFolder: ...
     def other_folder(self, mirror: str) -> RunFolder: ...
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = ()) -> int: ...
-    def running_since(self, mirror: str, fingerprint: str, asked_at_ms: int) -> LiveMirror | None: ...
     def end(self, folder: RunFolder, reported: int | None = None) -> bool: ...
     def await_gone(self, folder: RunFolder, pids: Collection[int], patience_s: float) -> bool: ...
 
@@ -56,7 +62,14 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
     progress(f"mirror {mirror}: a new application starts beside {name}, which goes on copying")
     if not _await_switch(runner, mirror, new, progress):
         return None
-    live_mirror = _await_running(runner, mirror, new, (document["fingerprint"], asked_at_ms))
+    try:
+        live_mirror = await_running(runner, mirror, new, StartedAs(document["fingerprint"], asked_at_ms), progress)
+    except NotRunningError as error:
+        raise RunnerError(
+            f"mirror {mirror}: the new application took over and then {error.problem}",
+            f"The old application has left. {error.why}",
+            f"Look at reconciler status; run plan to see what is left. The whole log: {new.path / 'job.log'}",
+        ) from None
     progress(f"mirror {mirror} runs as {live_mirror.application_id}")
     if not runner.await_gone(old, leaving, LEAVE_PATIENCE_S):
         progress(f"mirror {mirror}: {name} did not leave in {LEAVE_PATIENCE_S:.0f} s and was killed; no record is lost")
@@ -73,30 +86,29 @@ def _needs(reported: LiveMirror | None, wanted: set[str]) -> tuple[str, ...]:
             for flow in reported.flows.values()
             if flow.name in wanted
             and flow.state in _COPIES
-            and not any(str(condition.get("code", "")).endswith("_unreachable") for condition in flow.conditions)
+            and not any(code.endswith("_unreachable") for code, _ in flow.counted_conditions)
         )
     )
 
 
 def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progress) -> bool:
-    began, said = time.monotonic(), ""
+    began, lines = time.monotonic(), WaitLines(progress, 0.0)
+    phase, moved = "", began
     while runner.folder(mirror) != new:
-        waited = time.monotonic() - began
-        state, phase = new.word("supervisor.json", "state"), new.word("driver.json", "phase")
-        if state in _ENDED:
+        now, before, phase = time.monotonic(), phase, new.word("driver.json", "phase")
+        moved = now if phase != before else moved
+        if new.word("supervisor.json", "state") in ENDED:
             raise _not_replaced(runner, mirror, new, "did not get ready")
-        if not new.read("driver.json") and waited > SPARK_PATIENCE_S:
+        if not new.read("driver.json") and now - began > SPARK_PATIENCE_S:
             if _give_up(runner, mirror, new):
                 progress(
                     f"mirror {mirror}: Spark did not start a second application in {SPARK_PATIENCE_S:.0f} s; the old "
                     "one is stopped first"
                 )
                 return False
-        elif waited > READY_PATIENCE_S and _give_up(runner, mirror, new):
-            raise _not_replaced(runner, mirror, new, f"was not ready after {READY_PATIENCE_S:.0f} s")
-        if phase and phase != said:
-            progress(f"mirror {mirror}: {phase}")
-            said = phase
+        elif now - moved > SILENT_PATIENCE_S and _give_up(runner, mirror, new):
+            raise _not_replaced(runner, mirror, new, f"said nothing new for {SILENT_PATIENCE_S:.0f} s")
+        lines.tell(f"mirror {mirror}: {phase or 'Spark is starting'}")
         time.sleep(0.1)
     return True
 
@@ -112,23 +124,7 @@ def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> 
     name = (reported.application_id if reported else None) or "the old application"
     return RunnerError(
         f"mirror {mirror} was not restarted: the new application {subject}",
-        f"{name} goes on copying with the definition it had. The log of the new one ends with:\n{new.log_tail()}",
-        f"Fix the cause, then run apply again. The whole log: {new.path / 'job.log'}",
+        f"{name} goes on copying with the definition it had. {why_ended(new)}",
+        "Fix that, then run apply again. Where there is no room for two applications at once, stop the old one first: "
+        f"reconciler mirror stop, then apply. The whole log: {new.path / 'job.log'}",
     )
-
-
-def _await_running(runner: Runner, mirror: str, new: RunFolder, expected: tuple[str, int]) -> LiveMirror:
-    """``expected``: fingerprint and when it was asked to start."""
-    began = time.monotonic()
-    while (live_mirror := runner.running_since(mirror, *expected)) is None:
-        state = new.word("supervisor.json", "state")
-        crashed = state in _ENDED or bool(new.number("supervisor.json", "restarts"))
-        if crashed or time.monotonic() - began > RUNNING_PATIENCE_S:
-            trouble = f"ended ({state})" if crashed else f"did not report itself running in {RUNNING_PATIENCE_S:.0f} s"
-            raise RunnerError(
-                f"mirror {mirror}: the new application took over and then {trouble}",
-                f"The old application has left. The log of the new one ends with:\n{new.log_tail()}",
-                f"Look at reconciler status; run plan to see what is left. The whole log: {new.path / 'job.log'}",
-            )
-        time.sleep(0.2)
-    return live_mirror

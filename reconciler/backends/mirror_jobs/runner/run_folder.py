@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,10 @@ from reconciler.errors import ReconcilerError
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
 SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
 """By which a supervisor's command line is known: ours, and that of the release before, whose jobs may still run."""
+
+
+PRIVATE = 0o077
+"""The permissions that nobody else gets (umask)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,16 @@ class RunFolder:
 
     def pids(self, reported: int | None = None) -> list[int]:
         return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """Files and folders made meanwhile are for this user alone: definitions and logs tell of clusters and records."""
+    before = os.umask(PRIVATE)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def state_folder(environment_folder: Path) -> Path:

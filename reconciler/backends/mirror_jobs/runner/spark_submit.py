@@ -20,26 +20,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backends.mirror_jobs.runner import replace as replacing
+from reconciler.backends.mirror_jobs.runner.await_running import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.command_line import (
     bundle,
+    job_environment,
     require_java,
     require_master,
     spark_submit,
     submit_command,
 )
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
-from reconciler.errors import ClusterError, RunnerError
+from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication import run_folders as succession
 
-START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
-_CANNOT_RUN = "The mirror job cannot run: "
 _LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json")
 
 StatusReader = Callable[[str], LiveMirror | None]
@@ -47,9 +47,17 @@ Progress = Callable[[str], None]
 
 
 class SparkRunner:
-    """The runner of one environment. ``status`` reads the newest status record of a mirror, or None."""
+    """The runner of one environment. ``status`` reads the newest status record of a mirror, or None; ``unseen`` then
+    knows why there is none though a job runs, if it does not only start."""
 
-    def __init__(self, state: Path, mirrors: Mapping[str, Mirror], status: StatusReader) -> None:
+    def __init__(
+        self,
+        state: Path,
+        mirrors: Mapping[str, Mirror],
+        status: StatusReader,
+        unseen: Callable[[str], Unknown | None] = lambda _: None,
+    ) -> None:
+        self._unseen = unseen
         self.state = state
         self.mirrors = mirrors
         self.status = status
@@ -72,7 +80,8 @@ class SparkRunner:
         if reported is None:
             job_state = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
             detail = folder.log_tail(1) if job_state is JobState.FAILED else ""
-            return LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail)
+            unseen = self._unseen(mirror) if supervised else None
+            return LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
@@ -142,7 +151,8 @@ class SparkRunner:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
         by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
         try:
-            return self._launch(mirror, folder, {"handover.json": handover, "goal.json": goal}, needs)
+            with private_files():
+                return self._launch(mirror, folder, {"handover.json": handover, "goal.json": goal}, needs)
         except OSError as error:
             raise RunnerError(
                 f"mirror {mirror} cannot be started: {folder.path} cannot be written: {error.strerror or error}",
@@ -168,50 +178,29 @@ class SparkRunner:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
+                env=job_environment(self.mirrors[mirror].master, texts["handover.json"], os.environ),
             )
         return asked_at_ms
 
     def _await_running(self, mirror: str, fingerprint: str, asked_at_ms: int, progress: Progress) -> LiveMirror:
-        folder = self.folder(mirror)
-        began = time.monotonic()
-        said = ""
-        while time.monotonic() - began < START_TIMEOUT_S:
-            state = folder.word("supervisor.json", "state")
-            if state in ("failed", "superseded", "stopped") or folder.number("supervisor.json", "restarts"):
-                raise self._not_startable(mirror, state)
-            if (live_mirror := self.running_since(mirror, fingerprint, asked_at_ms)) is not None:
-                progress(f"mirror {mirror} runs as {live_mirror.application_id}")
-                return live_mirror
-            word = "Spark is up, lanes are being taken" if folder.read("driver.json") else "Spark is starting"
-            if word != said:
-                progress(f"mirror {mirror}: {word}")
-                said = word
-            time.sleep(0.3)
-        raise RunnerError(
-            f"mirror {mirror} did not report itself running within {START_TIMEOUT_S:.0f} s",
-            f"Its log ends with:\n{folder.log_tail()}",
-            f"Look into {folder.path / 'job.log'}; it goes on trying. Stop it with: reconciler mirror stop.",
-        )
-
-    def running_since(self, mirror: str, fingerprint: str, asked_at_ms: int) -> LiveMirror | None:
-        """What the job reports when it runs with this hand-over; an earlier application's record may still be there."""
+        folder, master = self.folder(mirror), self.mirrors[mirror].master
         try:
-            live_mirror = self.status(mirror)
-        except ClusterError:
-            return None  # asked again in a moment; the deadline of the start decides
-        if live_mirror is None or live_mirror.state is not JobState.RUNNING or live_mirror.fingerprint != fingerprint:
-            return None
-        return live_mirror if (live_mirror.started_at_ms or 0) >= asked_at_ms else None
-
-    def _not_startable(self, mirror: str, state: str) -> RunnerError:
-        folder = self.folder(mirror)
-        master = self.mirrors[mirror].master
-        return RunnerError(
-            f"mirror {mirror} could not start on Spark master {master!r} (spark-submit {state})",
-            f"Nothing is mirrored by it. Its log ends with:\n{folder.log_tail()}",
-            f"Fix the cause, then run apply again. The whole log: {folder.path / 'job.log'}",
-        )
+            live_mirror = await_running(self, mirror, folder, StartedAs(fingerprint, asked_at_ms), progress)
+        except NotRunningError as error:
+            log = folder.path / "job.log"
+            if error.ended:
+                raise RunnerError(
+                    f"mirror {mirror} could not start on Spark master {master!r}: {error.problem}",
+                    f"Nothing is mirrored by it. {error.why}",
+                    f"Fix the cause, then run apply again. The whole log: {log}",
+                ) from None
+            raise RunnerError(
+                f"mirror {mirror} {error.problem}",
+                error.why,
+                f"It goes on trying; reconciler status tells how it is. To stop it: reconciler mirror stop. Log: {log}",
+            ) from None
+        progress(f"mirror {mirror} runs as {live_mirror.application_id}")
+        return live_mirror
 
     def stop(self, mirror: str, progress: Progress) -> None:
         """One that starts beside it first, so that it cannot take over meanwhile.
@@ -265,7 +254,7 @@ class SparkRunner:
         second = home / succession.SECOND
         if reported is not None and not succession.pointed(home) and works_in(reported.pid, second):
             with contextlib.suppress(OSError):
-                second.mkdir(parents=True, exist_ok=True)
+                second.mkdir(parents=True, exist_ok=True, mode=0o700)
                 succession.make_current(home, second)
 
     def _refuse_remote(self, mirror: str, reported: LiveMirror | None) -> None:
@@ -288,5 +277,5 @@ def _after_crash(folder: RunFolder) -> str:
     """With what the last attempt said, where it could not even begin."""
     said = folder.log_tail(1)
     spark = _OF_SPARK.fullmatch(said)
-    why = spark.group(1) if spark else said.removeprefix(_CANNOT_RUN) if said.startswith(_CANNOT_RUN) else ""
+    why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
     return f"starts again after a crash{': ' if why else ''}{why.rstrip('. ')}"

@@ -171,6 +171,7 @@ class Supervisor:
 
 
 def main() -> int:
+    os.umask(0o077)  # also for the job: its log tells of clusters and topics
     supervisor = Supervisor(Path(sys.argv[1]))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: supervisor.stopping.set())

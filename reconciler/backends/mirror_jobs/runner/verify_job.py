@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -18,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reconciler.backends.mirror_jobs.runner.command_line import bundle, require_java, spark_words
-from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, required
+from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_environment, require_java, spark_words
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private_files, required
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 
@@ -45,7 +44,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
     require_java()
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
-    with (folder.path / "job.log").open("a", encoding="utf-8") as log:
+    with private_files(), (folder.path / "job.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
             _command(run, folder.path),
             stdin=subprocess.DEVNULL,
@@ -53,7 +52,7 @@ def run_verify_job(run: VerifyRun, progress: Say) -> Mapping[str, Any]:
             stderr=log,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)},
+            env=job_environment(_master(run), run.handover, os.environ),
         )
         try:
             _follow(process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))

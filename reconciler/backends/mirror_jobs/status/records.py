@@ -20,7 +20,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.model.schemas import schema
-from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.replication.names import LAG_HEADER, STATUS_TOPIC, status_key
 from reconciler.replication.pauses import Pause, Scope, loads, scope_of
 
 if TYPE_CHECKING:
@@ -61,22 +61,28 @@ def _nobody_knows(_: LiveMirror) -> bool:
     return False
 
 
-def mirror_from_record(value: bytes, now_ms: int) -> LiveMirror:
-    """A record's value as a LiveMirror. Raises MalformedStatusError.
+def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirror:
+    """A record's value, and its header of lags, as a LiveMirror. Raises MalformedStatusError.
 
     A job that says it is alive, but said so longer ago than max(30 s, 10 status intervals), is STALE.
     """
-    return _mirror(_record(value), now_ms)
+    return _mirror(_record(value, lag), now_ms)
 
 
-def _record(value: bytes) -> Mapping[str, Any]:
+def _record(value: bytes, lag: bytes) -> Mapping[str, Any]:
+    """What a later release writes besides is left aside."""
     try:
         record = json.loads(value)
     except ValueError as error:
         raise MalformedStatusError(f"no JSON: {error}") from None
     for problem in _validator().iter_errors(record):
-        raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
-    return dict(record)
+        if problem.validator != "additionalProperties":
+            raise MalformedStatusError(f"{problem.json_path}: {problem.message}")
+    try:
+        figures = json.loads(lag)["flows"] if lag else {}
+        return {**record, "flows": {name: {**flow, **figures.get(name, {})} for name, flow in record["flows"].items()}}
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise MalformedStatusError(f"header {LAG_HEADER}: {error}") from None
 
 
 def _stale_after_ms(record: Mapping[str, Any]) -> int:
@@ -185,6 +191,8 @@ class StatusRecords:
         self.environment = environment
         self.principal = principal
         self.topic = topic
+        self.topic_missing = False
+        """As of the last read."""
         self._tail: Tail | None = None
         self._listening = Listening()
         self._lock = threading.Lock()
@@ -202,15 +210,15 @@ class StatusRecords:
                 if newest is None or newest.value is None:
                     return None
                 self._listening.note(key, newest)
-            live_mirror = self._judged(key, newest.value, now_ms, lost)
+            live_mirror = self._judged(key, newest, now_ms, lost)
             if live_mirror is not None:
                 return live_mirror
             time.sleep(LISTEN_SECONDS / 5)
 
-    def _judged(self, key: str, value: bytes, now_ms: int, lost: Lost) -> LiveMirror | None:
+    def _judged(self, key: str, newest: Newest, now_ms: int, lost: Lost) -> LiveMirror | None:
         """None: its clock is in doubt, and it is too early to tell whether it speaks."""
         try:
-            record = _record(value)
+            record = _record(newest.value or b"", newest.headers.get(LAG_HEADER, b""))
         except MalformedStatusError as error:
             raise ClusterError(
                 self.cluster.name,
@@ -233,11 +241,11 @@ class StatusRecords:
             newest = self._fresh(None)
         mirrors: dict[str, LiveMirror | Unknown] = {}
         for key in sorted(newest):
-            value = newest[key].value
+            value, lag = newest[key].value, newest[key].headers.get(LAG_HEADER, b"")
             if key.startswith(prefix) and value is not None:
                 mirror = key.removeprefix(prefix)
                 try:
-                    mirrors[mirror] = mirror_from_record(value, now_ms)
+                    mirrors[mirror] = mirror_from_record(value, now_ms, lag)
                 except MalformedStatusError as error:
                     description = f"its status record in {self.cluster.name}/{self.topic} cannot be read: {error}"
                     mirrors[mirror] = Unknown(f"mirror {mirror}", description, "Use the version that started the job.")
@@ -265,6 +273,7 @@ class StatusRecords:
         try:
             if self._tail is None:
                 self._tail = open_tail(self.cluster, self.principal, self.topic, Tail)
+            self.topic_missing = self._tail is None
             if self._tail is None:
                 return {}
             if not self._tail.advance():  # the topic was made anew

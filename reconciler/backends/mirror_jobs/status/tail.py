@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -22,12 +22,13 @@ READ_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """``value`` None: the key was deleted."""
+    """``value`` None: the key was deleted. ``headers``: by name."""
 
     partition: int
     offset: int
     timestamp_ms: int
     value: bytes | None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
 
     def follows(self, other: Newest) -> bool:
         """Within a partition by offset: a clock may have been set back. Partitions that were added need a clock."""
@@ -128,7 +129,8 @@ class Tail:
 
     def take(self, message: Message) -> None:
         key = (message.key() or b"").decode(errors="replace")
-        newest = Newest(message.partition(), message.offset(), message.timestamp()[1], message.value())
+        headers = {name: value for name, value in message.headers() or () if value is not None}
+        newest = Newest(message.partition(), message.offset(), message.timestamp()[1], message.value(), headers)
         if key not in self.newest or newest.follows(self.newest[key]):
             self.newest[key] = newest
 

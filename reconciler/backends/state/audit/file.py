@@ -15,6 +15,10 @@ NAME = "audit.jsonl"
 LAST_BYTES = 1 << 20
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class AuditFile:
     """Raises ReconcilerError when it cannot be opened or written: what leaves no record is not begun."""
 
@@ -22,7 +26,7 @@ class AuditFile:
         self.path = state / NAME
         try:
             state.mkdir(parents=True, exist_ok=True)
-            self._handle = self.path.open("a+b", buffering=0)
+            self._handle = open(self.path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - to the end
             self._end_cut_line()
         except OSError as error:
             raise self._unwritable(error) from None

@@ -15,6 +15,7 @@ from reconciler.errors import BlockedError, ClusterError, LockHeld, ReconcilerEr
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
 from reconciler.model.state.last_apply import applied_key
+from reconciler.model.state.left_by_apply import left_key
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key
 from reconciler.model.state.rollout_progress import promotion_key
 
@@ -22,22 +23,28 @@ Meet = Callable[[Cluster, bytes | None], None]
 """Raises BlockedError for a cluster that nobody vouches for, neither the record of the last apply, if there is one."""
 
 
-def look(topology: Topology, principal: Principal, names: Iterable[str] | None = None) -> Answers:
-    """Asks all clusters at once, or ``names``. Never raises."""
+def look(
+    topology: Topology,
+    principal: Principal,
+    names: Iterable[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Answers:
+    """Asks all clusters at once, or ``names``. ``progress`` as ``LockLog`` has it. Never raises."""
     asked = list(topology.clusters if names is None else names)
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
-        answers = pool.map(lambda name: _sighting(topology.clusters[name], topology.environment, principal), asked)
-        return dict(zip(asked, answers, strict=True))
+        logs = (LockLog(topology.clusters[name], LOCK_TOPIC, "", "", principal, progress) for name in asked)
+        return dict(zip(asked, pool.map(lambda log: _sighting(log, topology.environment), logs), strict=True))
 
 
-def _sighting(cluster: Cluster, environment: str, principal: Principal) -> Sighting | ClusterError:
+def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
     keys = (lock_key(environment), home_key(environment), applied_key(environment), promotion_key(environment))
-    log = LockLog(cluster, LOCK_TOPIC, keys[0], "", principal)
+    left, cluster = left_key(environment, ""), log.cluster
     try:
         cluster_id = log.identity()
         if cluster.cluster_id not in (None, cluster_id):  # taking the lock there would be refused
             return Sighting(cluster_id, {})
-        records = {key: value for key, value in log.read_all().items() if key in keys} if log.exists() else {}
+        newest = log.read_all() if log.exists() else {}
+        records = {key: value for key, value in newest.items() if key in keys or key.startswith(left)}
         return Sighting(cluster_id, records, _home(cluster.name, records.get(keys[1])))
     except ClusterError as error:
         return error
@@ -55,7 +62,11 @@ def _home(cluster: str, value: bytes | None) -> Home | None:
 class HomeLock:
     """The lock of an environment at its home, which ``take`` finds, or moves. Tells the other clusters where it is."""
 
-    def __init__(self, topology: Topology, holder: Holder, meet: Meet) -> None:
+    def __init__(
+        self, topology: Topology, holder: Holder, meet: Meet, progress: Callable[[str], None] | None = None
+    ) -> None:
+        """``progress`` is told what is waited for."""
+        self.progress = progress
         self.topology = topology
         self.holder = holder
         self.meet = meet
@@ -66,11 +77,12 @@ class HomeLock:
         self._told: dict[str, Home] = {}
         """What was written here; a topic that was just made may not be seen at once."""
         self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
+        self._left = tuple(left_key(topology.environment, name) for name in topology.clusters)
 
     def take(self, reason: str = "", to: str = "") -> KafkaLock:
         """``reason``: take it whoever holds it. ``to``: move the home. Looks again after each write, until nothing
         that others wrote speaks against it. Raises LockHeld, ClusterError, BlockedError."""
-        answers = look(self.topology, Principal.APPLY)
+        answers = look(self.topology, Principal.APPLY, progress=self.progress)
         with ExitStack() as stack:
             for _ in range(ATTEMPTS):
                 place = home_of(self.topology, answers, bool(reason))
@@ -89,7 +101,7 @@ class HomeLock:
                     for name in self._locks.keys() - {target}:
                         self._locks[name].release(moved=True)
                     return self._locks[target]
-                answers = {**answers, **look(self.topology, Principal.APPLY, self._seen)}
+                answers = {**answers, **look(self.topology, Principal.APPLY, self._seen, self.progress)}
             raise LockHeld(
                 f"the home of the lock of environment {self.topology.environment} changes again and again",
                 "Several runs look for it at once.",
@@ -99,7 +111,7 @@ class HomeLock:
     def _take(self, name: str, reason: str) -> None:
         if not self._seen[name].records:
             self.meet(self.topology.clusters[name], None)
-        lock = KafkaLock(self.topology.clusters[name], self.topology.environment, self.holder)
+        lock = KafkaLock(self.topology.clusters[name], self.topology.environment, self.holder, progress=self.progress)
         lock.take(reason)
         self._locks[name] = lock
 
@@ -112,7 +124,8 @@ class HomeLock:
         held = sorted(self._locks, key=lambda name: (name == target, name != place.home))
         kept = ChainMap(*(dict(self._seen[name].records) for name in (place.home, *held) if name in self._seen))
         applied, promotion, word = self._keys
-        beside = (key for key in (applied, promotion) if key in kept and kept[key] != there.records.get(key))
+        records = applied, promotion, *self._left
+        beside = (key for key in records if key in kept and kept[key] != there.records.get(key))
         wanted = [(target, key, kept[key]) for key in beside]
         uninformed = [name for name, answer in self._seen.items() if home not in (answer.home, self._told.get(name))]
         wanted += [(name, word, dumps(home)) for name in held if name in uninformed]

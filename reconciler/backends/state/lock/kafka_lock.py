@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.backends.mirror_jobs.runner.processes import command_line
@@ -46,13 +47,22 @@ def this_process(purpose: str) -> Holder:
 class KafkaLock:
     """``take`` it, ask ``lost`` before each step, ``release`` it. Renews itself on a thread while it is held."""
 
-    def __init__(self, cluster: Cluster, environment: str, holder: Holder, lease_ms: int = LEASE_MS) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        environment: str,
+        holder: Holder,
+        lease_ms: int = LEASE_MS,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.environment = environment
         self.holder = holder
         self.lease_ms = lease_ms
         self.steal: Steal | None = None
-        self._log = LockLog(cluster, LOCK_TOPIC, lock_key(environment), transactional_id(environment))
+        self._log = LockLog(
+            cluster, LOCK_TOPIC, lock_key(environment), transactional_id(environment), progress=progress
+        )
         self._mutex = threading.Lock()
         self._ended = threading.Event()
         self._until = 0.0

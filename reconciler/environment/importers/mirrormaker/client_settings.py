@@ -23,6 +23,11 @@ _JAVA_ONLY = (
     "ssl.secure.random.implementation", "ssl.engine.factory.class", "sasl.login.", "sasl.client.callback.handler.class",
     "sasl.kerberos.", "security.providers",
 )  # fmt: skip
+_CREDENTIALS = {
+    "clientId": "sasl.oauthbearer.client.credentials.client.id",
+    "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
+}
+"""Since Kafka 4.1 (KIP-1139) also apart from the login module."""
 _OF_PEM = "none: certificates and keys are PEM"
 _CERTIFICATES_ALONE = "none: certificates in PEM have no password"
 _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
@@ -126,7 +131,13 @@ class Client:
         match module:
             case "PlainLoginModule" | "ScramLoginModule":
                 self._pairs(prop, options, (("username", "sasl.username"), ("password", "sasl.password")))
+            case "OAuthBearerLoginModule" if self._callback(prop):
+                pass
             case "OAuthBearerLoginModule":
+                for option, name in _CREDENTIALS.items():
+                    if (own := self._get(name)) and option not in options:
+                        options[option] = own.value.strip()
+                        self.notes.settled.add(own)
                 self._add("sasl.oauthbearer.method", "oidc", prop)
                 of = "sasl.oauthbearer.client."
                 self._pairs(prop, options, (("clientId", f"{of}id"), ("clientSecret", f"{of}secret")))
@@ -139,6 +150,20 @@ class Client:
                     "librdkafka has nothing like it here, Kerberos and cloud identities included. "
                     "Give the mirror a SCRAM or TLS identity and import again.",
                 )
+
+    def _callback(self, prop: Property) -> bool:
+        """Does a class of Java get the tokens? Kafka's own is what OIDC means here."""
+        handler = self._get("sasl.login.callback.handler.class")
+        if handler is None or handler.value.strip().startswith("org.apache.kafka."):
+            return False
+        self.notes.settled.add(prop)
+        self.notes.mistake(
+            handler,
+            f'it is "{handler.value.strip()}", a class in Java that gets the tokens, which cannot run here. Callback '
+            "handlers are not supported: tokens come from an OIDC endpoint for a client id and its secret. Give the "
+            "mirror such a client (sasl.oauthbearer.*), or a SCRAM or TLS identity, and import again.",
+        )
+        return True
 
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
         known = {option for option, _ in pairs} | {"scope"}
@@ -209,7 +234,7 @@ class Client:
         known = {*_SAME, "security.protocol", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
         for part in (self.config.of_cluster.get(self.cluster, {}), self.config.whole):
             for name, prop in part.items():
-                if name in known:
+                if name in known or prop in self.notes.settled:
                     continue
                 if name.startswith(_STORES):
                     self._store(name, prop)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
+from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike
 from reconciler.errors import Where
 
 KAFKA = "org.apache.kafka.connect.mirror."
@@ -20,7 +20,7 @@ _CHECKPOINTS = re.compile(
     r"groups(\..*)?|group\.filter\..*|(sync\.group|emit\.checkpoints|checkpoints|refresh\.groups)\..*"
 )
 _HEARTBEATS = re.compile(r"(emit\.)?heartbeats\.(?!replication).*")
-_OF_CONNECT = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
+_OF_CONNECT = ("name", "connector.class", *ALIASES)
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def _connector(name: str, config: _Pairs, place: tuple[str, str, int], notes: No
                 notes.differs(f"{where}: {key} is written again; line {line} does not count")
             settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
     flow = tuple(
-        settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else side
+        (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
         for side in ("source", "target")
     )
     return Connector(name or kind, kind, (flow[0], flow[1]), begin, tuple(settings.values())), at
@@ -152,7 +152,7 @@ def _clusters(connectors: Sequence[Connector], joined: Connectors) -> None:
             before = known.setdefault(name, prop)
             if before is prop:
                 joined.found.append(Property(name, prop.value, prop.where))
-            elif before.value.strip() != prop.value.strip():
+            elif not alike(before, prop):
                 words = f"{prop.name} of {alias} is another one than at {before.where}. One name is one cluster here. "
                 joined.notes.wrong(prop.where, words + "Correct one, or import apart.")
 
@@ -168,6 +168,8 @@ def _flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> Non
     prefix = f"{_named(flow)}."
     joined.found.append(Property(f"{prefix}enabled", "true", source.where))
     written: dict[str, Property] = {}
+    for alias in (prop for prop in source.settings if prop.name == ALIASES[0] and prop.value.strip() != flow[0]):
+        written[ALIASES[0]] = alias
     for kind, asked in ((SOURCE, None), (CHECKPOINT, _CHECKPOINTS), (HEARTBEAT, _HEARTBEATS)):
         if kind in kinds:
             _take(kinds[kind], asked, written, joined)

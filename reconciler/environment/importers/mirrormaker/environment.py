@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from reconciler.environment.adopt.write import scalar, scalar_server, value
 from reconciler.environment.importers.mirrormaker.client_settings import Client, providers, servers
+from reconciler.environment.importers.mirrormaker.connections import check_cluster, check_flow
 from reconciler.environment.importers.mirrormaker.connectors import Connector, Connectors, is_json, join, read_json
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, Field, FlowReading
 from reconciler.environment.importers.mirrormaker.ignored_settings import settle, tell
 from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, sort
 from reconciler.environment.importers.mirrormaker.strimzi import resource as strimzi
+from reconciler.environment.importers.mirrormaker.transforms import refuse_transforms
 from reconciler.errors import Where
 
 _REMARK = 60
@@ -29,13 +31,15 @@ class SourceLine:
 @dataclass(frozen=True, slots=True)
 class ImportedEnvironment:
     """``lines`` by file name. ``disabled``: flows that are named and not enabled. ``connectors``: what copies a flow
-    on a Connect cluster, and the topic of its positions."""
+    on a Connect cluster, and the topic of its positions. ``aliases``: of a flow's source in MirrorMaker 2's records,
+    where it is not the cluster's name."""
 
     lines: Mapping[str, tuple[SourceLine, ...]]
     flows: tuple[str, ...]
     disabled: tuple[str, ...]
     notes: Notes
     connectors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def texts(self) -> dict[str, str]:
         return {file: "".join(f"{_written(line)}\n" for line in lines) for file, lines in self.lines.items()}
@@ -56,6 +60,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     clusters: dict[str, _Part] = {}
     flows: dict[str, _Part] = {}
     disabled: list[str] = []
+    aliases: dict[str, str] = {}
     on_connect = _on_connect(files, notes)
     for file, props in _read(files, on_connect):
         config = sort(props, notes)
@@ -65,6 +70,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
             words = f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count"
             notes.differs(words, of=earlier)
         for cluster in config.clusters:
+            check_cluster(cluster, config, notes)
             _join(clusters, _part(cluster, _cluster(cluster, config, notes), file, notes), notes)
         sources = set()
         for flow in _flows(config):
@@ -72,6 +78,9 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
             if reading.enabled():
                 sources.add(flow[0])
                 name = f"{flow[0]}-to-{flow[1]}"
+                aliases |= {name: reading.alias} if reading.alias != flow[0] else {}
+                check_flow(flow, config, notes)
+                refuse_transforms(flow, config, notes)
                 _join(flows, _part(name, _flow(flow, reading.fields(), config), file, notes), notes)
             elif flow in config.of_flow:
                 disabled.append(reading.name)
@@ -86,7 +95,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         f"{source}-to-{target}": (name, on_connect.topics[source, target])
         for (source, target), name in on_connect.names.items()
     }
-    return ImportedEnvironment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes, named)
+    return ImportedEnvironment(_lines(files, clusters, flows), tuple(flows), tuple(disabled), notes, named, aliases)
 
 
 def _read(files: Mapping[str, str], on_connect: Connectors) -> Iterator[tuple[str, Sequence[Property]]]:

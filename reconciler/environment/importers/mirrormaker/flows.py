@@ -6,27 +6,29 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reconciler.environment.importers.mirrormaker.expressions import expressions
+from reconciler.environment.importers.mirrormaker.naming import ALIAS, CLASS, KAFKA, SEPARATOR, RemoteNames
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
 
 FILTERS = {
-    "topic.filter.class": "DefaultTopicFilter",
-    "group.filter.class": "DefaultGroupFilter",
-    "config.property.filter.class": "DefaultConfigPropertyFilter",
+    "topic.filter.class": ("DefaultTopicFilter", "topics and exclude_topics of the flow"),
+    "group.filter.class": ("DefaultGroupFilter", "groups: {include, exclude} of the flow"),
+    "config.property.filter.class": ("DefaultConfigPropertyFilter", "sync_topic_configs.exclude of the flow"),
 }
+"""The usual class of each, and what takes the place of another one."""
 OF_FLOW = frozenset({
     "enabled", "topics", "topics.exclude", "topics.blacklist", "groups", "groups.exclude", "groups.blacklist",
     "config.properties.exclude", "config.properties.blacklist", "replication.factor", "replication.policy.class",
     "replication.policy.separator", "replication.policy.internal.topic.separator.enabled", "sync.topic.configs.enabled",
     "sync.topic.acls.enabled", "sync.group.offsets.enabled", "sync.group.offsets.interval.seconds", "use.defaults.from",
     "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds", "heartbeats.replication.enabled",
-    "emit.offset-syncs.enabled", "offset-syncs.topic.location", "tasks.max", *FILTERS,
+    "emit.offset-syncs.enabled", "offset-syncs.topic.location", "tasks.max", ALIAS, *FILTERS,
 })  # fmt: skip
 OF_CONSUMER = ("auto.offset.reset", "isolation.level")
 _ALWAYS_EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
 _MOST_LANES = 64
 _DEFAULT = "MirrorMaker 2's default"
-_KAFKA = "org.apache.kafka.connect.mirror."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,12 @@ class FlowReading:
     def enabled(self) -> bool:
         """Only with the flow's own prefix, or for everybody; false when left out."""
         return self._flag("enabled", default=False)
+
+    @property
+    def alias(self) -> str:
+        """The source's name in MirrorMaker 2's own records: stored positions, checkpoints."""
+        prop = self.config.of_connector(self.flow, ALIAS)
+        return prop.value.strip() if prop is not None else self.flow[0]
 
     def fields(self) -> tuple[Field, ...]:
         self._refuse_classes()
@@ -91,7 +99,7 @@ class FlowReading:
 
     def _list(self, path: tuple[str, ...], *names: str) -> Iterator[Field]:
         if prop := self._get(*names):
-            yield Field(path, tuple(words(prop)), prop)
+            yield Field(path, tuple(expressions(prop, self.notes)), prop)
 
     def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
         """A flag of the same meaning here, written only where it differs from the default of both."""
@@ -100,20 +108,20 @@ class FlowReading:
             yield Field(path, asked, prop)
 
     def _refuse_classes(self) -> None:
-        for name, usual in FILTERS.items():
+        for name, (usual, instead) in FILTERS.items():
             prop = self._get(name)
-            if prop and prop.value.strip() not in (usual, _KAFKA + usual):
+            if prop and prop.value.strip() not in (usual, KAFKA + usual):
                 self.notes.mistake(
                     prop,
                     f'it is "{prop.value.strip()}". What a class of your own lets pass cannot be known here. '
-                    "Write what it does as expressions, remove the line, and import again.",
+                    f"Remove the line, import again, and write what it does as expressions: {instead}.",
                 )
 
     def _records(self) -> Iterator[Field]:
         topics = self._get("topics")
         if topics is not None and not any(words(topics)):
             self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
-        yield Field(("topics",), tuple(words(topics)) if topics else (".*",), topics or _DEFAULT)
+        yield Field(("topics",), tuple(expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
         yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
         excluded = self._get("topics.exclude", "topics.blacklist")
         if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
@@ -133,22 +141,9 @@ class FlowReading:
         yield from self._reading()
 
     def _naming(self) -> Iterator[Field]:
-        policy = self._get("replication.policy.class")
-        kind = policy.value.strip().removeprefix(_KAFKA) if policy else "DefaultReplicationPolicy"
-        match kind:
-            case "DefaultReplicationPolicy":
-                pass
-            case "IdentityReplicationPolicy":
-                yield Field(("naming", "policy"), "identity", policy or _DEFAULT)
-            case _ if policy is not None:
-                self.notes.mistake(
-                    policy,
-                    f'it is "{kind}". Java classes cannot be used here, and other names would be other topics. Remove '
-                    "the line, import again, and write the policy in Python: naming.policy: package.module:Class.",
-                )
-        separator = self._get("replication.policy.separator")
-        if separator is not None and separator.value.strip() != ".":
-            yield Field(("naming", "separator"), separator.value.strip(), separator)
+        policy, separator, alias = (self._get(name) for name in (CLASS, SEPARATOR, ALIAS))
+        for path, value, origin in RemoteNames(self.flow[0], policy, separator, alias, self.notes).fields():
+            yield Field(path, value, origin)
 
     def _factor(self) -> Iterator[Field]:
         prop = self._get("replication.factor")
@@ -243,6 +238,6 @@ class FlowReading:
             yield Field((of, "offset_syncs"), True, asked)
             if location is not None:
                 yield Field((of, "offset_syncs_location"), location.value.strip().lower(), location)
-        if self._get("replication.policy.separator"):
+        if (separator := self._get(SEPARATOR)) and separator.value.strip():
             name = "replication.policy.internal.topic.separator.enabled"
             yield from self._said((of, "internal_topic_separator"), name, True)

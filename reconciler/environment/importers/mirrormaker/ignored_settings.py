@@ -66,6 +66,9 @@ EQUAL = (
 )
 SAME = "the same without it: what it says is the default here"
 UNKNOWN = "is no setting of MirrorMaker 2 that is known here; MirrorMaker 2 ignores names that it does not know"
+QUOTED = (
+    "is in quotes, and quotes are part of a name there: MirrorMaker 2 ignores the line. Without them it would count"
+)
 DROPPED = "has neither a cluster nor a flow in front, so MirrorMaker 2 drops it as well"
 _OF_CLIENTS = ("bootstrap.servers", "client.rack", *(f"consumer.{name}" for name in OF_CONSUMER))
 _OF_CONNECTION = re.compile(
@@ -89,6 +92,8 @@ def tell(config: Configuration, notes: Notes) -> None:
     for part in config.of_cluster.values():
         for name, prop in part.items():
             inner = re.sub(r"^(consumer|producer|admin)\.", "", name)
+            if prop in notes.settled:
+                continue
             if name in OF_FLOW:
                 notes.leaves_out(prop, "is a setting of flows, which MirrorMaker 2 ignores on a cluster")
             elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
@@ -96,6 +101,8 @@ def tell(config: Configuration, notes: Notes) -> None:
     consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
     for part in config.of_flow.values():
         for name, prop in part.items():
+            if prop in notes.settled:
+                continue
             if _OF_CONNECTION.fullmatch(name):
                 words = "is a connection of one flow and is not taken over. Here connections are of clusters: "
                 notes.leaves_out(prop, f"{words}write it under client or principals of the cluster")
@@ -126,9 +133,14 @@ def _one(name: str, prop: Property, notes: Notes) -> None:
         if re.fullmatch(pattern, name):
             notes.drops(prop, words)
             return
-    # a name is shown only when it looks like one: it may be the lost end of a line that holds a password
+    # Without a flow or cluster in front a name is shown only when it looks like one: it may be the lost end of a line
+    # that holds a password.
     if _TUNING.match(name):
         notes.drops(prop, "those that tune batches, fetches and buffers have no counterpart")
     else:
-        shown = name if "." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name) else "this line"
-        notes.differs(f"{prop.where}: {shown} {UNKNOWN}", of=prop)
+        plain = name.strip("\"',")
+        if plain != name and plain in OF_FLOW:
+            notes.differs(f"{prop.where}: {plain} {QUOTED}", of=prop)
+            return
+        sure = prop.name != name or ("." in name and re.fullmatch(r"[A-Za-z0-9._-]+", name))
+        notes.differs(f"{prop.where}: {prop.name if sure else 'this line'} {UNKNOWN}", of=prop)

@@ -16,6 +16,7 @@ from reconciler.errors import Where
 Flow = tuple[str, str]
 """Aliases of source and target."""
 
+ALIASES = ("source.cluster.alias", "target.cluster.alias")
 _FLOW = re.compile(r"(.+?)->(.+)")
 
 
@@ -93,6 +94,15 @@ class Notes:
         self.unneeded.setdefault(words, []).append(name)
 
 
+def alike(one: Property, other: Property) -> bool:
+    """Do both say the same? Spaces in a login module's line mean nothing."""
+    values = one.value, other.value
+    first, second = (
+        re.sub(r"\s", "", value) if one.name.endswith("jaas.config") else value.strip() for value in values
+    )
+    return first == second
+
+
 def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
     last: dict[str, Property] = {}
     doubled = []
@@ -115,7 +125,8 @@ def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
             else:
                 of_flow.setdefault((source, target), {})[setting] = prop
             continue
-        cluster, setting = _of(prop.name, clusters)
+        # MirrorMaker 2 takes these for everybody's also where a cluster is called source
+        cluster, setting = _of(prop.name, clusters) if prop.name not in ALIASES else ("", prop.name)
         (of_cluster[cluster] if cluster else whole)[setting] = prop
     return Configuration(clusters, whole, of_cluster, of_flow, tuple(doubled))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.environment.importers.positions.connect_records import Key, Records
 from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.replication.offsets.in_flight import InFlight
 from reconciler.resources.flows.routes import selector_of
 from reconciler.text import counted
 
@@ -16,12 +17,14 @@ from reconciler.text import counted
 @dataclass(frozen=True, slots=True)
 class PositionAnswers:
     """What both clusters answered. ``partitions``: of the source's topics. ``bounds``: first offset and end by source
-    topic and partition. ``own``: positions the flow has already, by remote topic; ``remotes``: topics of the target."""
+    topic and partition. ``own``: positions the flow has already, by remote topic; ``remotes``: topics of the target.
+    ``in_flight``: what the target has from behind the stored positions, or why it was not read."""
 
     partitions: Mapping[str, int]
     bounds: Mapping[Key, tuple[int, int]]
     own: Mapping[Key, int]
     remotes: frozenset[str]
+    in_flight: Mapping[Key, InFlight | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,13 @@ def inherit(
         elif why := _refused((topic, number), at, selector.remote_name(topic), world):
             not_imported.append(NotImported(f"{topic}-{number}", why))
         else:
-            taken[topic][number] = at
+            known = world.in_flight.get((topic, number))
+            taken[topic][number] = known.start if isinstance(known, InFlight) else at
     for topic, (count, why) in unmatched.items():
         not_imported.append(NotImported(topic, f"{counted(count, 'position')}, and the flow does not mirror it: {why}"))
     not_imported += _strangers(records, connector, alias)
     topics = tuple(_topics(flow, taken, world))
-    notes = tuple(_notes(flow, alias, topics, world))
+    notes = (*_in_flight(flow, world), *_notes(flow, alias, topics, world))
     why = "the flow's start is a timestamp, which cannot be combined with offsets. Make it earliest or latest first"
     obstacles = (why,) if flow.start.kind == "timestamp" else ()
     return Inheritance(flow, place, topics, tuple(not_imported), notes, obstacles)
@@ -145,6 +149,33 @@ def _topics(flow: Flow, positions: Mapping[str, Mapping[int, int]], world: Posit
         bounds = {number: world.bounds.get((name, number), (0, 0)) for number in without}
         fresh = tuple(number for number, (begin, end) in bounds.items() if end > begin)
         yield ImportedTopic(name, remote, count, MappingProxyType(dict(taken)), behind, fresh)
+
+
+def _in_flight(flow: Flow, world: PositionAnswers) -> Iterator[str]:
+    """What a MirrorMaker 2 that was killed had copied and not stored."""
+    known = {key: its for key, its in world.in_flight.items() if isinstance(its, InFlight)}
+    if copied := sum(its.copied for its in known.values()):
+        count = counted(sum(its.copied > 0 for its in known.values()), "partition")
+        yield (
+            f"{counted(copied, 'record')} of {count} behind the stored positions, as both logs show, were copied to "
+            f"{flow.target} already: MirrorMaker 2 was killed. The flow begins behind them, so none of them comes twice"
+        )
+    for (topic, number), its in sorted(known.items()):
+        if its.again:
+            yield (
+                f"{topic}-{number}: at most {counted(its.again, 'record')} from {its.start} on come twice: "
+                f"{flow.target} may have them, and before them are some that it has not, or that are equal to others"
+            )
+    unknown: dict[str, list[str]] = {}
+    for (topic, number), read in sorted(world.in_flight.items()):
+        if why := read if isinstance(read, str) else read.unknown:
+            unknown.setdefault(why, []).append(f"{topic}-{number}")
+    for why, names in unknown.items():
+        shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+        yield (
+            f"{shown}: whether MirrorMaker 2 had records in flight is not known: {why}. After a kill what it copied in "
+            "its last offset.flush.interval.ms comes twice, after a clean stop nothing does"
+        )
 
 
 def _notes(flow: Flow, alias: str, topics: tuple[ImportedTopic, ...], world: PositionAnswers) -> Iterator[str]:

@@ -1,17 +1,20 @@
-"""Which of librdkafka's settings our own connections honour or refuse, and what to use instead.
+"""Which of librdkafka's settings may be given, which our own connections honour, and what to use instead of others.
 
 Pure, and nothing is opened: an environment can be judged before anybody connects. Names and meaning: librdkafka 2.16,
-CONFIGURATION.md. A setting that decides about security is honoured, harmless or refused, never ignored.
+CONFIGURATION.md. What may be given is a list: who edits an environment must not run code with it, and some settings
+load libraries or call a shell. A setting that decides about security is honoured or refused, never ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-_DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
+DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
+"""How settings begin that decide to whom credentials are shown, and which."""
 HONOURED = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
@@ -26,8 +29,46 @@ HONOURED = frozenset(
         "ssl.curves.list",
     }
 )  # fmt: skip
-HARMLESS = ("sasl.kerberos.", "sasl.oauthbearer.sub.claim.name")
+HARMLESS = ("sasl.kerberos.service.name", "sasl.oauthbearer.sub.claim.name")
 """They mean something with the mechanism GSSAPI only, which is refused by its name; or in librdkafka's own log."""
+_LIBRDKAFKA_ONLY = ("ssl.keystore.", "ssl.sigalgs.list", "ssl.ca.certificate.stores", "sasl.oauthbearer.assertion.")
+"""Beginnings. They name keys and algorithms; our own connections do not honour them."""
+TUNING = frozenset(
+    {
+        # what brokers show of us, and which of them is asked
+        "client.id", "client.rack", "client.dns.lookup", "broker.address.family", "broker.address.ttl",
+        # sockets and patience
+        "socket.timeout.ms", "socket.blocking.max.ms", "socket.send.buffer.bytes", "socket.receive.buffer.bytes",
+        "socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails", "socket.connection.setup.timeout.ms",
+        "connections.max.idle.ms", "reconnect.backoff.jitter.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms",
+        "retry.backoff.ms", "retry.backoff.max.ms", "request.timeout.ms", "enable.sparse.connections",
+        "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms", "broker.version.fallback",
+        # metadata
+        "metadata.max.age.ms", "metadata.request.timeout.ms", "metadata.recovery.strategy",
+        "metadata.recovery.rebootstrap.trigger.ms", "topic.metadata.refresh.interval.ms",
+        "topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.sparse",
+        "topic.metadata.propagation.max.ms",
+        # fetching
+        "fetch.error.backoff.ms", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes",
+        "fetch.queue.backoff.ms", "fetch.wait.max.ms", "max.partition.fetch.bytes", "queued.max.messages.kbytes",
+        "queued.min.messages", "check.crcs", "receive.message.max.bytes", "heartbeat.interval.ms",
+        "session.timeout.ms", "max.poll.interval.ms",
+        # producing
+        "acks", "request.required.acks", "batch.num.messages", "batch.size", "compression.codec", "compression.level",
+        "compression.type", "delivery.timeout.ms", "linger.ms", "max.in.flight",
+        "max.in.flight.requests.per.connection", "message.copy.max.bytes", "message.max.bytes",
+        "message.send.max.retries", "message.timeout.ms", "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes", "queue.buffering.max.messages", "queue.buffering.max.ms", "retries",
+        "sticky.partitioning.linger.ms", "transaction.timeout.ms", "allow.auto.create.topics",
+        # what librdkafka tells of itself, to a log that holds no secret
+        "debug", "log_level", "log.connection.close", "statistics.interval.ms", "enable.metrics.push",
+    }
+)  # fmt: skip
+"""They change how fast and how patiently a client works, not with whom it speaks, nor what it runs or reads."""
+FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certificate.location", "ssl.key.location",
+         "ssl.keystore.location", "sasl.oauthbearer.assertion.file", "sasl.oauthbearer.assertion.jwt.template.file",
+         "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
+"""Settings whose value is a path."""
 
 _OWN = "The mirror, and requests that librdkafka has no call for, go over connections of our own"
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
@@ -38,8 +79,12 @@ _PKCS12 = (
 _INSTEAD: Mapping[str, tuple[str, str]] = {
     "ssl.keystore.": (f"{_OWN}, which read certificates as PEM and not as PKCS#12", _PKCS12),
     "ssl.sigalgs.list": (f"{_OWN}, which cannot set it", _CONFIGURATION.format("SignatureAlgorithms")),
-    "ssl.providers": (f"{_OWN}, which cannot set it", _CONFIGURATION.format("the providers")),
-    "ssl.engine.": (f"{_OWN}, which use no OpenSSL engine", "name the key as a file, ssl.key.location"),
+    "ssl.providers": ("It loads code into this program", _CONFIGURATION.format("the providers")),
+    "ssl.engine.": ("It loads code into this program", "name the key as a file, ssl.key.location"),
+    "plugin.library.paths": ("It loads code into this program", "remove it"),
+    "interceptor": ("It loads code into this program", "remove it"),
+    "sasl.kerberos.": ("librdkafka writes it into a shell command", "remove it, and use another sasl.mechanism"),
+    "offset.store.": ("It writes files, and the mirror keeps its own positions", "remove it"),
     "ssl.ca.certificate.stores": ("It is for Windows only", "name the certificates as a file, ssl.ca.location"),
     "sasl.oauthbearer.assertion.": (
         f"{_OWN}, which sign no assertions",
@@ -62,6 +107,9 @@ _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """Settings of few values, in lower case, and why there are no more where it is not plain."""
 
 
+_LISTED = HONOURED | TUNING | {*HARMLESS, "bootstrap.servers"}
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """``setting`` is the one to edit. The texts are sentences without a full stop; none holds a secret."""
@@ -76,19 +124,31 @@ class Refusal:
 
 
 def refusals(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
-    """``client``: librdkafka settings; None for a value that is not known yet (a secret)."""
-    return (*_unknown(client), *_values(client), *_together(client))
+    """Of a client that our own connections serve, too. ``client``: librdkafka settings; None for a value that is not
+    known yet (a secret)."""
+    unsupported = (_refusal(setting) for setting in sorted(client) if setting.startswith(_LIBRDKAFKA_ONLY))
+    return (*forbidden(client), *unsupported, *_values(client), *_together(client))
 
 
-def _unknown(client: Mapping[str, str | None]) -> Iterator[Refusal]:
-    for setting in sorted(client):
-        if not setting.startswith(_DECIDES) or setting in HONOURED or setting.startswith(HARMLESS):
-            continue
-        why, todo = next(
-            (words for name, words in _INSTEAD.items() if setting.startswith(name)),
-            (f"{_OWN}, which do not know it; ignoring it could weaken or break security", "remove it"),
-        )
-        yield Refusal(setting, f"the setting {setting} is not supported", why, _sentence(todo))
+def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
+    """Settings that no client is given, one refusal each: those that are not on the list."""
+    return tuple(_refusal(setting) for setting in sorted(client) if not _listed(setting))
+
+
+def _listed(setting: str) -> bool:
+    return setting in _LISTED or setting.startswith(_LIBRDKAFKA_ONLY)
+
+
+def _refusal(setting: str) -> Refusal:
+    default = (
+        f"{_OWN}, which do not know it; ignoring it could weaken or break security"
+        if setting.startswith(DECIDES)
+        else "Only settings that are known to run no code and to read no file are handed to a client"
+    )
+    why, todo = next(
+        (words for name, words in _INSTEAD.items() if setting.startswith(name)), (default, _nearest_todo(setting))
+    )
+    return Refusal(setting, f"the setting {setting} is not supported", why, _sentence(todo))
 
 
 def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
@@ -123,6 +183,11 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         setting = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
         problem = f"{setting} is OAUTHBEARER and sasl.oauthbearer.method is not oidc"
         yield Refusal(setting, problem, "Nothing says where a token comes from", "Set sasl.oauthbearer.method to oidc")
+
+
+def _nearest_todo(setting: str) -> str:
+    near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
+    return f"perhaps {near[0]} is meant; else remove it" if near else "remove it"
 
 
 def _any_of(words: tuple[str, ...] | list[str]) -> str:

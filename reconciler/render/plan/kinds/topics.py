@@ -104,11 +104,14 @@ def _value(change: ConfigChange, by: str) -> OutlinedValue:
     fresh = change.before is None and not change.before_source
     before = "" if fresh else human(change.key, change.before)
     after = "remove the override" if change.after is None else human(change.key, change.after)
+    by = ", ".join(part for part in (by, "in no file" if change.undeclared else "") if part)
     return OutlinedValue(change.key, before, change.before_source, after, by)
 
 
-def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None], ...]:
-    return tuple((config.key, config.before, config.before_source, config.after) for config in configs)
+def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None, bool], ...]:
+    return tuple(
+        (config.key, config.before, config.before_source, config.after, config.undeclared) for config in configs
+    )
 
 
 TOPICS: Words[TopicChange] = Words("topic", lambda change: change.ref.name, _headline, _signature, _lines)

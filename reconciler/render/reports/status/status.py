@@ -11,6 +11,7 @@ from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import FlowStatus, JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.lock import LockRecord
+from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
 from reconciler.replication.json_codec import Codec
@@ -36,6 +37,7 @@ class StatusInputs:
 def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
     """As schemas/status-report.schema.json. ``affairs`` None: nobody looked."""
     more: dict[str, Any] = {}
+    live = live.as_reported()
     if affairs is not None:
         more = {"lock": _lock_value(affairs.lock, now_ms)}
         more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
@@ -71,9 +73,15 @@ def _lock_value(lock: Lock, now_ms: int) -> Mapping[str, Any]:
     }
 
 
-def _lock_line(lock: Lock, now_ms: int) -> str:
+def _unknown_words(unknown: Unknown, live: LiveState) -> str:
+    """A cluster that does not answer is told once, in its own line."""
+    silent = [name for name, cluster in live.clusters.items() if getattr(cluster, "what", "") == unknown.what]
+    return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.error}. {unknown.todo}"
+
+
+def _lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
     if isinstance(lock, Unknown):
-        return f"lock: unknown: {lock.error}. {lock.todo}"
+        return f"lock: {_unknown_words(lock, live)}"
     if lock is None or lock.left_ms(now_ms) <= 0:
         return "lock: nobody holds it"
     stolen = f"; taken from {lock.steal.who} ({lock.steal.reason})" if lock.steal else ""
@@ -82,7 +90,7 @@ def _lock_line(lock: Lock, now_ms: int) -> str:
 
 def status_code(live: LiveState) -> ExitCode:
     """Conditions and lag are for people and for alerts: only what could not be looked at is an error."""
-    return ExitCode.ERROR if _unknown(live) else ExitCode.DONE
+    return ExitCode.ERROR if _unknown(live.as_reported()) else ExitCode.DONE
 
 
 def _unknown(live: LiveState) -> int:
@@ -117,9 +125,16 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int) -> dict[str, Any]:
         "status_age_seconds": _seconds_since(mirror.updated_at_ms, now_ms),
         "flows": {  # without its name, which is its key
             name: {key: value for key, value in _CODEC.encoded(flow).items() if key != "name"}
+            | ({} if mirror.lag_is_current else _last_reported(flow))
             for name, flow in mirror.flows.items()
         },
     }
+
+
+def _last_reported(flow: FlowStatus) -> dict[str, Any]:
+    """Of a job that says nothing now: its lag is as old as its last record, and no bound of that of now."""
+    last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
+    return {"records_lag": None, "seconds_lag": None, "records_lag_at_least": 0, "last_reported": last}
 
 
 def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
@@ -127,16 +142,20 @@ def _seconds_since(then_ms: int | None, now_ms: int) -> int | None:
 
 
 def status_text(topology: Topology, live: LiveState, now_ms: int, affairs: StatusInputs | None = None) -> str:
+    live = live.as_reported()
     lines = [verdict(live), ""]
     lines += [f"cluster {name}: {_cluster_words(cluster)}" for name, cluster in live.clusters.items()]
     if affairs is not None:
-        lines += [_lock_line(affairs.lock, now_ms)]
+        lines += [_lock_line(affairs.lock, live, now_ms)]
         lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
     for name, mirror in live.mirrors.items():
-        lines += ["", *_mirror_lines(name, mirror, now_ms)]
+        if isinstance(mirror, Unknown):
+            lines += ["", f"mirror {name}: {_unknown_words(mirror, live)}"]
+        else:
+            lines += ["", *_mirror_lines(mirror, now_ms)]
     if not live.mirrors:
         lines += ["", f"environment {topology.environment} declares no flows, so there is no mirror"]
-    return "\n".join(lines) + "\n"
+    return lines_of(lines)
 
 
 def verdict(live: LiveState) -> str:
@@ -144,16 +163,24 @@ def verdict(live: LiveState) -> str:
     mirrors = [m for m in live.mirrors.values() if isinstance(m, LiveMirror)]
     unknown = _unknown(live)
     running = sum(mirror.state.value == "running" for mirror in mirrors)
-    conditions = sum(len(flow.conditions) for mirror in mirrors for flow in mirror.flows.values())
-    lags = [flow.records_lag for mirror in mirrors for flow in mirror.flows.values()]
-    known = [lag for lag in lags if lag is not None]
-    flag = bool(lags) or not live.mirrors  # a mirror that never ran told nothing
-    all_known = flag and len(known) == len(lags) and len(mirrors) == len(live.mirrors)
-    lag = f"{sum(known):,} records behind" if all_known else "lag not fully known"
-    if all_known and known and any(mirror.flows and mirror.state.value != "running" for mirror in mirrors):
-        lag += " when last reported"  # the source may have grown since: nobody looks
-    words = [f"{running} of {counted(len(live.mirrors), 'mirror')} running", lag, counted(conditions, "condition")]
+    conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
+    head = f"{running} of {counted(len(live.mirrors), 'mirror')} running"
+    words = [head, _lag_of_all(live, mirrors), counted(conditions, "condition")]
     return "; ".join([*words, f"{unknown} unknown"] if unknown else words)
+
+
+def _lag_of_all(live: LiveState, mirrors: list[LiveMirror]) -> str:
+    """What no job says now is not known: a mirror that never ran, is unknown, or was heard of long ago."""
+    current = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
+    known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
+    all_report = all(isinstance(m, LiveMirror) and m.lag_is_current and m.flows for m in live.mirrors.values())
+    if all_report and all(flow.records_lag is not None for flow in current):
+        return f"{known:,} records behind"
+    last = [f.records_lag for m in mirrors if not m.lag_is_current for f in m.flows.values()]
+    at_least = f", at least {known:,} records behind" if known else ""
+    reported = sum(lag for lag in last if lag is not None)
+    before = f" ({reported:,} when last reported)" if last and None not in last else ""
+    return f"lag unknown{at_least}{before}"
 
 
 def _cluster_words(cluster: LiveCluster | Unknown) -> str:
@@ -165,16 +192,14 @@ def _cluster_words(cluster: LiveCluster | Unknown) -> str:
     return words + "".join(f", {count} {key.replace('_', ' ')}" for key, count in bad.items())
 
 
-def _mirror_lines(name: str, mirror: LiveMirror | Unknown, now_ms: int) -> list[str]:
-    if isinstance(mirror, Unknown):
-        return [f"mirror {name}: unknown: {mirror.error}. {mirror.todo}"]
-    head = f"mirror {name}: {mirror.state.value}"
+def _mirror_lines(mirror: LiveMirror, now_ms: int) -> list[str]:
+    head = f"mirror {mirror.name}: {mirror.state.value}"
     if mirror.application_id:
         when = _since_when(mirror, now_ms)
         head += f", application {mirror.application_id}, {when}, fingerprint {mirror.fingerprint}"
     lines = [head + (f" ({mirror.detail})" if mirror.detail else "")]
     rows = [["  flow", "state", "topics", "partitions", "records/s", "records lag", "seconds lag"]]
-    rows += [_flow_row(flow, mirror.state) for flow in mirror.flows.values()]
+    rows += [_flow_row(flow, mirror) for flow in mirror.flows.values()]
     lines += columns(rows) if mirror.flows else ()
     for flow in mirror.flows.values():
         lines += _work_lines(flow)
@@ -182,6 +207,7 @@ def _mirror_lines(name: str, mirror: LiveMirror | Unknown, now_ms: int) -> list[
         lines += _limit_lines(flow)
         lines += [f"  - {line}" for line in _lost_lines(flow)]
         lines += [_condition(flow.name, condition) for condition in flow.conditions]
+        lines += _untold_conditions(flow)
     return lines
 
 
@@ -194,16 +220,23 @@ def _since_when(mirror: LiveMirror, now_ms: int) -> str:
     return f"last heard of {_duration(_seconds_since(mirror.updated_at_ms, now_ms))} ago"
 
 
-def _flow_row(flow: FlowStatus, job: JobState) -> list[str]:
-    seconds = "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:.1f}"
-    state, rate, lag = flow_cells(flow, job)
+def _flow_row(flow: FlowStatus, job: LiveMirror) -> list[str]:
+    state, rate, lag, seconds = flow_cells(flow, job)
     return [f"  {flow.name}", state, f"{flow.topics:,}", f"{flow.partitions:,}", rate, lag, seconds]
 
 
-def flow_cells(flow: FlowStatus, job: JobState) -> tuple[str, str, str]:
-    """State, records a second and lag. A job that does not run copies nothing, whatever its last record says."""
-    lag = "unknown" if flow.records_lag is None else f"{flow.records_lag:,}"
-    return (flow.state, f"{flow.records_per_second:,.0f}", lag) if job is JobState.RUNNING else (job.value, "0", lag)
+def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
+    """State, records a second, lag in records and in seconds. A job that does not run copies nothing, whatever its last
+    record says, and how far it is behind now nobody knows."""
+    runs = job.state is JobState.RUNNING
+    lag, seconds = "unknown", "unknown"
+    if not job.lag_is_current:
+        lag += "" if flow.records_lag is None else f"; {flow.records_lag:,} when last reported"
+    elif flow.records_lag is not None:
+        lag, seconds = f"{flow.records_lag:,}", "unknown" if flow.seconds_lag is None else f"{flow.seconds_lag:,.1f}"
+    elif flow.records_lag_at_least:
+        lag += f"; at least {flow.records_lag_at_least:,}"
+    return flow.state if runs else job.state.value, f"{flow.records_per_second if runs else 0:,.0f}", lag, seconds
 
 
 def _work_lines(flow: FlowStatus) -> list[str]:
@@ -239,6 +272,13 @@ def _lost_lines(flow: FlowStatus) -> Iterator[str]:
         where = counted(int(str(fields["partitions"])), "partition")
         lost = f"{', '.join(parts)} lost in {where}"
         yield f"flow {flow.name} went on behind {fields['code']}: {lost}; last: {fields['text']}"
+
+
+def _untold_conditions(flow: FlowStatus) -> Iterator[str]:
+    """A record has room for the first of very many."""
+    if more := sum(flow.counted_conditions.values()) - len(flow.conditions):
+        codes = ", ".join(f"{code} x{count:,}" for (code, _), count in flow.counted_conditions.items())
+        yield f"  ! {flow.name}: and {more:,} more; all together: {codes}"
 
 
 def _condition(flow: str, condition: Mapping[str, object]) -> str:

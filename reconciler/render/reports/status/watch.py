@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -21,6 +22,7 @@ _NO_FIGURES = ("-", "-", "-", "-")
 
 def watch_table(live: LiveState, now: str) -> Table:
     """``now``: the time of the look, as people read it."""
+    live = live.as_reported()
     table = Table(title=f"{now}  {verdict(live)}", title_justify="left", box=None, pad_edge=False, title_style="")
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
@@ -38,22 +40,22 @@ def _rows(name: str, mirror: LiveMirror | Unknown) -> Iterator[tuple[str, ...]]:
     if not mirror.flows:
         yield f"(mirror {name})", mirror.state.value, *_NO_FIGURES, mirror.detail
     for flow in mirror.flows.values():
-        yield _row(flow, mirror.state)
+        yield _row(flow, mirror)
 
 
-def _row(flow: FlowStatus, job: JobState) -> tuple[str, ...]:
-    state, rate, lag = flow_cells(flow, job)
-    megabytes = f"{flow.bytes_per_second / 1e6 if job is JobState.RUNNING else 0:,.1f}"
-    seconds = _UNKNOWN if flow.seconds_lag is None else f"{flow.seconds_lag:,.1f}"
+def _row(flow: FlowStatus, job: LiveMirror) -> tuple[str, ...]:
+    state, rate, lag, seconds = flow_cells(flow, job)
+    megabytes = f"{flow.bytes_per_second / 1e6 if job.state is JobState.RUNNING else 0:,.1f}"
     return flow.name, state, rate, megabytes, lag, seconds, _conditions(flow)
 
 
 def _conditions(flow: FlowStatus) -> str:
     """Each code once, with its count; ``!`` where a partition is not copied until someone acts."""
-    codes = [(str(condition["code"]), bool(condition.get("stops"))) for condition in flow.conditions]
-    counts = {code: sum(code == other for other, _ in codes) for code, _ in codes}
-    stopping = {code for code, stops in codes if stops}
-    words = [("! " if code in stopping else "") + code + (f" x{n}" if n > 1 else "") for code, n in counts.items()]
+    counts: Counter[str] = Counter()
+    for (code, _), count in flow.counted_conditions.items():
+        counts[code] += count
+    stopping = {code for code, stops in flow.counted_conditions if stops}
+    words = [("! " if code in stopping else "") + code + (f" x{n:,}" if n > 1 else "") for code, n in counts.items()]
     if flow.pauses:
         paused = sum(int(str(pause["paused_partitions"])) for pause in flow.pauses)
         words.append(f"paused ({counted(len(flow.pauses), 'request', 'requests')}, {counted(paused, 'partition')})")

@@ -120,6 +120,8 @@ def policy_fault(flow: Flow) -> str | None:
         name = policy.format_remote_topic(flow.source, "a")
     except ValueError as error:
         return str(error)
-    except Exception as error:  # noqa: BLE001 - user code: anything may come out of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code: anything may come out of it, SystemExit too
         return f"naming policy {flow.naming.policy!r} failed on the topic a: {type(error).__name__}: {error}"
     return None if isinstance(name, str) else f"naming policy {flow.naming.policy!r} names topics {type(name).__name__}"

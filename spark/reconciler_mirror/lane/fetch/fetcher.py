@@ -19,7 +19,7 @@ from reconciler.kafka.protocol.fetch_response import Fetched, FetchedPartition
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler_mirror.lane.fetch.bandwidth import BrokerLink
 from reconciler_mirror.lane.fetch.pieces import pieces_of
-from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.partition import Answers, Partition, Phase
 from reconciler_mirror.lane.state import Lane
 
 FOLLOWER_FOR = 300.0
@@ -53,6 +53,7 @@ class Fetcher:
         self._members: set[Partition] = set()
         self._paused: set[Partition] = set()
         self._changed = asyncio.Event()
+        self._answers = Answers()
         self._names: dict[UUID, str] = {}
         self._by_name = False
 
@@ -66,8 +67,14 @@ class Fetcher:
     def remove(self, partition: Partition) -> None:
         self._members.discard(partition)
         self._paused.discard(partition)
-        self._session.forget(partition.source)
+        self._forget(partition)
         self._lane.room.set()
+
+    def _forget(self, partition: Partition) -> None:
+        """Its answers tell nothing of the partition any more."""
+        if partition.answers is self._answers:
+            partition.end_at, partition.answers = partition.heard_at, None
+        self._session.forget(partition.source)
 
     def members(self) -> Iterable[Partition]:
         return tuple(self._members)
@@ -129,6 +136,7 @@ class Fetcher:
     def _want(self, partition: Partition) -> None:
         lane = self._lane
         leader = lane.source.leader(*partition.source)
+        partition.answers = self._answers
         self._names[partition.topic_id] = partition.spec.topic
         self._session.want(
             Want(
@@ -193,6 +201,7 @@ class Fetcher:
             if fetched.error not in fetching.SESSION_ERRORS:
                 self._lane.source_failed(self.members(), fetched.error)
             return
+        self._answers.at = time.monotonic()
         self._empty = not any(answer.records for answer in fetched.partitions)
         for answer in fetched.partitions:
             partition = self._lane.partitions.get((answer.topic, answer.partition))
@@ -237,7 +246,7 @@ class Fetcher:
             self._move(partition, busy=True)  # there may be more sessions than there are
         elif partition.queued_bytes > self._queue_limit():
             self._paused.add(partition)
-            self._session.forget(partition.source)
+            self._forget(partition)
         else:
             self._want(partition)
 

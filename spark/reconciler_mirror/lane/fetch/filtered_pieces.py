@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.records.add_headers import with_headers_added
 from reconciler.kafka.records.batches import Batch, why_not_whole
-from reconciler.kafka.records.records import GATHER_BYTES, GATHER_RECORDS, Record, codec_of, fitting, records_of
+from reconciler.kafka.records.records import (
+    GATHER_BYTES,
+    GATHER_OPENED,
+    GATHER_RECORDS,
+    Record,
+    codec_of,
+    fitting,
+    records_of,
+)
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
@@ -56,6 +64,7 @@ class _Gathering:
         self.largest = largest
         self._records: list[Record] = []
         self._size = 0.0
+        self._opened = 0
         self._codec = -1
         self._last: Batch | None = None
 
@@ -71,12 +80,14 @@ class _Gathering:
             self._last = batch
             self._codec = codec if kept else self._codec
             self._size += (batch.end - batch.start) * len(kept) / max(1, of)
-        if self._size >= min(GATHER_BYTES, self.largest // 2) or len(self._records) >= GATHER_RECORDS:
+            self._opened += sum(len(record.tail) for record in kept) if codec else 0
+        full = self._size >= min(GATHER_BYTES, self.largest // 2) or len(self._records) >= GATHER_RECORDS
+        if full or self._opened >= GATHER_OPENED:
             yield from self.flush()
 
     def flush(self) -> Iterator[Piece]:
         last, records = self._last, self._records
-        self._records, self._size, self._last = [], 0.0, None
+        self._records, self._size, self._opened, self._last = [], 0.0, 0, None
         if last is None:
             return
         for rebuilt in fitting(records, self._codec, self.largest, last.next_offset):

@@ -4,32 +4,52 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
-from reconciler.kafka.records.records import gather, rebuild, records_of
+from reconciler.kafka.records.codecs import TooMuchToOpenError
+from reconciler.kafka.records.records import gather, rebuild
+from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.fetch.filtered_pieces import worked_pieces
 from reconciler_mirror.lane.partition import ANY_SIZE, Partition, Piece
 from reconciler_mirror.report.losses import Loss
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
+MOST_GROWN = 1 << 20
+"""Offsets by which a log may grow while an answer is made: a broker tells its end as of before it read."""
+_log = logs.logger("batch path")
 
 
 def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
     """(pieces in offset order, the offset after all that they cover). Pieces of source bytes hold ``buffer``.
 
     What lies before a batch that cannot be read is copied. Raises CorruptBatchError or MalformedResponseError when that
-    batch is the first that is wanted.
+    batch is the first that is wanted, whatever is wrong with it: who produces one batch must not stop a lane.
     """
+    try:
+        return _pieces_of(partition, answer, buffer)
+    except (CorruptBatchError, MalformedResponseError):
+        raise
+    except Exception as error:
+        spec = partition.spec
+        _log.exception("batch not copied", topic=spec.topic, partition=spec.partition, offset=partition.covered)
+        words = f"{type(error).__name__} where it was taken apart; the log of the task says where"
+        raise MalformedResponseError(words) from error
+
+
+def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> tuple[list[Piece], int]:
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
-    covered = partition.covered
+    covered, after = partition.covered, 0
     wanted: list[Batch] = []
     batches = scan(view)
     partition.lost.forget_beyond(covered)
     for batch in sound(partition, view, batches, answer.high_watermark) if partition.checking else batches:
+        _require_in_place(batch, after, answer.high_watermark)
+        after = batch.next_offset
         if keep.delivers(batch) and batch.next_offset > covered:
             wanted.append(batch)
         covered = max(covered, batch.next_offset)
@@ -41,22 +61,30 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
     _choose(partition, wanted)
     try:
         return _pieces(partition, (view, wanted), buffer), covered
-    except (CorruptBatchError, MalformedResponseError):
-        readable = list(_readable(view, wanted))
-        if not readable:
+    except Exception:
+        count = _copyable(partition, view, wanted)
+        if not count:
             raise
-        partition.passed.forget_beyond(partition.covered)
-        return _pieces(partition, (view, readable), buffer), readable[-1].next_offset
+        return _pieces(partition, (view, wanted[:count]), buffer), wanted[count - 1].next_offset
 
 
-def _readable(view: memoryview, wanted: list[Batch]) -> Iterator[Batch]:
-    """The batches before the first that cannot be read."""
-    for batch in wanted:
-        try:
-            records_of(view, batch)
-        except (CorruptBatchError, MalformedResponseError):
-            return
-        yield batch
+def _require_in_place(batch: Batch, after: int, end: int) -> None:
+    """The checksum of a batch does not cover its base offset: one that was damaged on its way would move the position.
+    ``after``: where the batch before it ended. Raises MalformedResponseError."""
+    if not after <= batch.base < batch.next_offset <= end + MOST_GROWN:
+        where = f"offsets {batch.base} to {batch.next_offset}"
+        raise MalformedResponseError(f"a batch says it holds {where}, but lies between {after} and the log's end {end}")
+
+
+def _copyable(partition: Partition, view: memoryview, wanted: list[Batch]) -> int:
+    """How many batches lie before the first that cannot be copied. The one behind them has its turn as the first."""
+    count = 0
+    with suppress(Exception):
+        for batch in wanted:
+            _pieces(partition, (view, [batch]), None)
+            count += 1
+    partition.passed.forget_beyond(partition.covered)
+    return min(count, max(1, len(wanted) - 1))  # each by itself, and not together: then one by one
 
 
 def _pieces(partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None) -> list[Piece]:
@@ -117,15 +145,18 @@ def _add_pieces(
             small.append(batch)
             continue
         if small:
-            pieces += _gathered(view, small, largest)
+            pieces += _gathered(view, small, largest, buffer)
             small = []
         if why is None:
             pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
             partition.why = "a refused record is looked for" if batch.base < partition.sought_to else why
             pieces += (Piece.made(part, batch, batch.max_timestamp) for part in rebuild(view, batch, position, largest))
-    pieces += _gathered(view, small, partition.largest_at(position))
+    pieces += _gathered(view, small, partition.largest_at(position), buffer)
 
 
-def _gathered(view: memoryview, small: list[Batch], largest: int) -> list[Piece]:
-    return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]
+def _gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:
+    try:
+        return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]
+    except TooMuchToOpenError:  # they need not be opened
+        return [Piece.whole(view[batch.start : batch.end], batch, buffer, batch) for batch in small]

@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, MOVED, RETRIABLE, TOO_LARGE, BrokerError, name_of
+from reconciler.kafka.client.errors import (
+    CONCURRENT_TRANSACTIONS,
+    CORRUPT,
+    MOVED,
+    RETRIABLE,
+    TOO_LARGE,
+    BrokerError,
+    name_of,
+)
 from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, unavailable
 from reconciler_mirror.lane.partition import Partition, Piece
 from reconciler_mirror.lane.state import Lane, RestartError
@@ -50,10 +58,13 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
     """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
     is copied, and only it stops its partition or is left out."""
     code, message = failure
-    if piece.records > 1 and code in TOO_LARGE:
+    if code == CORRUPT and partition.strikes == 0:
+        partition.strikes = 1  # read and sent once more: perhaps it was damaged on the way
+        lane.routes.look_again(partition, "the target found a batch damaged")
+    elif piece.records > 1 and code in TOO_LARGE:
         partition.largest, partition.larger_at = len(piece.raw) // 2, time.monotonic() + TRY_LARGER
         lane.routes.look_again(partition, "larger than the target takes")
-    elif piece.records > 1 and code in OF_ONE_RECORD:
+    elif piece.records > 1 and code in OF_ONE_RECORD | {CORRUPT}:
         partition.sought, partition.sought_to = len(piece.raw) // 2, max(partition.sought_to, piece.next_offset)
         lane.routes.look_again(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
@@ -61,4 +72,4 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
         lane.move_on(partition, piece.next_offset, Loss("record_refused", 1, 1, text=text))
         lane.routes.look_again(partition, "a refused record is left out")
     else:
-        lane.stop(partition, refused(partition, code, message, piece))
+        lane.stop(partition, refused(partition, code, message, piece), at=partition.reached)

@@ -24,7 +24,7 @@ from reconciler_mirror.model import Claim, LaneSpec, PartitionSpec
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.cluster import ClusterClient, Leader, TopicMetadata
-from reconciler.kafka.client.connection import Connection
+from reconciler.kafka.client.connection import LEAST_RATE, Connection
 from reconciler.kafka.client.dial import connect
 from reconciler.kafka.client.errors import ConnectionLostError
 from reconciler.kafka.client.transactions import Identity
@@ -331,24 +331,34 @@ async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     writer.write(framed(versions_answer(struct.unpack_from(">i", request, 4)[0])))
 
 
-def test_an_answer_that_comes_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("drips", [False, True], ids=["slow", "drips"])
+def test_an_answer_that_comes_slowly_is_waited_for_and_one_that_drips_is_not(
+    drips: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte puts the deadline off by what it takes at the least rate, so that one a second keeps nothing alive."""
     patience = Patience(monkeypatch)
+    size_of_piece = 1 if drips else 3 * LEAST_RATE // 2
 
     async def answer_in_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _versions(reader, writer)
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         request = await reader.readexactly(size)
-        answer = framed(request[4:8] + bytes(700))
-        for at in range(0, len(answer), 100):
+        answer = framed(request[4:8] + bytes(7 * size_of_piece))
+        for at in range(0, len(answer), size_of_piece):
+            before = patience.connection._moved
             await patience.passes()
-            writer.write(answer[at : at + 100])
-            while not patience.bytes_moved():
+            writer.write(answer[at : at + size_of_piece])
+            while patience.connection._moved == before and patience.connection.closed is None:
                 await asyncio.sleep(0.001)
         writer.close()
 
     async def use() -> None:
-        frame = await patience.connection.send((1, 13, False), [b"x"])
-        assert frame.seconds == 7 * 1.5
+        sent = patience.connection.send((1, 13, False), [b"x"])
+        if drips:
+            with pytest.raises(ConnectionLostError, match="did not answer in time"):
+                await sent
+        else:
+            assert (await sent).seconds == 7 * 1.5
 
     asyncio.run(patience.talk(answer_in_pieces, use))
 

@@ -48,6 +48,8 @@ CREATE = errors.create_topic("orders")
         (KafkaError.INVALID_REPLICATION_FACTOR, "invalid", "number of brokers"),
         (KafkaError.TOPIC_EXCEPTION, "invalid", "249"),
         (KafkaError.UNSUPPORTED_VERSION, "other", "Kafka 2.3"),
+        (KafkaError.LEADER_NOT_AVAILABLE, "other", "--describe --unavailable-partitions"),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "other", "is still loading"),
         (KafkaError.UNKNOWN, "other", "broker's log"),
     ],
 )

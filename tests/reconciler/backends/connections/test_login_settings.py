@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import cluster as wire_cluster
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import ConnectionSettings
-from reconciler.kafka.client.errors import ConnectionLostError, WireError
+from reconciler.kafka.client.errors import ConnectionLostError, SettingError, WireError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.impact import ImpactQuery
 from reconciler.operations.failover import translate_offsets
@@ -44,7 +45,7 @@ from reconciler.replication.handover import Endpoint
 from reconciler.sandbox.brokers import certificates
 from tests.support.access.security_settings import VERDICTS
 
-HONOURED, REFUSED = VERDICTS["honoured"], VERDICTS["refused"]
+HONOURED, REFUSED = VERDICTS["honoured"], (*VERDICTS["refused"], *VERDICTS["forbidden"])
 PLAN = Principal.PLAN
 KEY_PASSWORD = "s3cret-of-the-key"
 AUTHORITY = "sandbox east authority"
@@ -362,6 +363,11 @@ def test_every_setting_arrives_in_librdkafkas_configuration(
     for names in VERDICTS.values():
         for setting in names:
             client = client_with(setting, files) if setting in HONOURED else {setting: "x"}
+            declared = Cluster("east", ("localhost:9093",), client=client)
+            if setting in VERDICTS["forbidden"]:
+                with pytest.raises((ReconcilerError, SettingError), match=re.escape(setting)):
+                    LIBRDKAFKA[path](declared)
+                continue
             with pytest.raises(CaughtError) as caught:
-                LIBRDKAFKA[path](Cluster("east", ("localhost:9093",), client=client))
+                LIBRDKAFKA[path](declared)
             assert caught.value.settings[setting] == client[setting]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from reconciler_mirror.verify import read_partition as verify_reading
 from reconciler_mirror.verify.model import OffsetSpan
 
+from reconciler.backends import wait_lines
 from reconciler.backends.connections import errors
 from reconciler.backends.connections import retries as patience
 from reconciler.backends.mirror_jobs.status import tail as status_tail
@@ -190,6 +193,54 @@ def test_patience_has_an_end() -> None:
         patience.patiently(Answers(*[KafkaError.UNKNOWN_LEADER_EPOCH] * 10_000), 0.3)
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_LEADER_EPOCH
     assert time.monotonic() - began >= 0.3
+
+
+def test_a_leader_that_is_being_chosen_is_waited_for_longer_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    heard: list[int] = []
+    answers = Answers(*[KafkaError.LEADER_NOT_AVAILABLE] * 50)
+    assert patience.patiently(answers, 0.0, 60.0, lambda error: heard.append(error.code())) == "answer"
+    assert heard == [KafkaError.LEADER_NOT_AVAILABLE] * 50
+    with pytest.raises(KafkaException):  # nobody answers: that is no leader that is being chosen
+        patience.patiently(Answers(*[KafkaError._TRANSPORT] * 10_000), 0.05, 60.0)
+
+
+class Leaderless:
+    """A cluster that answers, whose lock topic has no leader for so many questions."""
+
+    def __init__(self, asked: int) -> None:
+        self.left = asked
+        self.speaker = Told.speaker
+        self.admin = self
+        self.error = Told().error
+
+    def list_offsets(self, parts: Any, **_: object) -> Any:
+        self.left -= 1
+        [part] = parts
+        error = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        future: Future[Any] = Future()
+        future.set_exception(error) if self.left >= 0 else future.set_result(SimpleNamespace(offset=3))
+        return {part: future}
+
+    def settle(self, _futures: object) -> None: ...
+
+
+def test_a_lock_topic_without_a_leader_is_waited_for_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that was just made, or is busy. A plan does not wait for long."""
+    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(lock_log, "CONNECT_SECONDS", 0.0)
+    monkeypatch.setattr(wait_lines, "SOON_S", 0.0)
+    said: list[str] = []
+    patient, hasty = LockLog(EAST, "log", "key", "", progress=said.append), LockLog(EAST, "log", "key", "")
+    soon, never = Leaderless(20), Leaderless(100_000)
+    monkeypatch.setattr(patient, "_connected", lambda: soon)
+    assert patient._end() == 3
+    assert said == ["cluster east: waiting for a leader of topic log"]
+    monkeypatch.setattr(hasty, "_connected", lambda: never)
+    with pytest.raises(ClusterError, match="its partition has no leader") as told:
+        hasty._end()
+    assert "--unavailable-partitions" in told.value.todo
+    assert "refused" not in told.value.what
 
 
 class LostConsumer:

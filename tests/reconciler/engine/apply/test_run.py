@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.apply.limits import Silent, exit_code
+from reconciler.engine.apply.limits import Silent, exit_code, refuse_if_blocked
 from reconciler.engine.apply.run import apply
 from reconciler.engine.plan.build import basis_now, still_true
-from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, RunnerError
+from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Outcome, Result
 from reconciler.resources.mirrors.handover import handovers
@@ -116,6 +116,14 @@ def test_a_plan_with_refusals_or_unknowns_changes_nothing() -> None:
     with pytest.raises(ReconcilerError, match="could not be read") as unknown:
         seen.apply(WISHED)
     assert unknown.value.exit_code == 1
+    plan = seen.plan(WISHED)
+    silent = Unknown("cluster west", "cluster west does not answer at w:1. Refused", "Check it.")
+    dead = replace(
+        plan, unknown=(silent, replace(silent, subject="mirror west", error="cluster west does not answer at w:1"))
+    )
+    with pytest.raises(ReconcilerError) as once:
+        refuse_if_blocked(dead)
+    assert once.value.why == "  cluster west, mirror west: cluster west does not answer at w:1. Refused", "told once"
     assert seen.clusters["east"].topics == {}
 
 
@@ -130,6 +138,18 @@ def test_an_interruption_says_exactly_what_was_done(step: int) -> None:
     there = {f"create:{where}/{name}" for where, fake in seen.clusters.items() for name in fake.topics}
     assert done == there | ({"start:west"} if seen.runner.log else set())
     assert set(ids(seen.plan(WISHED))) == set(ids(planned)) - done
+
+
+@pytest.mark.parametrize(
+    ("signal", "name"), [(KeyboardInterrupt("SIGTERM"), "SIGTERM"), (KeyboardInterrupt(), "SIGINT")]
+)
+def test_a_signal_is_nothing_to_fix(signal: KeyboardInterrupt, name: str) -> None:
+    seen = world()
+    planned = seen.plan(WISHED)
+    seen.clusters["west"].fail_on(1, signal)
+    outcomes = seen.apply(WISHED, planned)
+    left = {one.error for one in outcomes if one.result is Result.SKIPPED}
+    assert left == {f"not begun: {name} ended the run; nothing is to fix, run apply again"}
 
 
 def test_what_landed_although_the_answer_was_lost_counts_as_done() -> None:

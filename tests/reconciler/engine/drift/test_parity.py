@@ -110,7 +110,11 @@ BROKER = st.dictionaries(
     st.tuples(st.sampled_from("456"), st.sampled_from((Source.STATIC, Source.CLUSTER))),
 )
 SYNCS = st.builds(
-    ConfigSync, st.booleans(), st.just((r"segment\.bytes",)), use_defaults_from=st.sampled_from(("source", "target"))
+    ConfigSync,
+    st.booleans(),
+    st.just((r"segment\.bytes",)),
+    use_defaults_from=st.sampled_from(("source", "target")),
+    carry_undeclared_limits=st.just(True),
 )
 
 

@@ -15,7 +15,7 @@ from reconciler.engine.edits.compare import compare
 from reconciler.errors import ExitCode
 from reconciler.model.changes import Risk
 from reconciler.model.environment.flows import ConfigSync, Groups
-from reconciler.model.environment.topology import Mirror, Topology
+from reconciler.model.environment.topology import Mirror, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
 from reconciler.render.comment_limit import Handoff
@@ -276,3 +276,39 @@ def test_a_renamed_flow_is_told_that_its_positions_do_not_come_along() -> None:
     assert told["old"] == "it is no longer copied; what was copied stays"
     wider = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders.*|pay", name="old"))
     assert [one.means for one in compare(before, wider).items if one.kind == "flow"] == [""]
+
+
+def test_a_renamed_topic_is_told_that_its_records_and_readers_stay() -> None:
+    def declared(*names: str, **fields: Any) -> Topology:
+        return topology(*(topic(name, "east", partitions=6, **fields) for name in names))
+
+    told = {one.name: one.means for one in compare(declared("clicks", "pay"), declared("clickstream", "pay")).items}
+    assert told["clickstream"].startswith("like clicks under another name: records and readers stay behind on clicks")
+    assert "Kafka cannot rename a topic" in told["clickstream"]
+    assert told["clicks"].endswith("; clickstream is like it under another name")
+    assert "it stays on its clusters, unmanaged" in told["clicks"]
+    other = compare(declared("clicks"), declared("clickstream", configs={"retention.ms": "1"})).items
+    assert not any("under another name" in one.means for one in other)
+    several = compare(declared("clicks"), declared("x", "y")).items
+    assert not any("under another name" in one.means for one in several), "which of the two nobody knows"
+
+
+def test_a_renamed_flow_of_topics_that_nobody_declares_gets_the_hint_too() -> None:
+    told = compare(topology(flow("east", "west", "x.*", name="old")), topology(flow("east", "west", "x.*", name="new")))
+    means = {one.name: one.means for one in told.items if one.kind == "flow"}
+    assert "mirror seek new --from-flow old" in means["new"]
+
+
+def test_what_becomes_of_undeclared_overrides_is_told_of_an_edit() -> None:
+    def defaults(policy: Undeclared) -> Topology:
+        return topology(cluster("east", defaults=TopicDefaults(undeclared=policy)), topic("orders"))
+
+    edit = compare(defaults(Undeclared.DRIFT), defaults(Undeclared.REMOVE))
+    [field] = [field for one in edit.items for field in one.fields]
+    assert (field.path, field.before, field.after, field.risk) == (
+        "defaults.undeclared",
+        "drift",
+        "remove",
+        Risk.MEDIUM,
+    )
+    assert "taken off" in field.means

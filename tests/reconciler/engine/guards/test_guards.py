@@ -386,3 +386,26 @@ def test_a_lost_memory_is_told_where_something_shows_that_there_was_one() -> Non
 def test_any_other_record_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match="no record of an apply"):
         records.loads(value)
+
+
+def test_a_new_topic_like_one_that_left_git_gets_a_hint() -> None:
+    seen = world("east")
+    seen.clusters["east"].put("clicks", 6, retention_ms="60000")
+    seen.clusters["east"].put("strange", 6, retention_ms="60000")
+    wished = topology(topic("clickstream", partitions=6, configs={"retention.ms": "60000"}))
+    [note] = [note for note in guard(seen, wished, before("east/clicks")).notes if "under another name" in note]
+    assert note.startswith("east/clickstream is new and looks like east/clicks under another name")
+    assert "records and readers stay behind on clicks" in note
+    for last, other in ((None, wished), (before("east/clicks"), topology(topic("clickstream", partitions=5)))):
+        assert not any("under another name" in note for note in guard(seen, other, last).notes)
+
+
+def test_a_lower_limit_in_no_file_is_released_by_its_own_consent_alone() -> None:
+    seen = world()
+    seen.clusters["east"].put("orders", retention_ms="60000")
+    seen.clusters["west"].put("east.orders")
+    wished = topology(topic("orders"), flow("east", "west", "orders"))
+    assert "undeclared-lower-limit" in codes(guard(seen, wished, None, Consent(True, True, True)))
+    assert codes(guard(seen, wished, None, Consent(first_contact=True, lower_limits=True))) == set()
+    blind = Unknown("its record on east", "no answer")
+    assert codes(guard(seen, wished, blind, Consent(lower_limits=True))) == set()

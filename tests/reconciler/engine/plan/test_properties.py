@@ -20,16 +20,20 @@ from reconciler.model.changes import (
     CreateTopic,
     ReassignReplicas,
     RestartMirror,
+    Role,
     Stage,
     StartMirror,
     StopMirror,
     TopicChange,
 )
 from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, by_name
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveState, Source
 from reconciler.model.plan import Plan, Result
+from reconciler.resources.flows.routes import find_routes
 from reconciler.resources.topics import diff as topics
+from reconciler.resources.topics.defaults import configs, layers_of
 from reconciler.resources.topics.desired import desired_topics
+from reconciler.resources.topics.limits import loses_earlier
 from tests.support.builders import cluster, flow, topology
 from tests.support.builders import topic as make_topic
 from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
@@ -180,6 +184,42 @@ def _equal_configs_once(live: LiveState) -> LiveState:
         return replace(found, topics=once)
 
     return LiveState({name: shared(found) for name, found in live.clusters.items()}, live.mirrors)
+
+
+@pytest.mark.slow
+@thorough
+@given(topologies(), live_parts)
+def test_a_copy_gets_no_lower_limit_that_no_file_declares_unless_it_is_named(
+    wished: Topology, before: LiveParts
+) -> None:
+    """Of sources that no flow makes, without a flow's word that such limits are followed."""
+    wished = replace(
+        wished,
+        flows={
+            name: replace(one, configs=replace(one.configs, carry_undeclared_limits=False))
+            for name, one in wished.flows.items()
+        },
+    )
+    world = before.build()
+    live = world.look(wished)
+    planned = plan(wished, live)
+    named = {str(one.subject) for one in planned.refused}
+    makers = {route.remote for route in find_routes(wished, live).routes}
+    for one in planned.changes:
+        change = one.change
+        if not isinstance(change, AlterConfigs) or change.role is not Role.REMOTE:
+            continue
+        for config in change.configs:
+            where, _, name = config.source.partition("/")
+            source, declared = live.topic(TopicRef(where, name)), wished.topics.get(name)
+            if source is None or TopicRef(where, name) in makers or config.after is None:
+                continue
+            of_git = declared is not None and where in declared.clusters
+            layers = layers_of(wished, where, declared) if of_git else ()
+            in_git = of_git and config.key in configs(layers)
+            built_in = source.configs[config.key].source is Source.BUILT_IN  # type: ignore[index]
+            if not in_git and not built_in and loses_earlier(config.key, config.before, config.after):
+                assert f"{change.ref} {config.key}" in named
 
 
 @pytest.mark.slow

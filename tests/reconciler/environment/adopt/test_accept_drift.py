@@ -183,15 +183,55 @@ def test_a_replication_factor_is_accepted_where_it_is_declared() -> None:
         accept({FILE: text}, load({FILE: text}, "env"), live, ["east/pay"])
 
 
-def test_an_override_that_is_not_declared_is_told_with_the_line_to_write() -> None:
+def added(live: LiveState, *subjects: str, text: str = TEXT) -> list[str]:
+    """The lines that are new or changed; nothing else is."""
+    made = accept({FILE: text}, load({FILE: text}, "env"), live, subjects)
+    diff = difflib.ndiff(text.splitlines(), made.texts[FILE].splitlines())
+    return [line[2:] for line in diff if line[0] == "+"]
+
+
+def test_an_override_that_stands_in_no_file_is_written_among_the_configs_of_its_topic() -> None:
     east = same_east()
     east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete", flush_ms="60000")
-    assert "add flush.ms: 1m to the topic's configs" in refusal(worlds(east), "east/orders:flush.ms")
+    assert added(worlds(east), "east/orders:flush.ms") == ["      flush.ms: 1m"]
     assert "a default of the cluster" in refusal(worlds(east), "east/orders:segment.ms")
 
 
-def test_an_override_that_is_not_declared_is_looked_for_on_the_cluster_that_was_named() -> None:
+@pytest.mark.parametrize(
+    ("topic", "line"),
+    [
+        ("{clusters: [east], configs: {}}", "  new: {clusters: [east], configs: {flush.ms: 1m}}"),
+        ("{clusters: [east]}", "  new: {configs: {flush.ms: 1m}, clusters: [east]}"),
+        ('{"clusters": ["east"]}', '  new: {"configs": {"flush.ms": "1m"}, "clusters": ["east"]}'),
+        ("\n    clusters: [east]\n    partitions: 1", "    configs: {flush.ms: 1m}"),
+        ("\n    clusters: [east]\n    # why\n    configs:\n      flush.messages: 5", "      flush.ms: 1m"),
+    ],
+)
+def test_an_override_is_written_wherever_a_topic_has_a_plain_place_for_it(topic: str, line: str) -> None:
+    text = f"clusters:\n  east: {{bootstrap_servers: [a:9092]}}\ntopics:\n  new: {topic}\n"
+    east = FakeCluster("east")
+    east.put("new", 1, flush_ms="60000", flush_messages="5")
+    assert added(LiveState({"east": east.read()}, {}), "east/new:flush.ms", text=text) == [line]
+
+
+def test_an_override_of_one_of_several_clusters_is_not_declared_for_all() -> None:
     west = same_west()
     west.topics["pay"].overrides["segment.bytes"] = "1048576"
-    assert "add segment.bytes: 1MiB to" in refusal(worlds(same_east(), west), "west/pay:segment.bytes")
+    told = refusal(worlds(same_east(), west), "west/pay:segment.bytes")
+    assert "segment.bytes is 1MiB on west, 1GiB on east" in told
     assert "not declared on the topic itself" in refusal(worlds(same_east(), west), "east/pay:segment.bytes")
+
+
+def test_an_override_that_counts_as_drift_is_accepted_with_its_topic() -> None:
+    text = TEXT.replace("    partitions: 8 ", "    undeclared: drift\n    partitions: 8 ")
+    east = same_east()
+    east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete", flush_ms="60000")
+    assert added(worlds(east), "east/orders", text=text) == ["      flush.ms: 1m"]
+
+
+def test_a_topic_that_is_gone_is_told_once_and_plainly() -> None:
+    east = same_east()
+    del east.topics["orders"]
+    told = refusal(worlds(east), "east/orders")
+    assert told.count("east/orders") == 1
+    assert "the topic is not on cluster east: it was deleted, or no apply has made it yet" in told

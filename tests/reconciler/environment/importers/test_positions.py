@@ -19,6 +19,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.render.reports.import_positions import inherited_json, inherited_text
 from reconciler.replication.handover import Start
+from reconciler.replication.offsets.in_flight import InFlight
 from tests.support.paths import SCHEMAS
 
 SCHEMA = json.loads((SCHEMAS / "reports" / "imported-positions.schema.json").read_text("utf-8"))
@@ -109,6 +110,30 @@ def test_positions_are_taken_with_how_far_behind_they_are() -> None:
     assert found.offsets == {"orders": {0: 90, 1: 100}, "pay": {0: 50}}
     assert [one.behind for one in found.topics] == [10, 0]
     assert (found.left, found.notes, found.obstacles) == ((), (), ())
+
+
+def test_what_was_in_flight_moves_the_start_and_is_told() -> None:
+    stored = {key(): at(39), key(partition=1): at(59), key("pay"): at(9)}
+    found = judged(
+        stored,
+        in_flight={
+            ("orders", 0): InFlight(52, copied=12),
+            ("orders", 1): InFlight(60, again=3),
+            ("pay", 0): "principal mirror may not read it",
+            ("pay", 1): InFlight(4, unknown="other timestamps"),
+        },
+    )
+    assert found.offsets == {"orders": {0: 52, 1: 60}, "pay": {0: 10}}
+    assert [topic.behind for topic in found.topics] == [48 + 40, 40]
+    doubled, again, unknown, other = found.notes
+    assert doubled.startswith(
+        "12 records of 1 partition behind the stored positions, as both logs show, were copied to"
+    )
+    assert again.startswith("orders-1: at most 3 records from 60 on come twice")
+    assert (
+        "pay-0: whether MirrorMaker 2 had records in flight is not known: principal mirror may not read it" in unknown
+    )
+    assert other.startswith("pay-1: whether MirrorMaker 2 had records in flight is not known: other timestamps")
 
 
 def test_what_is_left_aside_is_told_with_why() -> None:

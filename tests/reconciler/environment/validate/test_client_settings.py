@@ -61,8 +61,53 @@ def test_a_cluster_that_is_not_mirrored_is_librdkafkas_alone() -> None:
     assert problems("GSSAPI", "ssl.sigalgs.list: RSA+SHA512", topic) == []
 
 
-def test_a_mechanism_behind_a_reference_is_not_judged() -> None:
-    assert problems("${env:MECHANISM}", "sasl.username: mirror") == []
+@pytest.mark.parametrize("flow", [FLOW, ""])
+@pytest.mark.parametrize("who", ["client", "plan", "apply", "mirror"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "plugin.library.paths", "interceptors", "ssl.engine.location", "ssl.engine.id", "ssl.providers",
+        "ssl_engine_cb",
+        "sasl.kerberos.kinit.cmd", "sasl.kerberos.principal", "sasl.kerberos.keytab", "offset.store.path",
+        "internal.termination.signal", "log.queue", "test.mock.num.brokers", "enabled_events", "open_cb", "error_cb",
+        "Plugin.Library.Paths", "unknown.thing", "default.topic.config",
+    ],
+)  # fmt: skip
+def test_what_is_not_on_the_list_is_refused_by_name_of_every_cluster(setting: str, who: str, flow: str) -> None:
+    given = f"client: {{{setting}: x}}" if who == "client" else f"principals: {{{who}: {{{setting}: x}}}}"
+    text = f"clusters:\n  east: {{bootstrap_servers: [e:1], {given}}}\n  west: {{bootstrap_servers: [w:1]}}\n"
+    with pytest.raises(TopologyError) as caught:
+        load({"a.yaml": text + flow}, "env")
+    [problem] = caught.value.problems
+    assert (problem.code, problem.where.line) == ("setting-not-allowed", 2)
+    assert problem.what == f"cluster east: the setting {setting} is not supported"
+
+
+@pytest.mark.parametrize("setting", ["client.id", "security.protocol", "sasl.mechanism", "broker.address.family"])
+@pytest.mark.parametrize("value", ["${env:A}", "u-${file:/etc/passwd}"])
+def test_a_reference_stands_only_where_a_secret_does(setting: str, value: str) -> None:
+    """Whoever answers at the address is shown it."""
+    assert _refusals({setting: value}) == [("reference-not-here", f"cluster east: {setting} holds a reference")]
+
+
+@pytest.mark.parametrize("value", ["u-${env:A}", "${env:A}${env:B}"])
+@pytest.mark.parametrize("setting", ["sasl.username", "ssl.ca.location", "sasl.oauthbearer.client.id"])
+def test_a_reference_is_a_whole_value(setting: str, value: str) -> None:
+    words = f"cluster east: {setting} mixes references with text or with each other"
+    assert _refusals({setting: value}) == [("bad-reference", words)]
+
+
+def test_names_and_files_that_differ_between_machines_may_be_references() -> None:
+    assert _refusals({"sasl.username": "${env:A}", "ssl.ca.location": "${env:CA}", "ssl.key.pem": "${file:/a}"}) == []
+
+
+def _refusals(client: dict[str, str]) -> list[tuple[str, str]]:
+    text = json.dumps({"clusters": {"east": {"bootstrap_servers": ["e:1"], "client": client}}})
+    try:
+        load({"a.yaml": text}, "env")
+    except TopologyError as error:
+        return [(problem.code, problem.what) for problem in error.problems]
+    return []
 
 
 def test_the_default_word_of_the_path_that_went_is_no_problem() -> None:

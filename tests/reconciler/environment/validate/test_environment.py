@@ -12,6 +12,7 @@ from reconciler.environment.yaml.locations import Place, Places
 from reconciler.errors import Problem, TopologyError
 from reconciler.model.environment.flows import ConfigSync, Groups
 from reconciler.model.environment.topology import Cluster, Mirror, TopicDefaults, Topology
+from reconciler.replication.allowed import Allowed
 from reconciler.replication.handover import Naming
 from tests.support.builders import cluster, flow, topic, topology
 
@@ -275,12 +276,24 @@ def test_known_clusters_are_found_without_a_walk_over_every_entry() -> None:
     assert check(wished, Places(Unwalkable())) == ()
 
 
+@pytest.mark.usefixtures("own_policies")
 class TestPolicies:
     @pytest.mark.parametrize(
         "policy", ["tests.support.policies:Failing", "tests.support.policies:Incomplete", "no.such:Thing"]
     )
     def test_one_that_does_not_work(self, policy: str) -> None:
         assert "bad-policy" in _codes(topology(flow("a", "b", naming=Naming(policy)), topic("x", "a")))
+
+    def test_one_that_only_the_topology_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("reconciler.replication.allowed._Permitted.listed", Allowed())
+        monkeypatch.setattr("importlib.import_module", pytest.fail)
+        problem = _only(topology(flow("a", "b", naming=Naming("venv.__main__:X")), topic("x", "a")))
+        assert problem.code == "bad-policy"
+        assert "RECONCILER_ALLOW=policy:venv.__main__:X" in problem.what
+
+    def test_one_that_ends_the_program(self) -> None:
+        wished = topology(flow("a", "b", naming=Naming("tests.support.policies:LeavingLater")), topic("x", "a"))
+        assert "bad-policy" in _codes(wished)
 
     def test_one_that_works(self) -> None:
         wished = topology(flow("a", "b", naming=Naming("tests.support.policies:Suffixing")), topic("x", "a"))

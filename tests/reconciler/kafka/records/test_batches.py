@@ -184,3 +184,15 @@ def test_the_aborted_list_need_not_be_sorted() -> None:
 
 def test_plain_batches_of_an_aborted_producer_id_stay() -> None:
     assert _delivered(with_header(made(1), 0, producer_id=7) + transactional(1, 7), [(7, 0)]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("base", "count", "sound"), [(2**63 - 3, 3, True), (2**63 - 2, 3, False), (2**63 - 1, 2, False)]
+)
+def test_offsets_beyond_64_bits_are_refused(base: int, count: int, sound: bool) -> None:
+    raw = memoryview(with_header(made(count), base))
+    if sound:
+        assert scan(raw)[0].next_offset == 2**63
+    else:
+        with pytest.raises(MalformedResponseError, match=f"the batch at offset {base} claims"):
+            scan(raw)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.records import codecs
-from reconciler.kafka.records.batches import CorruptBatchError, scan
-from reconciler.kafka.records.codecs import LZ4, compress, decompress, with_right_checksum
+from reconciler.kafka.records import batches, codecs
+from reconciler.kafka.records.batches import Batch, CorruptBatchError, scan
+from reconciler.kafka.records.codecs import (
+    LZ4,
+    TooMuchToOpenError,
+    compress,
+    decompress,
+    with_right_checksum,
+)
 from reconciler.kafka.records.records import Record, encode, gather, rebuild, records_of, varint
 from tests.support.lanes.batches import checked, uncompressed
 
@@ -216,3 +224,105 @@ def test_an_lz4_frame_of_format_0_is_read_although_its_checksum_is_wrong() -> No
     assert bytes(decompress(LZ4, repaired)) == body
     sized = b"\x04\x22\x4d\x18\x68\x40" + struct.pack("<Q", len(body)) + b"\0" + bytes(frame[7:])
     assert bytes(decompress(LZ4, with_right_checksum(memoryview(sized)))) == body
+
+
+# what a hostile producer writes
+
+
+edges = st.sampled_from([-(2**63), -(2**63) + 1, -1, 0, 1, 2**31, 2**63 - 1]) | st.integers(-(2**63), 2**63 - 1)
+
+
+def java_sum(left: int, right: int) -> int:
+    """Of two longs."""
+    return int.from_bytes(((left + right) % 2**64).to_bytes(8, "big"), "big", signed=True)
+
+
+@given(edges, st.lists(edges, min_size=1, max_size=5), st.integers(0, 4))
+def test_timestamps_are_added_as_java_adds_them_and_survive(base: int, deltas: list[int], codec: int) -> None:
+    raw = memoryview(bytes(batch_of_deltas(base, deltas)))
+    (batch,) = scan(raw)
+    wanted = [java_sum(base, delta) for delta in deltas]
+    assert [record.timestamp for record in records_of(raw, batch)] == wanted
+    for out, count in ((encode(records_of(raw, batch), codec), 1), *gathered(raw, batch)):
+        again = memoryview(bytes(checked(out)))
+        (made,) = scan(again)
+        assert [record.timestamp for record in records_of(again, made)] == wanted * count
+
+
+def gathered(raw: memoryview, batch: Batch) -> Iterator[tuple[bytearray, int]]:
+    """As small batches that stand one after the other."""
+    later = batch._replace(base=batch.next_offset)
+    for made, _ in gather(raw, [batch, later], HUGE):
+        yield made.raw, 2
+
+
+ROOM = 1 << 20
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "MOST_OPENED", ROOM)
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_bomb_is_given_up_before_it_takes_the_memory(codec: int) -> None:
+    assert len(decompress(codec, memoryview(compress(codec, bytes(ROOM))))) == ROOM
+    for size in (ROOM + 1, 40 * ROOM):
+        with pytest.raises(TooMuchToOpenError, match="more than 1 MiB"):
+            decompress(codec, memoryview(compress(codec, bytes(size))))
+
+
+@pytest.mark.usefixtures("room")
+@given(st.integers(1, 4), st.integers(1, ROOM - (1 << 15)), st.binary(min_size=1, max_size=40))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_opened_into_a_room_is_whole(codec: int, size: int, seed: bytes) -> None:
+    plain = hashlib.sha512(seed).digest() * 300 + (seed * (size // len(seed) + 1))[:size]
+    assert decompress(codec, memoryview(compress(codec, plain[:ROOM]))) == plain[:ROOM]
+
+
+def test_an_old_message_within_messages_within_messages_is_refused() -> None:
+    inner = old_message(0, b"x")
+    for _ in range(40):
+        inner = old_message(0, compress(codecs.GZIP, inner), codecs.GZIP)
+    (batch,) = scan(memoryview(inner))
+    with pytest.raises(MalformedResponseError, match="compressed once more"):
+        records_of(memoryview(inner), batch)
+
+
+@pytest.mark.parametrize("offsets", [(1, 0), (0, 0), (-3, 1)])
+def test_old_messages_whose_offsets_do_not_grow_are_refused(offsets: tuple[int, int]) -> None:
+    raw = old_message(5, compress(codecs.GZIP, b"".join(old_message(at, b"x") for at in offsets)), codecs.GZIP)
+    (batch,) = scan(memoryview(raw))
+    if offsets == (-3, 1):
+        assert [record.offset for record in records_of(memoryview(raw), batch)] == [1, 5]
+        return
+    with pytest.raises(MalformedResponseError, match="do not grow"):
+        records_of(memoryview(raw), batch)
+
+
+def old_message(offset: int, value: bytes, codec: int = 0) -> bytes:
+    """Format 1 (KIP-32)."""
+    body = struct.pack(">BBqii", 1, codec, 1, -1, len(value)) + value
+    raw = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", offset, len(raw)) + raw
+
+
+def batch_of_deltas(base: int, deltas: list[int]) -> bytearray:
+    """Records ``k: v`` with timestamps as a producer of Java's arithmetic writes them."""
+    body = b""
+    for index, delta in enumerate(deltas):
+        content = b"\0" + varint(delta) + varint(index) + b"\2k\2v\0"
+        body += varint(len(content)) + content
+    count = len(deltas)
+    head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(body), -1, 2, 0, 0, count - 1, base, base, -1, -1, -1, count)
+    return checked(bytearray(head + body))
+
+
+@pytest.mark.parametrize("content", [b"\0\0\0\1", b"\0\0\0\1\1", b"\0\x80\x80\x80", b"\0\0\x80\x80\1"])
+def test_a_record_without_room_for_its_parts_is_refused(content: bytes) -> None:
+    body = varint(len(content)) + content + varint(len(content)) + content
+    raw = memoryview(bytes(checked(batches.build(0, body, (0, 0), 2))))
+    (batch,) = scan(raw)
+    with pytest.raises(MalformedResponseError, match="is cut"):
+        records_of(raw, batch)

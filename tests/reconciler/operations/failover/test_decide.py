@@ -17,6 +17,7 @@ from reconciler.model.reports.failover import (
     DrainedFlow,
     FailoverFacts,
     FailoverStep,
+    FenceSeen,
     GroupMove,
     GroupOffset,
     GroupState,
@@ -40,8 +41,10 @@ from reconciler.operations.failover.decide import (
     started_by,
     written,
 )
+from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.run import exit_code
 from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text
+from reconciler.replication.handover import Naming
 from tests.support.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")
@@ -113,6 +116,38 @@ def test_a_lost_origin_stops_it_until_that_is_agreed() -> None:
     assert agreed["origin"] is Level.WARNS
     assert agreed["loss"] is Level.WARNS
     assert Level.STOPS not in agreed.values()
+
+
+def test_what_was_unread_at_a_checkpoint_is_called_so_with_when_that_was() -> None:
+    by_checkpoint = replace(offset(60, 40), translated=TranslatedPartition(60, False, "", 60 + 458_260))
+    lost = seen(
+        reachable=False,
+        flow=replace(RUNNING, groups_read_ms=1_768_000_000_000),
+        groups=(written(group(by_checkpoint), {}),),
+        unreachable_because="no answer",
+    )
+    checks = checks_of(lost, FailoverRequest(unplanned=True))
+    text = failover_text(Report("e", lost, checks, (FailoverStep("offsets", StepResult.PLANNED, ""),), dry=True))
+    assert "by their last checkpoints, 458,260 records unread there, 0 missed; what they read since then is" in text
+    assert "groups of east were read last at 2026-01-09 23:06:40 UTC: what they have read since then they read" in text
+    assert not re.search(r"at most|<=", text)
+    assert "unread" in next(line for line in text.splitlines() if line.startswith("group ")).split()
+    assert "reconciler failover ENV east-to-west --fence" in text
+    unknown = checks_of(replace(lost, flow=RUNNING), FailoverRequest(unplanned=True))
+    assert any("when the mirror read groups of east last is not known" in check.text for check in unknown)
+
+
+def test_a_fence_that_cannot_be_stops_only_who_asked_for_it() -> None:
+    cannot = seen(fence=FenceSeen(obstacle="east has no authorizer"))
+    assert levels(cannot, FailoverRequest(fence=True))["fence"] is Level.STOPS
+    assert levels(cannot)["fence"] is Level.WARNS
+    assert "fence" not in levels(seen())
+
+
+def test_a_rule_for_everyone_is_not_made_where_a_mirror_writes() -> None:
+    assert written_by_mirrors(BOTH, "east", ["orders"]) == "", "its copies have other names"
+    same = [replace(one, naming=Naming("identity")) for one in (THERE, BACK)]
+    assert written_by_mirrors(topology(*same), "east", ["orders"]) == "west-to-east"
 
 
 @pytest.mark.parametrize("paused", [True, False])
@@ -243,3 +278,12 @@ def test_all_formats_say_the_same(dry: bool) -> None:
         assert all(step["text"] in words for step in document["steps"])
         assert "it has members there" in words
     assert ("not copied: 3 offsets written on east since" in text) is not dry
+
+
+def test_a_group_writes_no_markup_and_no_line_of_its_own() -> None:
+    """Whoever may join a group names it."""
+    hostile = replace(written(group(offset(60, 70)), {}), group="x|<img src=y>\n::add-mask::z")
+    report = Report("test", seen(groups=(hostile,)), (), (), dry=True, left_behind=None, seconds=1.0)
+    for words in (failover_text(report), failover_markdown(report)):
+        assert not any(line.startswith("::") for line in words.splitlines())
+    assert "<img" not in failover_markdown(report)

@@ -75,3 +75,7 @@ def test_what_no_checkpoint_tells_of_a_lost_origin_is_said_with_the_groups_it_co
     )
     assert (check.level, "copies of orders on us" in check.text) == (Level.WARNS, True)
     assert check.text.endswith("by auto.offset.reset where they have never been: never")
+    command = (
+        "kafka-consumer-groups.sh --bootstrap-server e:1 --group GROUP --topic orders --reset-offsets --to-datetime"
+    )
+    assert command in check.todo

@@ -10,6 +10,7 @@ import jsonschema
 
 from reconciler.engine.drift.causes import differences
 from reconciler.engine.plan import file as planfile
+from reconciler.engine.plan.build import plan as make_plan
 from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
@@ -25,6 +26,7 @@ from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_verdict
 from reconciler.render.style import Style
 from tests.support.builders import cluster, flow, topic, topology, world
+from tests.support.fakes.cluster import unreachable
 
 
 def planned(use_defaults_from: str) -> Plan:
@@ -122,3 +124,26 @@ def test_nothing_done_is_not_said_to_be_as_declared_where_something_is_blocked()
     held = replace(clear, refused=refused, unknown=(Unknown("cluster east", "no answer"),))
     assert applied_verdict(clear, ()) == "Nothing to apply: everything is as declared"
     assert applied_verdict(held, ()) == "Nothing could be applied: 1 blocked, 1 unknown"
+
+
+def test_changes_of_a_stage_stand_where_a_person_looks_for_them() -> None:
+    """By cluster and name, whatever is done to a topic; in JSON they stand in the order of their execution."""
+    seen = world("a", "b")
+    for name in ("log", "orders"):
+        seen.clusters["a"].put(name, 1)
+    topics = [topic(name, "a", "b", partitions=2) for name in ("log", "orders", "pay", "zoo")]
+    plan = seen.plan(topology(*topics))
+    shown = [line.split()[1] for line in plan_text(plan).splitlines() if line.startswith("    ") and line[4] in "+~"]
+    assert shown == ["log:", "orders:", "pay:", "zoo:", "4"]
+    assert [one.id for one in plan.changes][:3] == ["create:a/pay", "create:a/zoo", "partitions:a/log"]
+
+
+def test_a_cluster_that_does_not_answer_is_told_once_with_its_mirrors() -> None:
+    seen, wished = world(), topology(topic("orders"), flow("east", "west", "orders"))
+    seen.clusters["west"].fail_on(1, unreachable("west"))
+    live = seen.look(wished)
+    silent = replace(live, mirrors={"west": Unknown("mirror west", "west did not answer")})
+    [unknown] = make_plan(wished, silent).unknown
+    assert (unknown.subject, "mirror west" in unknown.detail) == ("cluster west", True)
+    heard = replace(silent, clusters=world().look(wished).clusters)
+    assert [one.subject for one in make_plan(wished, heard).unknown] == ["mirror west"]

@@ -101,6 +101,7 @@ def test_identity_naming_keeps_names_but_never_opens_what_the_target_keeps_for_i
     assert derived(one, "allow User:a read topic _*", topics=("_pay",)) == rules("allow User:a read topic _pay")
 
 
+@pytest.mark.usefixtures("own_policies")
 def test_a_custom_policy_gives_literal_rules_for_topics_that_are_there() -> None:
     one = flow("east", "west", ".*", naming=Naming("tests.support.policies:Suffixing"), access=SYNC)
     assert derived(one, "allow User:a read topic pa*") == set()

@@ -134,6 +134,7 @@ def test_an_expression_without_automaton_is_doubtful_until_an_example_is_real() 
     assert doubtful.doubtful == ("a(?=c)b.*",)
 
 
+@pytest.mark.usefixtures("own_policies")
 def test_custom_policies_are_simulated() -> None:
     def custom(name: str) -> list[Flow]:
         return _pairs("a", "b", naming=Naming(f"tests.support.policies:{name}"))

@@ -102,7 +102,9 @@ def test_parity_does_not_tell_that_a_denied_topic_is_missing() -> None:
 
 def test_drift_is_not_accepted_from_a_cluster_that_may_have_the_topic_unseen() -> None:
     seen, wished = denying()
-    with pytest.raises(ReconcilerError, match="and the cluster does not show whether it has it"):
+    with pytest.raises(
+        ReconcilerError, match="the declaration also counts on west: cluster west does not show whether it has it"
+    ):
         accept({"topics.yaml": ""}, wished, seen.look(wished), ["east/stats"])
 
 

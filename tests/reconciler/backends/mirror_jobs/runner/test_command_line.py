@@ -7,7 +7,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_script
+import pytest
+
+from reconciler.backends.mirror_jobs.runner.command_line import bundle, job_environment, job_script, submit_command
+from reconciler.model.environment.topology import Mirror
 
 
 def modules_in(archive: Path) -> list[str]:
@@ -35,3 +38,46 @@ for name in {modules!r}:
 def test_the_scripts_that_spark_submit_is_given_exist() -> None:
     assert job_script("mirror_job.py").is_file()
     assert job_script("verify_job.py").is_file()
+
+
+HANDOVER = '{"client": {"sasl.password": "${env:EAST_MIRROR}", "sasl.username": "${env:WHO}", "a": "${file:/x}"}}'
+
+
+def test_a_job_is_given_the_secrets_of_its_hand_over_and_no_others() -> None:
+    """Whoever takes over the job would else have what apply may do."""
+    here = {
+        "PATH": "/bin", "JAVA_HOME": "/j", "SPARK_HOME": "/s", "PYTHONPATH": "/p", "HTTPS_PROXY": "p", "LC_ALL": "C",
+        "RECONCILER_ALLOW": "env:*", "EAST_MIRROR": "m", "WHO": "w", "EAST_APPLY": "s3cret", "GITHUB_TOKEN": "t",
+        "RECONCILER_SECRETS": "s", "AWS_SECRET_ACCESS_KEY": "k",
+    }  # fmt: skip
+    given = job_environment("yarn", HANDOVER, here)
+    assert given.keys() - {"PYSPARK_PYTHON"} == here.keys() - {
+        "EAST_APPLY", "GITHUB_TOKEN", "RECONCILER_SECRETS", "AWS_SECRET_ACCESS_KEY",
+    }  # fmt: skip
+    assert "AWS_SECRET_ACCESS_KEY" in job_environment("yarn", HANDOVER, {**here, "RECONCILER_JOB_VARIABLES": "X AWS_*"})
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,512]"])
+def test_a_mirror_of_this_machine_alone_listens_on_loopback(master: str, tmp_path: Path) -> None:
+    words = submit_command(Mirror("m", ("f",), master=master), tmp_path)
+    for setting in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "ui.killEnabled=false"):
+        assert f"spark.{setting}" in words
+    assert job_environment(master, "{}", {})["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("master", "authenticates"),
+    [
+        ("local[2]", True),
+        ("yarn", True),
+        ("k8s://h", True),
+        ("spark://h:7077", False),
+        ("local-cluster[2,1,512]", False),
+    ],
+)
+def test_spark_authenticates_where_it_makes_the_secret_itself(master: str, authenticates: bool, tmp_path: Path) -> None:
+    words = submit_command(Mirror("m", ("f",), master=master), tmp_path)
+    assert ("spark.authenticate=true" in words) is authenticates
+    assert "spark.ui.killEnabled=false" in words
+    own = submit_command(Mirror("m", ("f",), master=master, spark_conf={"spark.ui.killEnabled": "true"}), tmp_path)
+    assert "spark.ui.killEnabled=true" in own, "what is declared holds"

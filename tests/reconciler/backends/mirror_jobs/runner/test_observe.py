@@ -19,7 +19,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFol
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import write_json
 from reconciler.cli.main import main
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, Unknown
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.session import session as wiring
 
@@ -83,6 +83,14 @@ def test_a_job_that_starts_has_the_fingerprint_it_was_handed_and_not_its_predece
     for reported in (None, EARLIER):
         found = observed(supervised, reported)
         assert (found.state, found.fingerprint) == (JobState.STARTING, "new")
+
+
+def test_a_job_that_runs_and_whose_status_topic_is_gone_is_not_seen(supervised: RunFolder, tmp_path: Path) -> None:
+    why = Unknown("mirror west", "its status topic is gone", "Run reconciler apply.")
+    runner = SparkRunner(supervised.path.parent, {}, lambda _: None, lambda _: why)
+    assert runner.observe("west").unseen == why
+    assert runner.observe("east").unseen is None, "nothing runs"
+    assert observed(supervised, None).unseen is None, "it only starts"
 
 
 def test_a_job_that_was_asked_to_stop_does_not_count_as_running(supervised: RunFolder) -> None:

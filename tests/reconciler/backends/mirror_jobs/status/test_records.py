@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
@@ -48,6 +50,23 @@ def test_what_newer_jobs_add_arrives_and_older_jobs_may_leave_out() -> None:
     assert ([*told.paths], [*told.worst_partitions]) == (paths, worst)
     older = mirror_from_record(record(flows={"f": FLOW}), NOW).flows["f"]
     assert (older.transactions, older.retries, older.paths, older.worst_partitions) == (None, None, (), ())
+
+
+def test_what_is_known_of_an_unknown_lag_comes_in_a_header() -> None:
+    lags = {"flows": {"f": {"records_lag_at_least": 5, "lag_unknown_partitions": 2, "standing_partitions": 1}}}
+    flows = {"f": FLOW | {"records_lag": None}, "g": FLOW}
+    told = mirror_from_record(record(flows=flows), NOW, json.dumps(lags).encode()).flows
+    figures = [
+        (f.records_lag, f.records_lag_at_least, f.lag_unknown_partitions, f.standing_partitions) for f in told.values()
+    ]
+    assert figures == [(None, 5, 2, 1), (7, 0, 0, 0)]
+    with pytest.raises(MalformedStatusError, match="header lag"):
+        mirror_from_record(record(), NOW, b"{")
+
+
+def test_fields_of_a_later_release_are_left_aside() -> None:
+    told = mirror_from_record(record(later=1, flows={"f": FLOW | {"later": 2}}), NOW)
+    assert told.flows["f"] == mirror_from_record(record(flows={"f": FLOW}), NOW).flows["f"]
 
 
 @pytest.mark.parametrize(

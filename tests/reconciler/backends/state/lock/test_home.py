@@ -144,7 +144,9 @@ class World:
         else:
             there[key] = value
 
-    def look(self, topology: Topology, _: Principal, names: Iterator[str] | None = None) -> Answers:
+    def look(
+        self, topology: Topology, _: Principal, names: Iterator[str] | None = None, progress: object = None
+    ) -> Answers:
         asked = topology.clusters if names is None else names
         return {
             name: self._sighting(self.records.get(real(topology.clusters[name]), {}), topology, name) for name in asked
@@ -166,7 +168,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     class FakeLock:
         """As ``KafkaLock``, in memory."""
 
-        def __init__(self, cluster: Cluster, _: str, holder: Holder) -> None:
+        def __init__(self, cluster: Cluster, _: str, holder: Holder, progress: object = None) -> None:
             self.cluster, self.holder = cluster, holder
 
         def take(self, reason: str = "") -> None:
@@ -306,7 +308,9 @@ def test_two_that_begin_at_once_with_other_clusters_do_not_both_begin(world: Wor
     seen: list[Taken | None] = []
     inner = world.look
 
-    def look(topology: Topology, principal: Principal, names: Iterator[str] | None = None) -> Answers:
+    def look(
+        topology: Topology, principal: Principal, names: Iterator[str] | None = None, progress: object = None
+    ) -> Answers:
         answers = inner(topology, principal, names)
         if not seen:
             seen.append(None)

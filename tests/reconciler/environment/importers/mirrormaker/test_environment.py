@@ -12,11 +12,13 @@ import pytest
 
 from reconciler.backends.files import read_environment
 from reconciler.cli.main import main
+from reconciler.environment.importers.mirrormaker import connections, naming
 from reconciler.environment.importers.mirrormaker import ignored_settings as unneeded
 from reconciler.environment.importers.mirrormaker.environment import environment
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
 from reconciler.model.environment.topology import Flow, Topology
+from reconciler.replication.handover import Naming
 from tests.support.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "mirrormaker"
@@ -136,8 +138,20 @@ def test_a_password_is_a_reference_and_is_never_shown(
         (BASE + "A->C.topics=x", 5, 'cluster "C" is not in clusters'),
         (BASE + "topics=", 5, "it is empty"),
         (BASE + "replication.factor=two", 5, "not a whole number"),
-        (BASE + "topic.filter.class=com.x.Y", 5, "a class of your own"),
-        (BASE + "replication.policy.class=com.x.Y", 5, "Java classes cannot be used"),
+        (BASE + "topic.filter.class=com.x.Y", 5, "as expressions: topics and exclude_topics of the flow"),
+        (BASE + "group.filter.class=com.x.Y", 5, "as expressions: groups: {include, exclude} of the flow"),
+        (BASE + "config.property.filter.class=com.x.Y", 5, "as expressions: sync_topic_configs.exclude of the flow"),
+        (BASE + "replication.policy.class=com.x.Y", 5, "Where it keeps the names of topics, write replication.policy"),
+        (BASE + "replication.policy.separator=", 5, "calls the copy of topic Atopic"),
+        (BASE + "source.cluster.alias=", 5, "calls the copy of topic .topic, and here it would be A.topic"),
+        (BASE + "source.cluster.alias=dc1", 5, "Call the cluster dc1 in clusters and in front of its settings"),
+        (BASE + "topics=payments{1,2}", 5, 'splits "payments{1,2}" at its commas'),
+        (BASE + "A->B.transforms=x\nA->B.transforms.x.type=k.RegexRouter", 6, "`naming.policy` of the flow"),
+        (BASE + "A->B.transforms=x\nA->B.transforms.x.type=k.Filter", 6, "`where` of the flow"),
+        (BASE + "A->B.transforms=x\nA->B.transforms.x.type=k.InsertHeader", 6, "`headers: add` of the flow"),
+        (BASE + "A->B.transforms=x\nA->B.transforms.x.type=k.MaskField$Value", 6, 'transform x is "MaskField"'),
+        (BASE + "A->B.transforms=x", 5, "transform x has no class"),
+        (BASE + "transforms=x", 5, "transform x has no class"),
         (BASE + "A.sasl.jaas.config=x.Krb5LoginModule required;", 5, "the login module is none of"),
         (BASE + "A.consumer.auto.offset.reset=none", 5, "earliest or latest"),
     ],
@@ -145,6 +159,83 @@ def test_a_password_is_a_reference_and_is_never_shown(
 def test_what_cannot_be_imported_is_told_with_its_line(text: str, line: int, words: str) -> None:
     place = f"mm2.properties:{line}:" if line else "mm2.properties: "
     assert any(place in one and words in one for one in refused(text).splitlines()), refused(text)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "replication.policy.separator=\nsource.cluster.alias=\ntarget.cluster.alias=",
+        "A->B.replication.policy.separator=\nA->B.source.cluster.alias=",
+        *(f"replication.policy.class={name}" for name in sorted(naming.KEEPS_NAMES)),
+        "replication.policy.class=IdentityReplicationPolicy\nreplication.policy.separator=\nsource.cluster.alias=dc1",
+    ],
+)
+def test_names_that_mirrormaker_keeps_are_kept(lines: str) -> None:
+    assert flow(lines).naming == Naming("identity", ".")
+
+
+def test_a_blank_alias_is_that_of_the_positions_and_counts_for_a_cluster_called_source() -> None:
+    text = BASE.replace("A", "source") + "replication.policy.separator=\nsource.cluster.alias=\n"
+    made = environment({"f": text})
+    assert (made.notes.mistakes, made.aliases) == ([], {"source-to-B": ""})
+    assert load(made.texts(), "e").flows["source-to-B"].naming.policy == "identity"
+    of_connect = {**connector("Source", replication__policy__separator=""), "source.cluster.alias": ""}
+    made = environment({"c.json": json.dumps(of_connect)})
+    assert (made.notes.mistakes, made.flows, made.aliases) == ([], ("source-to-B",), {"source-to-B": ""})
+
+
+CONNECTIONS = [
+    ("A->B.producer.override.", "B"), ("A->B.target.producer.", "B"), ("A->B.target.cluster.", "B"),
+    ("A->B.admin.override.", "B"), ("A->B.target.admin.", "B"), ("A->B.consumer.override.", "A"),
+    ("A->B.source.consumer.", "A"), ("A->B.source.cluster.", "A"), ("A->B.source.admin.", "A"),
+    ("B.producer.", "B"), ("A.consumer.", "A"), ("A.admin.", "A"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prefix", "cluster"), CONNECTIONS)
+def test_a_connection_of_one_client_is_its_clusters_or_is_refused(prefix: str, cluster: str) -> None:
+    """It would decide where data goes."""
+    other, secret = "B" if cluster == "A" else "A", 'x.PlainLoginModule required username="u" password="hunter2";'
+    same = {
+        "bootstrap.servers": f"PLAINTEXT://other:9, {cluster.lower()}:1",
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f"  {secret.replace(' ', '  ')}",
+    }
+    known = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": secret}
+    text = BASE + "".join(f"{name}={value}\n" for name, value in known.items())
+    made = environment({"f": text + "".join(f"{prefix}{name}={value}\n" for name, value in same.items())})
+    assert made.notes.mistakes == []
+    assert {f"{prefix}{name}" for name in same} <= {*made.notes.unneeded[connections.SAME]}
+    told = refused(f"{text}{prefix}bootstrap.servers={other.lower()}:1\n")
+    assert f'{prefix}bootstrap.servers: it is "{other.lower()}:1", and that of cluster {cluster} is' in told
+    for name, value in known.items():
+        told = refused(f"{BASE}{prefix}{name}={value}\n")
+        assert f"{prefix}{name}: " in told
+        assert "hunter2" not in told
+
+
+def test_a_callback_handler_is_not_supported_and_kafkas_own_is_oidc() -> None:
+    text = f"{BASE}security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+    text += "sasl.jaas.config=x.OAuthBearerLoginModule required;\nsasl.login.callback.handler.class="
+    told = refused(f"{text}com.x.Handler\n")
+    assert 'sasl.login.callback.handler.class: it is "com.x.Handler"' in told
+    assert "Callback handlers are not supported" in told
+    assert "clientId" not in told
+    own = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    assert "the login module has no clientId" in refused(f"{text}{own}\n")
+    credentials = (
+        "sasl.oauthbearer.client.credentials.client.id=c\nsasl.oauthbearer.client.credentials.client.secret=s\n"
+    )
+    made = topology(f"{text}{own}\n{credentials}sasl.oauthbearer.token.endpoint.url=https://x/token\n")
+    assert made.clusters["A"].client["sasl.oauthbearer.client.id"] == "c"
+
+
+def test_what_is_no_setting_is_named_where_it_must_be_one() -> None:
+    document = json.dumps(connector("Source", topics="x") | {"surprise": "1"})
+    assert "\n" not in document
+    made = environment({"c.json": document})
+    assert any(words.startswith("c.json:1:1: A->B.surprise is no setting") for words in made.notes.different)
 
 
 def test_all_problems_are_told_at_once_and_nothing_is_written(
@@ -219,12 +310,20 @@ def test_a_store_of_keys_and_certificates_becomes_two_files() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("A->B.source.cluster.security.protocol=SSL", "a connection of one flow"),
-        ("A.admin.sasl.jaas.config=x", "of one kind of client"),
+        ("A->B.source.cluster.ssl.key.password=x", "a connection of one flow"),
+        (
+            "A.sasl.jaas.config=x.PlainLoginModule required username=u password=p;\nA.admin.sasl.jaas.config=x",
+            "of one kind",
+        ),
+        ("B.producer.override.bootstrap.servers=c:1", "has no effect: override is of a connector's settings"),
+        ("A->B.topics=a\\tb, c", "has 'a\\tb', with a control character"),
+        ("A->B.topics=a(b, c)", "MirrorMaker 2 reads a(b|c)"),
+        ('"replication.policy.separator": ""', "replication.policy.separator is in quotes"),
+        ("replication.policy.separator=\nsource.cluster.alias=", "heartbeats are copied to A.heartbeats all the same"),
         ("A.ssl.enabled.protocols=TLSv1.3", "of Java's clients only"),
         ("A.topics=x", "MirrorMaker 2 ignores on a cluster"),
         ("consumer.isolation.level=read_committed", "MirrorMaker 2 drops it"),
-        ("A->B.transforms=x", "no code of yours"),
+        ("A.transforms=x", "no code of yours"),
         ("A->B.tasks.max=100", "at most 64"),
         ("topics=a\ntopics=b", "line 5 does not count"),
         ("refresh.topics.interval.second=1", "no setting of MirrorMaker 2 that is known"),

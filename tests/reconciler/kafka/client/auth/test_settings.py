@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import logging
 import re
 import socket
 import threading
@@ -19,7 +20,7 @@ import pytest
 
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import SaslSettings, connection_settings
-from reconciler.kafka.client.auth.supported_settings import HONOURED, refusals
+from reconciler.kafka.client.auth.supported_settings import DECIDES, HONOURED, TUNING, forbidden, refusals
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 from tests.support.access.security_settings import VERDICTS
 
@@ -60,8 +61,23 @@ def test_what_cannot_be_honoured_is_an_error(client: dict[str, str], named: str)
 )
 def test_every_security_setting_is_honoured_harmless_or_refused(setting: str, verdict: str) -> None:
     found = refusals({setting: None})
-    assert [one.setting for one in found] == ([setting] if verdict == "refused" else [])
+    assert [one.setting for one in found] == ([setting] if verdict in ("refused", "forbidden") else [])
     assert (setting in HONOURED) == (verdict == "honoured")
+    assert (forbidden([setting]) != ()) == (verdict == "forbidden")
+
+
+def test_what_tunes_librdkafka_is_known_to_it_and_decides_nothing_about_security() -> None:
+    """Or a setting that nobody meant would be on the list."""
+    assert not [name for name in TUNING if name.startswith(DECIDES)]
+    assert [name for name in TUNING if "No such configuration property" in _said_by_librdkafka(name)] == []
+
+
+def _said_by_librdkafka(name: str) -> str:
+    try:
+        confluent_kafka.Producer({name: "1"}, logger=logging.getLogger("silent"))
+    except confluent_kafka.KafkaException as error:
+        return str(error)
+    return ""
 
 
 def test_no_security_setting_of_librdkafka_is_forgotten() -> None:

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.engine.rollout.status import RolloutStatus, standing_now
-from reconciler.errors import Unknown
+from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
 from reconciler.model.live import (
+    LAG_LATE_MS,
     Broker,
     FlowStatus,
     JobState,
@@ -79,7 +80,33 @@ def test_a_flow_is_one_row_of_figures() -> None:
         "orders", "degraded", "12,346", "7.9", "1,234", "5.2", "! record_refused x2, quota_throttled"
     ]  # fmt: skip
     assert row(state, "new") == ["new", "starting", "0", "0.0", "unknown", "unknown"]
-    assert "12:00:00  1 of 1 mirror running; lag not fully known; 3 conditions" in shown(state)
+    assert "12:00:00  1 of 1 mirror running; lag unknown, at least 1,234 records behind; 3 conditions" in shown(state)
+
+
+def test_of_very_many_conditions_the_true_count_is_told() -> None:
+    counts = tuple({"code": code, "stops": code != "calm", "conditions": n} for code, n in (("a", 9_999), ("calm", 3)))
+    state = live(JobState.RUNNING, replace(BUSY, conditions=(STOP,) * 20, condition_counts=counts))
+    assert row(state, "orders")[-1] == "! a x9,999, calm x3"
+    text = status_text(topology(), state, 5)
+    assert text.splitlines()[0].endswith("; 10,002 conditions")
+    assert "  ! orders: and 9,982 more; all together: a x9,999, calm x3" in text
+    told = json.loads(status_json(topology(), state, 5))
+    jsonschema.validate(told, schema_of("status-report"))
+    assert told["verdict"].endswith("; 10,002 conditions")
+    assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(counts)
+
+
+def test_a_dead_cluster_is_told_once() -> None:
+    error = "cluster west does not answer at w:9092. w:9092: Connect failed"
+    silent = Unknown("cluster west", error, "Check that the brokers run.")
+    mirror = Unknown("mirror west", "cluster west does not answer at w:9092", "Check that the brokers run.")
+    dead = LiveState({"west": silent}, {"west": mirror})
+    text = status_text(topology(), dead, 0, StatusInputs(mirror))
+    assert text.count("does not answer") == text.count("Check that the brokers run.") == 1
+    assert "mirror west: unknown, as cluster west is" in text
+    assert "lock: unknown, as cluster west is" in text
+    other = replace(mirror, error="its status record cannot be read")
+    assert "unknown: its status record cannot be read" in status_text(topology(), LiveState({}, {"west": other}), 0)
 
 
 @pytest.mark.parametrize("state", [JobState.STALE, JobState.FAILED, JobState.STOPPED])
@@ -88,12 +115,42 @@ def test_a_job_that_does_not_run_has_no_rate(state: JobState) -> None:
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_the_lag_of_a_job_that_does_not_run_is_what_it_told_last(state: JobState) -> None:
+def test_the_lag_of_a_job_that_does_not_run_is_unknown_whatever_it_told_last(state: JobState) -> None:
     """Its source may have grown since, and nobody looked."""
-    flow = replace(BUSY, records_lag=0)
-    first = status_text(topology(), live(state, flow), 0).splitlines()[0]
-    assert ("; 0 records behind when last reported; " in first) is (state != JobState.RUNNING)
-    assert "0 records behind" in first
+    flow = replace(BUSY, records_lag=0, seconds_lag=0.0)
+    runs = state is JobState.RUNNING
+    text = status_text(topology(), live(state, flow), 0)
+    assert ("; 0 records behind; " in text.splitlines()[0]) is runs
+    assert ("lag unknown (0 when last reported)" in text.splitlines()[0]) is not runs
+    assert ("unknown; 0 when last reported" in text) is not runs
+    told = json.loads(status_json(topology(), live(state, flow), 0))["mirrors"]["west"]["flows"]["orders"]
+    assert told["records_lag"] == (0 if runs else None)
+    assert told.get("last_reported") == (None if runs else {"records_lag": 0, "seconds_lag": 0.0})
+
+
+def test_the_lag_of_a_job_whose_record_is_overdue_is_unknown() -> None:
+    mirror = LiveMirror("west", JobState.RUNNING, "app-1", flows={"orders": replace(BUSY, records_lag=0)})
+    for late_ms, words in ((LAG_LATE_MS, "; 0 records behind"), (LAG_LATE_MS + 1, "; lag unknown (0 when last")):
+        state = LiveState({}, {"west": replace(mirror, late_ms=late_ms)})
+        assert words in status_text(topology(), state, 0).splitlines()[0]
+
+
+def test_an_unknown_lag_is_shown_with_what_is_known_of_it() -> None:
+    flow = replace(BUSY, records_lag=None, seconds_lag=None, records_lag_at_least=14_207)
+    text = status_text(topology(), live(JobState.RUNNING, flow, replace(BUSY, name="other", records_lag=3)), 5)
+    assert text.splitlines()[0].startswith("1 of 1 mirror running; lag unknown, at least 14,210 records behind; ")
+    assert "unknown; at least 14,207  unknown" in text
+
+
+def test_a_job_that_nobody_can_see_is_unknown_and_says_why() -> None:
+    unseen = Unknown("mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply.")
+    state = LiveState({}, {"west": LiveMirror("west", JobState.STARTING, unseen=unseen)})
+    first, _, _, *rest = status_text(topology(), state, 0).splitlines()
+    assert first == "0 of 1 mirror running; lag unknown; 0 conditions; 1 unknown"
+    assert f"mirror west: unknown: {unseen.error}. {unseen.todo}" in "\n".join(rest)
+    assert "__mirror_status" in shown(state)
+    assert status_code(state) == ExitCode.ERROR
+    assert json.loads(status_json(topology(), state, 0))["mirrors"]["west"]["state"] == "unknown"
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -116,10 +173,10 @@ def test_a_mirror_that_cannot_be_read_or_never_ran_is_a_row_too() -> None:
     nobody = LiveState({}, {"west": Unknown("mirror west", "no answer from west", "Check it.", ())})
     assert "(mirror west)" in shown(nobody)
     assert "no answer from west" in shown(nobody)
-    assert "lag not fully known; 0 conditions; 1 unknown" in shown(nobody)
+    assert "lag unknown; 0 conditions; 1 unknown" in shown(nobody)
     assert "absent" in shown(live(JobState.ABSENT))
     first = status_text(topology(), live(JobState.ABSENT), 0).splitlines()[0]
-    assert first == "0 of 1 mirror running; lag not fully known; 0 conditions"
+    assert first == "0 of 1 mirror running; lag unknown; 0 conditions"
 
 
 class Terminal(io.StringIO):
@@ -210,9 +267,10 @@ def test_the_json_follows_its_schema(mirror: LiveMirror | Unknown, standing: Rol
 
 
 def test_what_the_record_says_of_a_flow_is_printed() -> None:
-    state = LiveState({}, {"west": mirror_from_record(record(flows={"f": EVERYTHING}), 5)})
-    printed = json.loads(status_json(topology(), state, 5))["mirrors"]["west"]["flows"]["f"]
-    assert {**printed, "lanes": 4} == EVERYTHING
+    known = {"records_lag_at_least": 9, "lag_unknown_partitions": 2, "standing_partitions": 1}
+    mirror = mirror_from_record(record(flows={"f": EVERYTHING}), 5, json.dumps({"flows": {"f": known}}).encode())
+    printed = json.loads(status_json(topology(), LiveState({}, {"west": mirror}), 5))["mirrors"]["west"]["flows"]["f"]
+    assert {**printed, "lanes": 4} == EVERYTHING | known
 
 
 @pytest.mark.parametrize(

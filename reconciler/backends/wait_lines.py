@@ -1,0 +1,37 @@
+"""Lines that say what is waited for, so that nobody watches a command that says nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SOON_S, AGAIN_S = 3.0, 15.0
+"""The first line comes after so long, the same words again after that."""
+
+
+class WaitLines:
+    """``tell`` is called as often as one looks. ``progress`` gets words that are new, and the same ones now and then,
+    with how long that lasts."""
+
+    def __init__(
+        self,
+        progress: Callable[[str], None],
+        soon_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._quiet_until = clock() + (SOON_S if soon_s is None else soon_s)
+        self._words = ""
+        self._since = self._last = 0.0
+
+    def tell(self, words: str) -> None:
+        now = self._clock()
+        if now < self._quiet_until:
+            return
+        if words != self._words:
+            self._words, self._since, self._last = words, now, now
+            self._progress(words)
+        elif now - self._last >= AGAIN_S:
+            self._last = now
+            self._progress(f"{words}, for {now - self._since:.0f} s now")

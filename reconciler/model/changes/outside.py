@@ -1,0 +1,43 @@
+"""What changed on a cluster and was not done by an apply, and what is set there and stands in no file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.model.changes.subject import Subject
+
+
+class Outside(StrEnum):
+    """The value is the code in plans: stable. DELETED to DEFAULT: against what the last apply left. UNDECLARED: an
+    override where ``undeclared`` is ``drift``. MIN_INSYNC: min.insync.replicas above the replication factor."""
+
+    DELETED = "deleted"
+    MADE_ANEW = "made-anew"
+    PARTITIONS = "partitions"
+    OVERRIDE = "override"
+    DEFAULT = "broker-default"
+    UNDECLARED = "undeclared-override"
+    MIN_INSYNC = "min-insync-above-factor"
+
+
+COUNTED = (Outside.MADE_ANEW, Outside.UNDECLARED)
+"""What is drift although no planned change shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideChange:
+    """``subject``: a topic or a cluster; ``key``: of a config, else empty. ``before`` and ``after`` in words.
+    ``since``: the apply that left ``before``, or empty. ``why``: what it means, where that is not plain."""
+
+    kind: Outside
+    subject: Subject
+    key: str
+    before: str
+    after: str
+    since: str = ""
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject} {self.key}" if self.key else str(self.subject)

@@ -1,0 +1,119 @@
+"""What the last apply left on each cluster: topics with their ids, partitions, overrides; dynamic broker defaults.
+
+Frozen. The record is advice: a plan tells by it what was changed outside, and decides nothing by it. What an apply is
+about to change is struck from it beforehand, so that a run that is killed leaves no record of what it may have changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from reconciler.errors import Unknown
+from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+
+FORMAT_VERSION = 1
+NOT_READ = -1
+"""In place of the number of a topic's overrides."""
+
+
+def left_key(environment: str, cluster: str) -> str:
+    return f"left/{environment}/{cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftTopic:
+    """``overrides`` None: they could not be read."""
+
+    topic_id: str
+    partitions: int
+    overrides: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftCluster:
+    """``defaults``: what is set for all brokers of the cluster at run time (``Source.CLUSTER``), by topic config; None:
+    nobody looked."""
+
+    cluster_id: str
+    at_ms: int = 0
+    who: str = ""
+    topics: Mapping[str, LeftTopic] = field(default_factory=dict)
+    defaults: Mapping[str, str] | None = None
+
+    @property
+    def since(self) -> str:
+        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"the apply of {at} by {self.who}"
+
+    def without(self, names: Collection[str]) -> LeftCluster:
+        return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names})
+
+    def same(self, other: LeftCluster) -> bool:
+        """But for who wrote it, and when."""
+        ours, theirs = ((left.cluster_id, left.topics, left.defaults) for left in (self, other))
+        return ours == theirs
+
+
+NOBODY = LeftCluster("")
+"""In place of a cluster of which nothing is remembered."""
+
+
+def left_topics(topics: Iterable[LiveTopic]) -> dict[str, LeftTopic]:
+    """Equal overrides are one object, as in what is read back."""
+    seen: dict[int, Mapping[str, str] | None] = {}
+    by_name: dict[str, LeftTopic] = {}
+    for topic in topics:
+        key = id(topic.configs)
+        if key not in seen:
+            seen[key] = None if isinstance(topic.configs, Unknown) else dict(topic.overrides)
+        by_name[topic.name] = LeftTopic(topic.topic_id, len(topic.partitions), seen[key])
+    return by_name
+
+
+def left_on(live: LiveCluster, names: Iterable[str], brokers: Mapping[str, ConfigValue]) -> LeftCluster:
+    """``brokers``: what topics have without overrides."""
+    topics = left_topics(live.topics[name] for name in names)
+    defaults = {key: entry.value for key, entry in brokers.items() if entry.source is Source.CLUSTER and entry.value}
+    return LeftCluster(live.cluster_id, topics=topics, defaults=defaults)
+
+
+def dumps(left: LeftCluster) -> bytes:
+    """Overrides are written once, however many topics have them."""
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    rows: dict[str, list[Any]] = {}
+    for name, topic in sorted(left.topics.items()):
+        number = NOT_READ
+        if topic.overrides is not None:
+            number = numbers.setdefault(tuple(sorted(topic.overrides.items())), len(numbers))
+        rows[name] = [topic.topic_id, topic.partitions, number]
+    document = {
+        "format_version": FORMAT_VERSION,
+        "cluster_id": left.cluster_id,
+        "at_ms": left.at_ms,
+        "who": left.who,
+        "defaults": None if left.defaults is None else dict(sorted(left.defaults.items())),
+        "overrides": [dict(pairs) for pairs in numbers],
+        "topics": rows,
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def loads(value: bytes) -> LeftCluster | None:
+    """None for a record that nobody here can read: it is advice, and a later release may write another."""
+    try:
+        document = json.loads(value)
+        if document["format_version"] != FORMAT_VERSION:
+            return None
+        overrides: list[Mapping[str, str]] = document["overrides"]
+        topics = {
+            name: LeftTopic(topic_id, partitions, overrides[number] if number >= 0 else None)
+            for name, (topic_id, partitions, number) in document["topics"].items()
+        }
+        head = (str(document["cluster_id"]), int(document["at_ms"]), str(document["who"]))
+        return LeftCluster(*head, topics, document["defaults"])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None

@@ -1,0 +1,106 @@
+"""Keeps producers from writing on the cluster that a failover leaves: deny rules there, written down, taken back.
+
+Deny wins over every rule that allows, so one rule a topic is enough; super users are not bound by it. What was made is
+recorded on the same cluster before it is made, so that a failback takes back exactly that, also after a run was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
+from reconciler.backends.state.ownership import FENCED, SubjectRecord
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.model.acls import (
+    ANYONE,
+    WILDCARD,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    Unsupported,
+)
+from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import Made
+from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult
+from reconciler.resources.flows.routes import selector_of
+from reconciler.text import counted
+
+
+def denial(topic: str) -> AclBinding:
+    where = (ResourceType.TOPIC, topic, PatternType.LITERAL)
+    return AclBinding(*where, ANYONE, WILDCARD, Operation.WRITE, Permission.DENY)
+
+
+def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
+    """Which flow writes into one of these topics of a cluster, which a rule for everyone would stop; empty for none."""
+    for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
+        selector = selector_of(flow)
+        if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
+            return flow.name
+    return ""
+
+
+def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
+    """What making the fence would do, and in which words."""
+    origin, missing = facts.move.origin, facts.fence.missing
+    if not facts.reachable:
+        text = f"{origin} does not answer: run this again with --fence before its producers go on"
+        return StepResult.SKIPPED, text
+    if not missing:
+        return StepResult.ALREADY, f"nobody may write the flow's topics on {origin}"
+    return StepResult.PLANNED, f"deny everyone to write {counted(len(missing), 'topic')} on {origin}"
+
+
+class Fence:
+    """On the source of ``flow``. Raises ClusterError."""
+
+    def __init__(self, topology: Topology, flow: str) -> None:
+        self._topology, self._flow = topology, flow
+        self._cluster = topology.clusters[topology.flows[flow].source]
+        self._access = AccessControl(self._cluster, Principal.APPLY, topology.environment)
+        self._record = SubjectRecord(FENCED, self._cluster, Principal.APPLY, topology.environment)
+
+    def made(self) -> frozenset[AclBinding] | Unknown:
+        """By the record, whether they are there or not."""
+        record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
+        if isinstance(record, Unknown):
+            return record
+        return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
+
+    def look(self, topics: Collection[str]) -> FenceSeen:
+        name = self._cluster.name
+        if writer := written_by_mirrors(self._topology, name, topics):
+            why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
+            return FenceSeen(obstacle=f"{why}: deny the producers one by one")
+        rules, made = self._access.read().acls, self.made()
+        if isinstance(rules, Unsupported):
+            return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
+        if isinstance(rules, Unknown):
+            return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
+        if isinstance(made, Unknown):
+            return FenceSeen(obstacle=f"{made.error}. {made.todo}")
+        return FenceSeen(made, frozenset(map(denial, topics)) - rules)
+
+    def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
+        """A rule that stood before is not ours, and stays at the failback."""
+        planned, rules = fence_planned(facts), facts.fence.missing
+        if planned[0] is not StepResult.PLANNED:
+            return planned
+        self._record.write(dict.fromkeys(rules, Made(f"failover of {self._flow}", self._flow)))
+        self._send([CreateAcl(self._cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        denied = f"nobody but super users may write {counted(len(rules), 'topic')} on {self._cluster.name}"
+        return StepResult.DONE, f"{denied}, until the failback takes that back"
+
+    def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
+        rules = facts.fence.made
+        self._send([DeleteAcl(self._cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._record.write(dict.fromkeys(rules))
+        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self._cluster.name}"
+
+    def _send(self, changes: Sequence[AclChange]) -> None:
+        if failures := self._access.sent(changes):
+            why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
+            raise ReconcilerError(next(iter(failures.values())), why, "Mend it and run this again: it goes on.")

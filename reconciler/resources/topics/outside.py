@@ -1,0 +1,168 @@
+"""What changed on clusters since the last apply and was done by none; and min.insync.replicas that nobody can meet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from reconciler.errors import Unknown
+from reconciler.model.changes import About, Outside, OutsideChange, Subject, of_topic
+from reconciler.model.config_values import THROTTLES, human, number
+from reconciler.model.environment.topology import TopicRef
+from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic
+from reconciler.resources.flows.routes import Route
+from reconciler.resources.topics.config_sync import SyncedConfigs
+from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
+from reconciler.resources.topics.expected import BrokerConfigs
+from reconciler.text import counted, first_of
+
+Left: TypeAlias = Mapping[str, LeftCluster]
+"""By cluster; without those of which nobody knows."""
+NOTHING_LEFT: Left = MappingProxyType({})
+NOT_SET = "not set"
+NO_TOPIC = "no topic"
+ANEW = (
+    "its earlier records are gone, and positions of its readers and of mirrors belong to the earlier topic; the next"
+    " apply takes note of the new one"
+)
+SHOWN = 5
+MIN_INSYNC = "min.insync.replicas"
+
+
+def changed_outside(
+    desired: DesiredTopics, clusters: Mapping[str, LiveCluster], brokers: Mapping[str, BrokerConfigs], left: Left
+) -> Iterator[OutsideChange]:
+    """``brokers``: by cluster, what its topics have without overrides. Of topics that are desired now."""
+    for name, named in sorted(desired.alike.items()):
+        cluster, before = clusters[name], left.get(name)
+        yield from _out_of_reach(cluster, named)
+        if before is None or before.cluster_id != cluster.cluster_id:
+            continue  # another cluster answers by this name, of which nobody remembers anything
+        same = _Overrides()
+        for topic in named.keys() & before.topics.keys() - cluster.hidden.keys():
+            left_topic, now = before.topics[topic], cluster.topics.get(topic)
+            if now is None or not same.topic(left_topic, now):
+                yield from _changed(TopicRef(name, topic), now, left_topic, before.since)
+        yield from _defaults(name, brokers[name], before)
+
+
+class _Overrides:
+    """Tells whether a topic is as it was left. Of ten thousand topics perhaps fifty have other configs."""
+
+    def __init__(self) -> None:
+        self._same: dict[tuple[int, int], bool] = {}
+
+    def topic(self, before: LeftTopic, now: LiveTopic) -> bool:
+        if before.topic_id != now.topic_id or before.partitions != len(now.partitions):
+            return False
+        key = id(before.overrides), id(now.configs)
+        if (same := self._same.get(key)) is None:
+            unread = before.overrides is None or isinstance(now.configs, Unknown)
+            same = self._same[key] = unread or before.overrides == now.overrides
+        return same
+
+
+def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> frozenset[tuple[TopicRef, str]]:
+    """Topic and config of overrides that somebody took off, and of those that copies lose by following."""
+    gone = {
+        (TopicRef(change.subject.cluster, change.subject.name), change.key)
+        for change in changes
+        if change.kind is Outside.OVERRIDE and change.after == NOT_SET
+    }
+    for route in sorted(routes, key=lambda route: route.depth) if gone else ():
+        reset = route.configs.reset if isinstance(route.configs, SyncedConfigs) else frozenset()
+        gone |= {(route.remote, key) for key in reset if (route.source, key) in gone}
+    return frozenset(gone)
+
+
+def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
+    """In order of clusters and topics. An override that counts as drift is told once, with what was there before."""
+    by_name: dict[tuple[Subject, str], OutsideChange] = {}
+    others: list[OutsideChange] = []
+    for change in changes:
+        place = change.subject, change.key
+        if change.kind not in (Outside.OVERRIDE, Outside.UNDECLARED):
+            others.append(change)
+        elif (other := by_name.get(place)) is None:
+            by_name[place] = change
+        else:
+            undeclared, override = (change, other) if change.kind is Outside.UNDECLARED else (other, change)
+            by_name[place] = replace(undeclared, before=override.before, since=override.since)
+    order = list(Outside)
+    return tuple(
+        sorted(
+            (*others, *by_name.values()),
+            key=lambda change: (change.subject.cluster, change.subject.name, order.index(change.kind), change.key),
+        )
+    )
+
+
+def _changed(ref: TopicRef, topic: LiveTopic | None, before: LeftTopic, since: str) -> Iterator[OutsideChange]:
+    subject, was = of_topic(ref), f"topic id {before.topic_id}"
+    if topic is None:
+        yield OutsideChange(Outside.DELETED, subject, "", f"{was}, {_partitions(before.partitions)}", NO_TOPIC, since)
+        return
+    if topic.topic_id != before.topic_id:
+        yield OutsideChange(Outside.MADE_ANEW, subject, "", was, f"topic id {topic.topic_id}", since, ANEW)
+    if (count := len(topic.partitions)) != before.partitions:
+        sides = _partitions(before.partitions), _partitions(count)
+        yield OutsideChange(Outside.PARTITIONS, subject, "", *sides, since)
+    if before.overrides is None or isinstance(topic.configs, Unknown):
+        return
+    now = topic.overrides
+    if now == before.overrides:
+        return
+    for key in sorted((now.keys() | before.overrides.keys()) - THROTTLES):
+        if (value := now.get(key)) != (old := before.overrides.get(key)):
+            sides = _words(key, old), _words(key, value)
+            yield OutsideChange(Outside.OVERRIDE, subject, key, *sides, since)
+
+
+def _partitions(count: int) -> str:
+    return counted(count, "partition")
+
+
+def _words(key: str, value: str | None) -> str:
+    return NOT_SET if value is None else human(key, value)
+
+
+def _defaults(cluster: str, brokers: BrokerConfigs, before: LeftCluster) -> Iterator[OutsideChange]:
+    """Of keys that some topic without an override tells of."""
+    if before.defaults is None:
+        return
+    for key in sorted(brokers):
+        entry, old = brokers[key], before.defaults.get(key)
+        now = entry.value if entry.source is Source.CLUSTER else None
+        if now != old:
+            sides = _words(key, old), _words(key, now)
+            why = "it counts for every topic there without a value of its own"
+            subject = Subject(About.CLUSTER, cluster)
+            yield OutsideChange(Outside.DEFAULT, subject, key, *sides, before.since, why)
+
+
+def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> Iterator[OutsideChange]:
+    """Topics whose effective min.insync.replicas is above their factor, but for those of which a file says it."""
+    names: dict[tuple[str, Source, int], list[str]] = defaultdict(list)
+    above_one: dict[int, ConfigValue | None] = {}
+    for name, topic in cluster.topics.items():
+        key = id(topic.configs)
+        if key not in above_one:
+            entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(MIN_INSYNC)
+            above_one[key] = entry if entry is not None and (number(entry.value) or 0) > 1 else None
+        if (entry := above_one[key]) is None or name not in named or MIN_INSYNC in named[name].configs:
+            continue
+        factor = min((len(partition.replicas) for partition in topic.partitions), default=None)
+        if factor is not None and (number(entry.value) or 0) > factor:
+            names[str(entry.value), entry.source, factor].append(name)
+    for (value, source, factor), some in sorted(names.items()):
+        why = (
+            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}. Brokers"
+            f" before Kafka 3.7 refuse every write with acks=all there; later ones count it as {factor}, so it protects"
+            " less than it says. Lower it, or raise the factor"
+        )
+        subject = Subject(About.CLUSTER, cluster.name)
+        yield OutsideChange(Outside.MIN_INSYNC, subject, MIN_INSYNC, "", f"{value} ({source.value})", why=why)

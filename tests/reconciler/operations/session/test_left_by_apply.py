@@ -1,0 +1,118 @@
+"""What an apply leaves is recorded as it was read; what a killed one may have changed is in no record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ClusterError
+from reconciler.model.live import LiveState, Source
+from reconciler.model.state.last_apply import Applied
+from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
+from reconciler.operations.session.left_by_apply import keep, strike
+from tests.support.builders import World, topic, topology, world
+
+BY = Applied("test", 1_000, "ada", "", {}, (), ())
+WISHED = topology(topic("orders", partitions=2), topic("pay", partitions=1))
+
+
+@dataclass
+class Run:
+    """A session and a lock, as far as the record needs them."""
+
+    world: World
+    topology: Any = WISHED
+    seen: LiveState | None = None
+    left: dict[str, LeftCluster] = field(default_factory=dict)
+    records: dict[str, bytes] = field(default_factory=dict)
+    broken: str = ""
+
+    @property
+    def clusters(self) -> Any:
+        return self.world.clusters
+
+    def keep(self, key: str, value: bytes) -> str:
+        if not self.broken:
+            self.records[key] = value
+        return self.broken
+
+    def written(self, cluster: str = "east") -> LeftCluster:
+        record = loads(self.records[left_key("test", cluster)])
+        assert record is not None
+        return record
+
+    def apply(self, killed: bool = False) -> None:
+        self.seen = self.world.look(self.topology)
+        planned = self.world.plan(self.topology, left=self.left)
+        assert strike(self, self, planned) == ""  # type: ignore[arg-type]
+        self.world.apply(self.topology, planned)
+        if not killed:
+            assert keep(self, self, planned, BY) == ""  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run() -> Run:
+    made = Run(world("east"))
+    made.world.clusters["east"].put("stranger")
+    made.apply()
+    return made
+
+
+def test_it_holds_what_the_apply_made_with_its_id_and_no_strangers(run: Run) -> None:
+    live = run.world.clusters["east"].topics
+    assert {name: one.topic_id for name, one in run.written().topics.items()} == {
+        name: live[name].topic_id for name in ("orders", "pay")
+    }
+    assert run.written().since == "the apply of 1970-01-01T00:00:01Z by ada"
+
+
+def test_what_is_as_it_was_is_not_written_again(run: Run) -> None:
+    run.records.clear()
+    run.apply()
+    assert run.records == {}
+
+
+def test_a_killed_apply_is_not_taken_for_somebody_else(run: Run) -> None:
+    run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
+    run.apply(killed=True)
+    assert run.written().topics.keys() == {"pay"}
+    assert run.world.plan(run.topology, left=run.left).outside == ()
+
+
+def test_an_apply_without_changes_takes_note_of_what_it_saw(run: Run) -> None:
+    run.world.clusters["east"].put("pay", 1)
+    run.world.clusters["east"].broker_configs["retention.ms"] = ("5", Source.CLUSTER)
+    assert len(run.world.plan(run.topology, left=run.left).outside) == 2
+    run.apply()
+    assert run.world.plan(run.topology, left=run.left).outside == ()
+    assert run.written().defaults == {"retention.ms": "5"}
+
+
+def test_a_saved_plan_records_what_it_changed_and_keeps_the_rest(run: Run) -> None:
+    run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
+    planned = run.world.plan(run.topology)
+    run.seen = None
+    run.world.clusters["east"].put("pay", 1)
+    run.world.apply(run.topology, planned)
+    keep(run, run, planned, BY)  # type: ignore[arg-type]
+    assert run.written().topics["orders"].partitions == 5
+    assert [one.kind for one in run.world.plan(run.topology, left=run.left).outside] == ["made-anew"]
+
+
+def test_a_cluster_that_does_not_answer_afterwards_keeps_what_was_not_touched(run: Run) -> None:
+    run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
+    run.seen = run.world.look(run.topology)
+    planned = run.world.plan(run.topology)
+    strike(run, run, planned)  # type: ignore[arg-type]
+    run.world.clusters["east"].fail_on(1, ClusterError("east", "unreachable", "east is silent"))
+    assert keep(run, run, planned, BY) == ""  # type: ignore[arg-type]
+    assert run.written().topics.keys() == {"pay"}
+
+
+def test_a_record_that_cannot_be_written_is_told(run: Run) -> None:
+    run.broken = "no disk"
+    run.world.clusters["east"].put("pay", 1)
+    run.seen = run.world.look(run.topology)
+    assert keep(run, run, run.world.plan(run.topology), BY) == "no disk"  # type: ignore[arg-type]
