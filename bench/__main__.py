@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,9 +31,11 @@ SAVED = ROOT / "bench" / "results" / "copy"
 console = Console(soft_wrap=True)
 
 
-def systems() -> dict[str, System]:
-    """By the short names of ``--systems``."""
+def systems(beside: Path | None = None) -> dict[str, System]:
+    """By the short names of ``--systems``; ``beside`` is another checkout, whose mirror is the system ``other``."""
+    other: dict[str, System] = {"other": Reconciler(checkout=beside.resolve())} if beside else {}
     return {
+        **other,
         "mm2": MirrorMaker2(Tuning.DEFAULT),
         "mm2-tuned": MirrorMaker2(Tuning.TUNED),
         "mm2-tuned-one": MirrorMaker2(Tuning.TUNED, tasks=1),
@@ -80,11 +82,16 @@ def say(result: Result, lead: str) -> None:
 
 
 def measure(
-    found: Clusters, cases: Sequence[str], order: Sequence[tuple[int, str]], records: int | None, trickle: Trickle
+    found: Clusters,
+    known: Mapping[str, System],
+    cases: Sequence[str],
+    order: Sequence[tuple[int, str]],
+    records: int | None,
+    trickle: Trickle,
 ) -> list[Result]:
     """Every case with every system, one after the other on the same clusters and the same data. Rounds below 0 are
     shown and do not count: brokers that have just started compile what they do while they do it."""
-    known, results = systems(), list[Result]()
+    results = list[Result]()
     for case in cases:
         known_case = CASES.get(case)
         if known_case:
@@ -133,6 +140,9 @@ def main(
     systems_: Annotated[
         str, typer.Option("--systems", help=f"Comma-separated, or all: {', '.join(systems())}.")
     ] = "mm2-tuned,mm2-exactly-once,ours",
+    beside: Annotated[
+        Path | None, typer.Option(file_okay=False, exists=True, help="Another installed checkout: the system `other`.")
+    ] = None,
     records: Annotated[
         int | None, typer.Option(min=8, help="Records of each case; by default as fits the case.")
     ] = None,
@@ -148,7 +158,8 @@ def main(
 
     CPU is that of every process of a system from the first record at the target to the last; brokers are listed apart.
     """
-    names = chosen(systems_, list(systems()), "system")
+    known = systems(beside)
+    names = chosen(systems_, list(known), "system")
     wanted = chosen(cases, NAMES, "case")
     if not Path("/proc/self/stat").exists():
         console.print("bench reads CPU time from /proc, which only Linux has. Run it in a container or on Linux.")
@@ -157,7 +168,7 @@ def main(
     try:
         with clusters(port, keep, console.print) as found:
             order = list(turns(names, repeat, alternate, warm_up))
-            results = measure(found, wanted, order, records, Trickle(seconds=latency_seconds))
+            results = measure(found, known, wanted, order, records, Trickle(seconds=latency_seconds))
     except (BenchError, ReconcilerError) as error:
         console.print(str(error), markup=False)
         raise typer.Exit(1) from None

@@ -17,7 +17,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.copy.ours import python_of
 from bench.processes.clusters import SERVER_JVM
 from bench.processes.cpu import cpu_seconds
 from bench.processes.remembered import standing_before
@@ -72,12 +72,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``aim``: what it should stay within, in words; empty where nothing is said."""
+    """``aim``: what it should stay within, in words; empty where nothing is said. ``checkout``: whose program runs."""
 
     name: str
     words: tuple[str, ...]
     code: int
     aim: str = ""
+    checkout: Path = ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +148,12 @@ def timed(case: Case, state: Path, brokers: Callable[[], float] = float) -> Run:
 
     Raises RuntimeError when it ends otherwise than the case says.
     """
-    command = [sys.executable, "-m", "reconciler", *case.words]
+    command = [python_of(case.checkout), "-m", "reconciler", *case.words]
     before, brokers_before = resource.getrusage(resource.RUSAGE_CHILDREN), brokers()
     began = time.monotonic()
     with tempfile.TemporaryFile() as out:
-        variables = {**os.environ, "RECONCILER_STATE": str(state)}
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=variables)
+        variables = {**os.environ, "RECONCILER_STATE": str(state / case.checkout.name)}
+        process = subprocess.Popen(command, cwd=case.checkout, stdout=out, stderr=out, env=variables)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -183,6 +184,12 @@ def cases(folder: Path, sandbox: Sandbox, count: int) -> tuple[list[Case], list[
     )
     pairs = [Pair(changed, one, "1.1"), Pair(three, one, "1.5"), Pair(three_apart, one_apart, "1.5")]
     return [validate, changed, one, three, three_apart, one_apart], pairs
+
+
+def with_other(known: Sequence[Case], checkout: Path) -> tuple[list[Case], list[Pair]]:
+    """Each case also by another checkout's program, its neighbour, and both as pairs."""
+    pairs = [Pair(case, replace(case, name=f"{case.name} ({checkout})", checkout=checkout), "") for case in known]
+    return [case for pair in pairs for case in (pair.case, pair.base)], pairs
 
 
 def apart(cluster: ClusterHandle) -> ClusterHandle:
@@ -242,6 +249,10 @@ def main(
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the tables show median, least and most.")] = 15,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
     warm: Annotated[int, typer.Option(min=2, help="Plans of one and of all clusters beforehand.")] = WARM,
+    beside: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, exists=True, help="Another installed checkout, run in turn with ours."),
+    ] = None,
     save: Annotated[bool, typer.Option(help="Also write bench/results/planning/.")] = False,
 ) -> None:
     """Validate, plan and apply beside ten thousand topics."""
@@ -250,11 +261,14 @@ def main(
         for cluster in sandbox.clusters.values():
             fill(cluster, topics)
         known, pairs = cases(folder, sandbox, topics)
+        if beside:
+            known, pairs = with_other(known, beside.resolve())
         brokers = partial(brokers_cpu, sandbox)
         ports = [one.port for cluster in sandbox.clusters.values() for one in cluster.brokers]
         with standing_before((port + APART, port) for port in ports) as learned:
+            ends = 4 if beside else 2
             for number in range(warm):
-                timed(known[-1 - number % 2], folder / "state", brokers)
+                timed(known[-1 - number % ends], folder / "state", brokers)
             console.print(f"{learned()} answers of the brokers remembered")
             runs: dict[Case, list[Run]] = {case: [] for case in known}
             for number in range(repeat):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.copy.figures import Run
-from bench.processes.cpu import MARK_VARIABLE, marked
+from bench.processes.cpu import MARK_VARIABLE, PASSED_ON, marked
 from bench.records.equality import ADDED_HEADER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,22 +61,34 @@ def environment(run: Run, shape: Shape) -> dict[str, object]:
     }
 
 
-class Reconciler:
-    """A ``System``: the CLI, its supervisor, spark-submit's JVM, the Python driver and the Python workers."""
+def python_of(checkout: Path) -> str:
+    """The interpreter that runs a checkout's program: ours is the one that runs this."""
+    return sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python")
 
-    def __init__(self, shape: Shape = Shape()) -> None:
-        self.shape = shape
+
+class Reconciler:
+    """A ``System``: the CLI, its supervisor, spark-submit's JVM, the Python driver and the Python workers.
+
+    ``checkout``: whose program runs; another one must have been installed by its own ``make install``.
+    """
+
+    def __init__(self, shape: Shape = Shape(), checkout: Path = ROOT) -> None:
+        self.shape, self.checkout = shape, checkout
         self._apply: subprocess.Popen[bytes] | None = None
 
     @property
     def name(self) -> str:
         work = f", {self.shape.work}" if self.shape.work else ""
         lanes = ", one lane" if self.shape.lanes == 1 else ""
-        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}{lanes}"
+        checkout = f", {self.checkout}" if self.checkout != ROOT else ""
+        return f"reconciler, {self.shape.delivery.replace('_', ' ')}{work}{lanes}{checkout}"
 
     @property
     def exactly_once(self) -> bool:
         return self.shape.delivery == "exactly_once"
+
+    def _program(self) -> list[str]:
+        return [python_of(self.checkout), "-m", "reconciler"]
 
     def start(self, run: Run) -> None:
         folder = run.folder / run.alias
@@ -85,12 +97,12 @@ class Reconciler:
         with (run.folder / "apply.log").open("wb") as log:
             self._apply = subprocess.Popen(
                 # The clusters are full of what earlier runs loaded, and those that whoever measures has named.
-                [sys.executable, "-m", "reconciler", "apply", str(folder), "--yes", "--first-contact"],
-                cwd=ROOT,
+                [*self._program(), "apply", str(folder), "--yes", "--first-contact"],
+                cwd=self.checkout,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, MARK_VARIABLE: run.mark},
+                env={**os.environ, **PASSED_ON, MARK_VARIABLE: run.mark},
             )
 
     def alive(self, run: Run) -> str | None:
@@ -107,11 +119,11 @@ class Reconciler:
         if self._apply.poll() is None:
             self._apply.terminate()
             self._apply.wait()
-        command = [sys.executable, "-m", "reconciler", "mirror", "stop", str(run.folder / run.alias)]
+        command = [*self._program(), "mirror", "stop", str(run.folder / run.alias)]
         with (run.folder / "stop.log").open("wb") as log:
             try:
                 subprocess.run(
-                    command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, timeout=STOP_SECONDS, check=False
+                    command, cwd=self.checkout, stdout=log, stderr=subprocess.STDOUT, timeout=STOP_SECONDS, check=False
                 )
             except subprocess.TimeoutExpired:
                 log.write(f"\nnot stopped in {STOP_SECONDS:.0f} s; killed\n".encode())

@@ -16,7 +16,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.backends.mirror_jobs.runner.command_line import JOB_VARIABLES
+
 MARK_VARIABLE = "RECONCILER_BENCH_RUN"
+PASSED_ON = {JOB_VARIABLES: MARK_VARIABLE}
+"""A mirror's job gets only variables that are named: its processes are found by this one."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _PR_SET_CHILD_SUBREAPER = 36

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.processes.cpu import MARK_VARIABLE, marked
+from bench.processes.cpu import MARK_VARIABLE, PASSED_ON, marked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def tethered(mark: str) -> Iterator[dict[str, str]]:
         [sys.executable, "-m", "bench.processes.tether", mark], stdin=subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
     try:
-        yield {**os.environ, MARK_VARIABLE: mark}
+        yield {**os.environ, **PASSED_ON, MARK_VARIABLE: mark}
     finally:
         kill_marked(mark)
         assert tether.stdin is not None

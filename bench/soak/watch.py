@@ -1,0 +1,104 @@
+"""What ``reconciler status --format json`` says, again and again, beside what is true at that moment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.soak.truth import Truth
+from reconciler.sandbox.paths import ROOT
+
+EVERY_S = 5.0
+STANDS_S, STANDS_RECORDS = 30.0, 100
+"""A partition with so many records that wait and none copied for so long stands: status must not call that well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """``at``: on our monotonic clock, when it was asked. ``stood``: records that stood then and still did after it."""
+
+    at: float
+    said: str
+    well: bool
+    stood: int
+
+    @property
+    def wrong(self) -> bool:
+        return self.well and self.stood > 0
+
+
+def judged(document: Mapping[str, Any]) -> tuple[str, bool]:
+    """In a few words, and whether it says that all is well: every mirror runs, no flow lags or has a condition."""
+    words, well = [], True
+    for mirror in document.get("mirrors", {}).values():
+        flows = mirror.get("flows", {})
+        words += [mirror["state"]]
+        well = well and mirror["state"] == "running" and bool(flows)
+        for flow in flows.values():
+            lag, codes = flow["records_lag"], [condition["code"] for condition in flow["conditions"]]
+            words += [f"lag {'unknown' if lag is None else lag}", *codes]
+            well = well and lag == 0 and not codes
+    silent = [name for name, cluster in document.get("clusters", {}).items() if cluster.get("state") == "unknown"]
+    words += [f"cluster {name} unknown" for name in silent]
+    return ", ".join(dict.fromkeys(words)), well and not silent
+
+
+class Watch:
+    """Samples until it is closed."""
+
+    def __init__(self, env: Path, environ: Mapping[str, str], truth: Truth) -> None:
+        self._command = [sys.executable, "-m", "reconciler", "status", str(env), "--format", "json"]
+        self._environ = dict(environ)
+        self._truth = truth
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples: list[Sample] = []
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(120)
+
+    def between(self, begin: float, end: float) -> list[Sample]:
+        return [sample for sample in list(self.samples) if begin <= sample.at <= end]
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            self.samples.append(self._sample())
+
+    def _sample(self) -> Sample:
+        at, before = time.monotonic(), self._truth.stands(STANDS_RECORDS, STANDS_S)
+        done = subprocess.run(self._command, cwd=ROOT, env=self._environ, capture_output=True, text=True, check=False)
+        try:
+            said, well = judged(json.loads(done.stdout))
+        except (ValueError, KeyError):
+            said, well = f"status ended with {done.returncode}: {done.stderr.strip()[-200:]}", False
+        return Sample(at, said, well, min(before, self._truth.stands(STANDS_RECORDS, STANDS_S)))
+
+
+def told(samples: list[Sample], begin: float) -> Iterator[str]:
+    """What changed from sample to sample, with the seconds since ``begin``."""
+    before = ""
+    for sample in samples:
+        shown = _without_figures(sample.said)
+        if shown != before:
+            before = shown
+            yield f"{sample.at - begin:.0f} s: {shown}"
+
+
+def _without_figures(said: str) -> str:
+    parts = (
+        "behind" if part.startswith("lag ") and part[4:].strip("0") not in ("", "unknown") else part
+        for part in said.split(", ")
+    )
+    return ", ".join(dict.fromkeys(parts))
