@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why
+from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why, of_topic
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
@@ -59,10 +59,10 @@ def _candidates(
         topic, place = cluster.topics[each.ref.name], f"{desired.where.file}:{desired.where.line}"
         if rule := protection_of(each.ref.name, topology.rules.protected):
             text = f"'{pattern}' of the prune list ({place}) names it, {rule} keeps it"
-            ignored.append(Ignored(str(each.ref), "protected", text))
+            ignored.append(Ignored(of_topic(each.ref), "protected", text))
         elif topic.internal or is_state_of_an_application(each.ref.name):
             text = "Kafka Streams keeps the state of an application in it; only a tombstone deletes it"
-            ignored.append(Ignored(str(each.ref), "protected", text))
+            ignored.append(Ignored(of_topic(each.ref), "protected", text))
         else:
             text = f"nothing asks for it, and '{pattern}' of the prune list of {desired.name} ({place}) owns its name"
             reason = Reason(Why.PRUNE, text)

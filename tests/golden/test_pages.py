@@ -61,7 +61,7 @@ def nasty() -> Plan:
         refused=(Refused(Subject.of_text(NASTY), Reason(Why.CONFIG_DIFFERS, NASTY), NASTY),),
         unknown=(Unknown(NASTY, NASTY, NASTY, (NASTY,)),),
         unmanaged=(Unmanaged(TopicRef("east", NASTY), 1),),
-        ignored=(Ignored(NASTY, NASTY, NASTY),),
+        ignored=(Ignored(Subject.of_text(NASTY), NASTY, NASTY),),
         notes=(NASTY,),
     )
 

@@ -16,7 +16,7 @@ from reconciler.environment.adopt.users import NO_USERS, AdoptedUsers, adopt_use
 from reconciler.environment.parse.values import Wrong, topic_config
 from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
-from reconciler.model.changes import Ignored
+from reconciler.model.changes import Ignored, of_topic
 from reconciler.model.config_values import THROTTLES, canonical, human, number, same
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import ConfigValue, LiveAccess, LiveCluster, LiveTopic, Source
@@ -68,7 +68,7 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
         if why is None:
             topics.append(_adopted(cluster.name, topic))
         else:
-            left_out.append(Ignored(str(TopicRef(cluster.name, name)), *why))
+            left_out.append(Ignored(of_topic(TopicRef(cluster.name, name)), *why))
     quotas = adopt_quotas(cluster.name, live.quotas) if isinstance(live.quotas, Mapping) else NO_QUOTAS
     access, users = _access(cluster.name, live.access), adopt_users(cluster.name, live.users)
     notes = (*_notes(live), *_taken_for_declared(cluster.name, live, taking.known))
@@ -211,4 +211,4 @@ def written(key: str, value: str) -> str:
 def counts(left_out: Sequence[Ignored]) -> dict[str, list[str]]:
     """Names (without the cluster) by rule, in the order of the rules' words."""
     in_order = sorted(left_out, key=lambda ignored: (ignored.rule, ignored.subject))
-    return grouped((ignored.rule, ignored.subject.partition("/")[2]) for ignored in in_order)
+    return grouped((ignored.rule, ignored.subject.name) for ignored in in_order)

@@ -33,7 +33,7 @@ class Refused:
 class Ignored:
     """A declared or live field that this run leaves alone, by a named rule."""
 
-    subject: str
+    subject: Subject
     rule: str
     text: str
 

@@ -83,8 +83,7 @@ def _refused(plan: Plan) -> Section:
 def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
     """What is blocked and what to do. One refusal that meets many is told once, with whom it meets."""
     alike = grouped(
-        ((each.reason.text, f"{each.todo}  [{each.reason.code}]"), str(each.subject).split()[0])
-        for each in plan.refused
+        ((each.reason.text, f"{each.todo}  [{each.reason.code}]"), str(each.subject.whole)) for each in plan.refused
     )
     for (problem, todo), whom in alike.items():
         if len(whom) > 1 or ("/" in whom[0] and whom[0].partition("/")[2] not in problem):
@@ -133,4 +132,4 @@ def _ignored(plan: Plan) -> Section:
 def ignored_by_rule(plan: Plan) -> dict[str, dict[str, list[str]]]:
     """Rule -> text -> the subjects it is said of."""
     by_rule = grouped((ignored.rule, ignored) for ignored in sorted(plan.ignored, key=attrgetter("rule")))
-    return {rule: grouped((ignored.text, ignored.subject) for ignored in some) for rule, some in by_rule.items()}
+    return {rule: grouped((ignored.text, str(ignored.subject)) for ignored in some) for rule, some in by_rule.items()}

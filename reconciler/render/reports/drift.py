@@ -75,6 +75,6 @@ def drift_json(plan: Plan, history: History = NOTHING) -> str:
         unknown=plan.unknown,
         unmanaged=plan.unmanaged,
         unmanaged_acls=[{"cluster": acl.cluster, "acl": str(acl.acl)} for acl in plan.unmanaged_acls],
-        ignored=plan.ignored,
+        ignored=[{**asdict(ignored), "subject": str(ignored.subject)} for ignored in plan.ignored],
         **({"outside": outside} if outside else {}),
     )

@@ -41,13 +41,13 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
     titles = tuple(dict.fromkeys(desired.grant.title for desired in rules.values()))
     if isinstance(acls, Unsupported):
         text = f"{acls.why}, so nothing can be allowed or denied; left out: {'; '.join(titles)}"
-        return Findings(ignored=(Ignored(f"access {name}", "no-authorizer", text),)) if titles else Findings()
+        return Findings(ignored=(Ignored(Subject(About.ACLS, name), "no-authorizer", text),)) if titles else Findings()
     if isinstance(acls, Unknown):
         if rules or absent or name in rules_of_cluster.doubtful:
             todo = acls.todo or f"Let the principals of {name} describe the cluster."
             return Findings(unknown=(Unknown(f"access {name}", acls.error, todo, titles),))
         text = f"no rule names it, and its rules could not be read: {acls.error}"
-        return Findings(ignored=(Ignored(f"access {name}", "access-not-looked-at", text),))
+        return Findings(ignored=(Ignored(Subject(About.ACLS, name), "access-not-looked-at", text),))
     findings = _compared(name, acls, cluster.access, rules_of_cluster)
     owned = 0 if isinstance(cluster.access.owned, Unknown) else len(acls & cluster.access.owned.keys())
     return merged((findings, Findings(refused=tuple(too_many_rules(name, findings.changes, owned, limit)))))
@@ -143,9 +143,9 @@ def _left_alone(
         if held:
             why = "; ".join(rules_of_cluster.doubtful[name])
             text = f"{counted(held, 'rule')} of earlier runs may be left over, which cannot be said now: {why}"
-            yield Ignored(f"access {name}", "access-in-doubt", text)
+            yield Ignored(Subject(About.ACLS, name), "access-in-doubt", text)
     for text in access.not_understood:
-        yield Ignored(f"access {name}", "rule-not-understood", text)
+        yield Ignored(Subject(About.ACLS, name), "rule-not-understood", text)
 
 
 def _unknown_topics(topology: Topology, live: LiveState, routing: Routing) -> Iterator[str]:

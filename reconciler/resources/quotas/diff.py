@@ -38,7 +38,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         if mine or pruning:
             return Findings(unknown=(Unknown(f"quotas {name}", unknown.error, unknown.todo, tuple(map(str, mine))),))
         text = f"no entry names it, and its quotas could not be read: {unknown.error}"
-        return Findings(ignored=(Ignored(f"quota {name}", "quotas-not-looked-at", text),))
+        return Findings(ignored=(Ignored(Subject(About.QUOTAS, name), "quotas-not-looked-at", text),))
     quotas = cluster.quotas
     changes = [change for quota in mine.values() if (change := _change(name, quota, quotas.get(quota.entity, NONE)))]
     moved = {change.entity for change in changes}
@@ -81,10 +81,10 @@ def _undeclared(
         strange = {key: number for key, number in limits.items() if key not in ours_left.get(whom, {})}
         if strange:
             rule = "quota-key-not-declared" if whom in mine else "quota-unmanaged"
-            ignored.append(Ignored(f"quota {name}", rule, f"{whom}: {limits_text(strange)}"))
+            ignored.append(Ignored(Subject(About.QUOTAS, name), rule, f"{whom}: {limits_text(strange)}"))
         if whom in ours_left and not pruning:
             text = f"{whom}: {limits_text(ours_left[whom])}; {LEFT_OVER}; plan --prune removes it"
-            ignored.append(Ignored(f"quota {name}", "quota-left-over", text))
+            ignored.append(Ignored(Subject(About.QUOTAS, name), "quota-left-over", text))
     names = [str(whom) for whom in ours_left]
     if isinstance(cluster.quota_keys, Unknown):
         return Findings(ignored=tuple(ignored), unknown=tuple(_doubt(name, cluster.quota_keys, pruning)))

@@ -126,7 +126,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     configs: list[ConfigChange] = []
     for key, wanted in sorted(desired.configs.items()):
         if key in THROTTLES:
-            ignored.append(throttle(str(desired.ref), key))
+            ignored.append(throttle(desired.ref, key))
         elif around.keys and key not in around.keys:
             refused.extend(unknown_key_refused(desired, key))
             ignored.extend(unknown_key_ignored(desired, key))
@@ -197,28 +197,28 @@ def _below_source(desired: DesiredTopic) -> Iterator[Refused]:
 
 
 def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
-    name, live = f"{desired.ref} partitions", len(topic.partitions)
+    subject, live = of_topic(desired.ref, "partitions"), len(topic.partitions)
     if refused := tuple(_below_source(desired)):
         return Findings(refused=refused)
     if desired.partitions is None and desired.unreadable is not None:
         return Findings()  # told with its configs
     if desired.partitions is None or desired.partitions == live:
-        return Findings(settled=(Settled(of_topic(desired.ref), "partitions"),))
+        return Findings(settled=(Settled(subject.whole, "partitions"),))
     if desired.partitions > live and desired.ref.name in around.in_flight:
         text = f"{desired.partitions} are desired; they are added when the running reassignment has ended"
-        return Findings(ignored=(Ignored(name, "waits-for-reassignment", text),))
+        return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
     if desired.partitions > live:
         reason = _why_more(desired)
         grow = AddPartitions(desired.ref, topic.topic_id, live, desired.partitions, desired.role, reason, desired.depth)
         return Findings(changes=(grow,))
     if not desired.exact:
         text = f"has {live}, needs {desired.partitions}; Kafka cannot remove partitions, and more do no harm"
-        return Findings(ignored=(Ignored(name, "more-partitions", text),))
+        return Findings(ignored=(Ignored(subject, "more-partitions", text),))
     problem = f"partitions of {desired.ref} cannot shrink from {live} to {desired.partitions}; Kafka can only add"
     desired_words, description = (counted(count, "partition") for count in (desired.partitions, live))
     todo = f"Set {live}, or make a new topic with {desired_words} and move its users"
     reason = Reason(Why.PARTITIONS_SHRINK, problem)
-    return Findings(refused=(Refused(of_topic(desired.ref, "partitions"), reason, todo, desired_words, description),))
+    return Findings(refused=(Refused(subject, reason, todo, desired_words, description),))
 
 
 def _why_more(desired: DesiredTopic) -> Reason:
@@ -239,7 +239,7 @@ def _source_count(desired: DesiredTopic) -> str:
 
 def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
     """Of a topic whose factor git leaves to the cluster."""
-    subject, live = f"{desired.ref} replication factor", topic.replication_factor
+    subject, live = of_topic(desired.ref, "replication factor"), topic.replication_factor
     wanted = desired.replication_factor
     if wanted is not None:
         return Findings()  # see diffing.replicas

@@ -34,13 +34,12 @@ def compare_configs(
     taken_off: Container[tuple[TopicRef, str]] = (),
 ) -> Findings:
     """``taken_off``: overrides that somebody took off since the last apply."""
-    subject = str(desired.ref)
     if isinstance(topic.configs, Unknown):
         resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
         if not resting and desired.unreadable is None:
             text = f"whether it has overrides that stand in no file is not known: {topic.configs.error}"
             counts = desired.undeclared is Undeclared.DRIFT
-            return Findings(ignored=(Ignored(subject, "configs-unreadable", text),) if counts else ())
+            return Findings(ignored=(Ignored(of_topic(desired.ref), "configs-unreadable", text),) if counts else ())
         return Findings(unknown=(_unreadable(desired, topic.configs),))
     if desired.unreadable is not None:
         return Findings(unknown=(desired.unreadable,))
@@ -51,14 +50,13 @@ def compare_configs(
     for key, wanted in sorted(desired.configs.items()):
         entry = topic.configs.get(key)
         if key in THROTTLES:
-            ignored.append(throttle(subject, key))
+            ignored.append(throttle(desired.ref, key))
         elif entry is None:
             refused.extend(unknown_key_refused(desired, key))
             ignored.extend(unknown_key_ignored(desired, key))
         elif entry.sensitive or entry.value is None:
-            ignored.append(
-                Ignored(f"{subject} {key}", "sensitive", "the broker hides its value, so it is not compared")
-            )
+            text = "the broker hides its value, so it is not compared"
+            ignored.append(Ignored(of_topic(desired.ref, key), "sensitive", text))
         elif wanted.hold:
             refused.append(_held(desired, key, wanted))
         elif same(key, entry.value, wanted.value):
@@ -123,8 +121,8 @@ def _held(desired: DesiredTopic, key: str, wanted: DesiredConfig) -> Refused:
     return Refused(of_topic(desired.ref, key), Reason(Why.RETENTION_WITHOUT_START, problem), todo)
 
 
-def throttle(subject: str, key: str) -> Ignored:
-    return Ignored(f"{subject} {key}", "throttle", "set and cleared by reassignments, also our own")
+def throttle(ref: TopicRef, key: str) -> Ignored:
+    return Ignored(of_topic(ref, key), "throttle", "set and cleared by reassignments, also our own")
 
 
 def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
@@ -141,7 +139,7 @@ def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
     if not desired.configs[key].origin.startswith("source "):
         return ()
     text = f"set on {desired.source}, but the brokers of {desired.ref.cluster} do not have it"
-    return (Ignored(f"{desired.ref} {key}", "not-known-by-target", text),)
+    return (Ignored(of_topic(desired.ref, key), "not-known-by-target", text),)
 
 
 def _reason(desired: DesiredTopic) -> Reason:
@@ -173,12 +171,12 @@ def _shown(key: str, entry: ConfigValue) -> str:
 def _left_alone(desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]) -> list[Ignored]:
     if not overrides:
         return []
-    ignored_settings = [throttle(str(desired.ref), key) for key in overrides if key in THROTTLES]
+    ignored_settings = [throttle(desired.ref, key) for key in overrides if key in THROTTLES]
     others = [key for key in overrides if key not in THROTTLES]
     if others and desired.undeclared is Undeclared.IGNORE:
         text = ", ".join(f"{key}={_shown(key, configs[key])}" for key in others)
         ignored_settings.append(
-            Ignored(str(desired.ref), "undeclared-override", f"set on the topic, not declared: {text}")
+            Ignored(of_topic(desired.ref), "undeclared-override", f"set on the topic, not declared: {text}")
         )
     return ignored_settings
 

@@ -59,7 +59,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     titles = tuple(map(user_words, mine))
     if isinstance(there, Unsupported):
         text = f"unsupported here: {there.why}; left out: {', '.join(titles)}"
-        return Findings(ignored=(Ignored(f"users {name}", "users-unsupported", text),)) if mine else Findings()
+        ignored = Ignored(Subject(About.USERS, name), "users-unsupported", text)
+        return Findings(ignored=(ignored,) if mine else ())
     if isinstance(there, Unknown) or isinstance(recorded, Unknown):
         records = there if isinstance(there, Unknown) else recorded
         assert isinstance(records, Unknown)
@@ -67,7 +68,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
             detail = titles if records is there else ("which versions earlier runs set",)
             return Findings(unknown=(Unknown(f"users {name}", records.error, records.todo, detail),))
         text = f"no entry names it, and its users could not be read: {records.error}"
-        return Findings(ignored=(Ignored(f"users {name}", "users-not-looked-at", text),))
+        return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
     parts = [_user(name, user, there.get(who, NOBODY), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
     return _guarded(topology, name, merged(parts))
@@ -105,7 +106,7 @@ def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord |
     ignored: tuple[Ignored, ...] = ()
     if strange and user.version > AS_FOUND:
         text = f"{user_words(user.name)}: {credentials_text(strange)}, with a password that nobody here set"
-        ignored = (Ignored(f"users {cluster}", "mechanism-not-declared", text),)
+        ignored = (Ignored(Subject(About.USERS, cluster), "mechanism-not-declared", text),)
     findings = Findings(changes=changes, ignored=ignored)
     return findings if changes else merged((findings, _settled(cluster, user)))
 
@@ -198,8 +199,9 @@ def _undeclared(
 ) -> Findings:
     undeclared = sorted(live_users.keys() - mine.keys())
     ours = [who for who in undeclared if who in recorded]
+    users = Subject(About.USERS, cluster)
     ignored = [
-        Ignored(f"users {cluster}", "user-unmanaged", f"{user_words(who)}: {credentials_text(live_users[who])}")
+        Ignored(users, "user-unmanaged", f"{user_words(who)}: {credentials_text(live_users[who])}")
         for who in undeclared
         if who not in recorded
     ]
@@ -209,8 +211,7 @@ def _undeclared(
         refused = too_many_pruned(topology, f"users of {cluster}", ours, len(live_users.keys() & recorded.keys()))
         return Findings(changes=deletions, refused=tuple(refused), ignored=tuple(ignored))
     ignored += [
-        Ignored(f"users {cluster}", "user-left-over", f"{user_words(who)}: {reason.text}; plan --prune deletes it")
-        for who in ours
+        Ignored(users, "user-left-over", f"{user_words(who)}: {reason.text}; plan --prune deletes it") for who in ours
     ]
     note = f"plan --prune would delete {counted(len(ours), 'SCRAM user')} of {cluster}: {names_shown(ours)}"
     return Findings(ignored=tuple(ignored), notes=(note,) if ours else ())

@@ -72,7 +72,7 @@ def saved() -> Plan:
         planned,
         refused=(Refused(Subject.of_text("a"), Reason(Why.DECLARED, "c"), "d"),),
         unknown=(Unknown("a", "b", "c", ("d", "e")),),
-        ignored=(Ignored("a", "b", "c"),),
+        ignored=(Ignored(Subject.of_text("a"), "b", "c"),),
     )
 
 

@@ -42,7 +42,7 @@ def names(made: Adoption) -> set[str]:
 
 
 def left(made: Adoption) -> dict[str, str]:
-    return {one.subject.removeprefix("east/"): one.rule for one in made.left_out}
+    return {one.subject.name: one.rule for one in made.left_out}
 
 
 def comments(made: Adoption) -> str:
@@ -164,7 +164,7 @@ def test_a_name_that_another_cluster_declares_is_left_out_with_what_stands_betwe
         topic("same", "west", partitions=3, configs={"retention.ms": "60000"}),
         topic("other", "west", partitions=3, configs={"retention.ms": "60000"}),
     )
-    words = {one.subject: one.text for one in adopted(fake.read(), known=known).left_out}
+    words = {str(one.subject): one.text for one in adopted(fake.read(), known=known).left_out}
     assert "add east to its clusters" in words["east/same"]
     assert "partitions are 4 here and 3 there" in words["east/other"]
     assert "retention.ms is 7d here and 1m there" in words["east/other"]
