@@ -40,7 +40,7 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
         for scope in wanted:
             if scope in held:
                 say(f"{scope} is paused already {words(held[scope])}")
-        before = _seen(session, wanted)
+        before = _status_times(session, wanted)
         _write(session, "mirror pause", fresh)
         later = _await(session, wanted, before, wait_s, paused=True)
         lines = [f"{scope} is paused; its position stays where it is" for scope in wanted]
@@ -53,7 +53,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
         wanted = scopes(session.topology, request)
         _require_there(session, wanted, say)
         lifted = {scope: to_lift(scope, _held(session, scope.flow)) for scope in wanted}
-        before = _seen(session, wanted)
+        before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
         later = _await(session, wanted, before, wait_s, paused=False)
     lines: list[str] = []
@@ -69,7 +69,7 @@ def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str
 
     Raises ReconcilerError when it cannot be written, or when the job has not confirmed in time.
     """
-    before, pause = _seen(session, [scope]), _fresh(scope, reason)
+    before, pause = _status_times(session, [scope]), _fresh(scope, reason)
     key = pause_key(session.topology.environment, scope)
     write_records(_place(session, scope.flow), Principal.APPLY, {key: dumps(pause)})
     return _await(session, [scope], before, wait_s, paused=True)
@@ -77,7 +77,7 @@ def hold(session: Session, scope: Scope, reason: str, wait_s: float) -> list[str
 
 def lift(session: Session, scope: Scope, wait_s: float) -> list[str]:
     """Resumes everything of a scope, as ``hold`` pauses."""
-    before = _seen(session, [scope])
+    before = _status_times(session, [scope])
     lifted = to_lift(scope, _held(session, scope.flow))
     keys = [pause_key(session.topology.environment, each_pause.scope) for each_pause in lifted]
     write_records(_place(session, scope.flow), Principal.APPLY, dict.fromkeys(keys))
@@ -127,7 +127,7 @@ def _held(session: Session, flow: str) -> list[Pause]:
     return [pause for scope, pause in sorted(pauses.items()) if scope.flow == flow]
 
 
-def _seen(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
+def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
     """Mirror -> the time of its newest status record, by the job's own clock."""
     mirrors = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
     return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in mirrors.items()}

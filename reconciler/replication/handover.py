@@ -233,6 +233,6 @@ _PARTIAL = Codec(lenient=True)
 CODEC = Codec(
     {
         Start: (_start_document, lambda given: _PARTIAL.decoded(Start, given)),
-        Where: (record_filter.told, _where),
+        Where: (record_filter.filter_document, _where),
     }
 )

@@ -84,10 +84,10 @@ class Codec:
     def _coder(self, kind: Any) -> _Coder:
         coder = self._coders.get(kind)
         if coder is None:
-            coder = self._coders[kind] = self._made(kind)
+            coder = self._coders[kind] = self._build(kind)
         return coder
 
-    def _made(self, kind: Any) -> _Coder:
+    def _build(self, kind: Any) -> _Coder:
         origin, inner = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
             if type(None) not in inner:

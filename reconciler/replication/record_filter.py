@@ -155,41 +155,41 @@ def _joined(kind: type[AllOf] | type[AnyOf], parts: Iterable[Where]) -> Where:
     for part in parts:
         inner = canonical(part)
         for each_part in inner.parts if isinstance(inner, kind) else (inner,):
-            flat[json.dumps(told(each_part), sort_keys=True)] = each_part
+            flat[json.dumps(filter_document(each_part), sort_keys=True)] = each_part
     ordered = tuple(flat[name] for name in sorted(flat))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 
-def told(where: Where) -> dict[str, Any]:
+def filter_document(where: Where) -> dict[str, Any]:
     """As it is written in an environment and in the hand-over."""
     match where:
         case Header(name, test):
-            return {"header": {"name": name, **_told_test(test)}}
+            return {"header": {"name": name, **_test_document(test)}}
         case Key(test):
-            return {"key": _told_test(test)}
+            return {"key": _test_document(test)}
         case Timestamp(low, high):
             return {"timestamp": {"from": low, "to": high}}
         case AllOf(parts):
-            return {"all": [told(part) for part in parts]}
+            return {"all": [filter_document(part) for part in parts]}
         case AnyOf(parts):
-            return {"any": [told(part) for part in parts]}
+            return {"any": [filter_document(part) for part in parts]}
         case Not(part):
-            return {"not": told(part)}
+            return {"not": filter_document(part)}
 
 
-def _told_test(test: ValueTest) -> dict[str, Any]:
+def _test_document(test: ValueTest) -> dict[str, Any]:
     match test:
         case Equals(operand):
-            return {"equals": _told_bytes(operand)}
+            return {"equals": _bytes_document(operand)}
         case Prefix(operand):
-            return {"prefix": _told_bytes(operand)}
+            return {"prefix": _bytes_document(operand)}
         case Matches(pattern):
             return {"matches": pattern}
         case Exists(wanted):
             return {"exists": wanted}
 
 
-def _told_bytes(data: bytes) -> str | dict[str, str]:
+def _bytes_document(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -197,7 +197,7 @@ def _told_bytes(data: bytes) -> str | dict[str, str]:
 
 
 def read(given: Mapping[str, Any]) -> Where:
-    """From ``told``. Raises KeyError, TypeError or ValueError for anything else."""
+    """From ``filter_document``. Raises KeyError, TypeError or ValueError for anything else."""
     ((kind, inner),) = given.items()
     match kind:
         case "header":

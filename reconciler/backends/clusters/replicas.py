@@ -91,7 +91,7 @@ class KafkaReplicas(ReplicaRequests):
         brokers = sorted({edit.broker for edit in edits if edit.broker is not None})
         while brokers:
             rates = self._rates(brokers)
-            waiting = [edit for edit in edits if not _seen(edit, rates)]
+            waiting = [edit for edit in edits if not _is_shown(edit, rates)]
             if not waiting:
                 break
             if time.monotonic() > until:
@@ -137,7 +137,7 @@ def _of_its_broker(failed: ClusterError, resource: ConfigResource) -> ClusterErr
     )
 
 
-def _seen(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
+def _is_shown(edit: ThrottleEdit, rates: Mapping[int, Mapping[str, str]]) -> bool:
     if edit.broker is None or edit.broker not in rates:
         return False
     return rates[edit.broker].get(edit.key) == (edit.value if edit.operation == "set" else None)

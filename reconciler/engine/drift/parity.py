@@ -126,7 +126,7 @@ def _compared(pair: Pair, rules: _Rules) -> ComparedTopics:
         disparities.append(pair.ends.apart("replication factor", shown(factor), shown(other), verdict))
     if config_pairs := tuple(differing(pair)):
         judge = rules.configs(pair)
-        disparities += (configured.told(pair.ends, judge(configured)) for configured in config_pairs)
+        disparities += (configured.disparity(pair.ends, judge(configured)) for configured in config_pairs)
     return ComparedTopics(tuple(disparities), pair.unread)
 
 

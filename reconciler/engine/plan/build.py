@@ -42,7 +42,7 @@ def plan(
         topology_digest=edition.digest or topology_digest(topology),
         revision=edition.revision,
         dirty=edition.dirty,
-        clusters=_seen(topology, live),
+        clusters=_seen_clusters(topology, live),
         observed=observe_again(rests_on, live),
     )
     return Plan(
@@ -68,7 +68,7 @@ def basis_now(planned: Plan, topology: Topology, live: LiveState) -> Basis:
         planned.basis,
         environment=topology.environment,
         topology_digest=topology_digest(topology),
-        clusters=_seen(topology, live),
+        clusters=_seen_clusters(topology, live),
         observed=observe_again((observation.subject for observation in planned.basis.observed), live),
     )
 
@@ -110,7 +110,7 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked
     return replace(planned, refused=planned.refused + refused, notes=planned.notes + notes)
 
 
-def _seen(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
+def _seen_clusters(topology: Topology, live: LiveState) -> tuple[SeenCluster, ...]:
     clusters: list[SeenCluster] = []
     for name in sorted(topology.clusters):
         cluster = live.clusters.get(name)

@@ -73,7 +73,7 @@ class Configured:
     here: ConfigValue
     there: ConfigValue
 
-    def told(self, ends: Ends, verdict: ParityVerdict) -> Disparity:
+    def disparity(self, ends: Ends, verdict: ParityVerdict) -> Disparity:
         return ends.apart(self.key, human(self.key, self.here.value), human(self.key, self.there.value), verdict)
 
 

@@ -39,7 +39,7 @@ def keep(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str:
     for name in session.topology.clusters:
         before = session.left.get(name, NOBODY)
         live = session.seen.known(name) if session.seen is not None else None
-        now = before if live is None else _found(live, unmanaged[name])
+        now = before if live is None else _left_on_managed(live, unmanaged[name])
         if topics := touched.get(name):
             again = or_unknown(f"cluster {name}", partial(session.clusters[name].read, sorted(topics)))
             if isinstance(again, Unknown):
@@ -58,7 +58,7 @@ def _touched(plan: Plan) -> Mapping[str, set[str]]:
     return touched
 
 
-def _found(live: LiveCluster, unmanaged: set[str]) -> LeftCluster:
+def _left_on_managed(live: LiveCluster, unmanaged: set[str]) -> LeftCluster:
     names = live.topics.keys() - unmanaged
     return left_on(live, names, broker_configs(different_configs(live)))
 

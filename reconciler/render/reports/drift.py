@@ -36,11 +36,11 @@ def drift_text(plan: Plan, style: Style = PLAIN, history: History = NOTHING) -> 
     for (kind, text, aim, cause, why), subjects in alike.items():
         lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
         lines.append(f"    {cause}: {why}")
-    lines += outside_lines(plan, style, _told(plan))
+    lines += outside_lines(plan, style, _shown_subjects(plan))
     return lines_of([*lines, *left_lists(plan, style)], style)
 
 
-def _told(plan: Plan) -> frozenset[str]:
+def _shown_subjects(plan: Plan) -> frozenset[str]:
     """What a difference shows, by itself or by its cause."""
     return frozenset(difference.subject for difference in differences(plan))
 
@@ -55,7 +55,7 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
         else:
             items.append(SectionItem(item.subject, (*values, cause), sign="~"))
     drifted = Section("Differences", "the clusters are not as git declares", tuple(items), urgent=True)
-    sections = (*([drifted] if items else ()), *outside_sections(plan, _told(plan)), *left_sections(plan))
+    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left_sections(plan))
     return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
 
 

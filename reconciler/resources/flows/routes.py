@@ -102,7 +102,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     brokers = {name: broker_configs(different_configs(cluster)) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
-    leading = _founded({ref: hops[0] for ref, hops in sound.items()}, prospects)
+    leading = _with_source({ref: hops[0] for ref, hops in sound.items()}, prospects)
     routes = _values(topology, prospects, brokers, {ref: sound[ref] for ref in leading})
     carried = {ref: [hop.flow for hop in hops] for ref, hops in makers.items()}
     notes = tuple(idle_names(topology, selectors, carried, held))
@@ -188,7 +188,7 @@ def _hops(
     return hops, endless, held
 
 
-def _founded(hops: Mapping[TopicRef, _Hop], there: Prospects) -> dict[TopicRef, _Hop]:
+def _with_source(hops: Mapping[TopicRef, _Hop], there: Prospects) -> dict[TopicRef, _Hop]:
     """Hops whose source is there or is made by such a hop: not those behind a contested topic."""
     kept: dict[TopicRef, _Hop] = {}
     while fresh := {r: h for r, h in hops.items() if r not in kept and (h.source in there or h.source in kept)}:

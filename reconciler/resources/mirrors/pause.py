@@ -86,13 +86,13 @@ def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
     """For plans and drift reports: what differs from what git declares because a person asked for it."""
     names = []
     for name, flow in sorted(mirror.flows.items()):
-        for scope, fields in told(name, flow):
+        for scope, fields in reported_pauses(name, flow):
             pause = Pause(scope, _number(fields["since_ms"]), str(fields["by"]), str(fields["reason"]))
             names.append(f"{scope} is paused {words(pause)}; nothing of it is copied until reconciler mirror resume")
     return tuple(names)
 
 
-def told(name: str, flow: FlowStatus) -> Iterator[tuple[Scope, Mapping[str, object]]]:
+def reported_pauses(name: str, flow: FlowStatus) -> Iterator[tuple[Scope, Mapping[str, object]]]:
     """The pauses of a flow as its job reports them."""
     for pause in flow.pauses:
         yield Scope(name, str(pause.get("topic", "")), _number(pause.get("partition", -1))), pause
@@ -147,7 +147,12 @@ def progress(
     if any(flow is None for flow in flows.values()):
         return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply starts it anew")
     fresh = (mirror.updated_at_ms or 0) > asked_ms
-    reported = {scope: fields for name, flow in flows.items() if flow is not None for scope, fields in told(name, flow)}
+    reported = {
+        scope: fields
+        for name, flow in flows.items()
+        if flow is not None
+        for scope, fields in reported_pauses(name, flow)
+    }
     if not paused:
         resuming = sum(flow.resuming_partitions for flow in flows.values() if flow is not None)
         gone = not any(each_scope.within(scope) for each_scope in reported for scope in wanted)

@@ -10,7 +10,7 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import FlowStatus, JobState, LiveMirror
 from reconciler.replication.pauses import Scope
-from reconciler.resources.mirrors.pause import told
+from reconciler.resources.mirrors.pause import reported_pauses
 from reconciler.text import columns, counted
 
 SHOWN = 10
@@ -114,7 +114,7 @@ def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions:
 
 
 def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
-    pauses = [pause for scope, pause in told(flow.name, flow) if scope.covers(topic, partition)]
+    pauses = [pause for scope, pause in reported_pauses(flow.name, flow) if scope.covers(topic, partition)]
     return any(pause["partitions"] == pause["paused_partitions"] for pause in pauses) or any(
         condition.get("stops") and condition.get("topic") == topic and condition.get("partition") in (None, partition)
         for condition in flow.conditions

@@ -75,7 +75,7 @@ def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnsw
         ref,
         _reason(basis, ref, desired, live),
         declared.where.line_words if declared else "",
-        _seen(basis, ref, live),
+        _presence(basis, ref, live),
         tuple(values),
         tuple(flow_answer(flow, ref) for flow in flows),
         tuple(_hops(basis.routing, ref)),
@@ -114,7 +114,7 @@ def _tombstone(basis: ExplainBasis, stone: Tombstone, live: LiveTopic | None) ->
     return f"to be deleted: its {tombstone} counts until {stone.expires}: {stone.reason}"
 
 
-def _seen(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
+def _presence(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
     if ref.cluster not in basis.answered:
         return ""
     if (hidden := basis.hidden(ref)) is not None:

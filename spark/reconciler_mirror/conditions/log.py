@@ -20,7 +20,7 @@ class ConditionLog:
         self._holding: dict[_Key, Condition] = {}
         self._lost: dict[tuple[str, str], Loss] = {}
 
-    def told(self, flows: Sequence[FlowView]) -> None:
+    def log_changes(self, flows: Sequence[FlowView]) -> None:
         now = {
             (view.settings.name, condition.code, condition.topic, condition.partition): condition
             for view in flows

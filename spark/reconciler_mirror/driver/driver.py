@@ -301,7 +301,7 @@ class Driver:
         with self._status_guard:
             self._state = state
             flows = self._board.view()
-            self._conditions.told(flows)
+            self._conditions.log_changes(flows)
             value = record(self._settings, self._who, state, flows, now_ms(), detail)
             self._status.write(value, lag=lag_header(flows))
 

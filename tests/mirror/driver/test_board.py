@@ -337,7 +337,7 @@ def test_a_condition_is_logged_when_it_begins_and_when_it_is_over(board: Board) 
     with structlog.testing.capture_logs() as lines:
         for conditions in ((stop,), (stop,), (), (stop,)):
             board.progress(told(0, 1, 4, 0, *conditions))
-            log.told(board.view())
+            log.log_changes(board.view())
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("condition", "warning"),
         ("condition over", "info"),

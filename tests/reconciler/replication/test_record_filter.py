@@ -31,8 +31,8 @@ from reconciler.replication.record_filter import (
     Where,
     canonical,
     compiled,
+    filter_document,
     read,
-    told,
 )
 from reconciler.resources.mirrors.handover import flow_handover
 from tests.support.lanes.record_filters import _few, wheres
@@ -58,7 +58,7 @@ records = st.builds(
 
 @given(wheres)
 def test_its_json_follows_the_schema_and_says_the_same(where: Where) -> None:
-    text = json.dumps(told(where))
+    text = json.dumps(filter_document(where))
     jsonschema.validate(json.loads(text), {"$ref": "#/$defs/where", "$defs": SCHEMA["$defs"]})
     assert read(json.loads(text)) == where
 

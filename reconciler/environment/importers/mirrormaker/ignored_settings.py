@@ -88,7 +88,7 @@ def tell(config: Configuration, notes: Notes) -> None:
         if re.match(r"(consumer|producer|admin)\.", name) and name != "consumer.poll.timeout.ms":
             notes.leaves_out(prop, DROPPED)
         elif name not in OF_FLOW and name != "client.rack" and not name.startswith(SECURITY):
-            _one(name, prop, notes)
+            _settle_property(name, prop, notes)
     for part in config.of_cluster.values():
         for name, prop in part.items():
             inner = re.sub(r"^(consumer|producer|admin)\.", "", name)
@@ -97,7 +97,7 @@ def tell(config: Configuration, notes: Notes) -> None:
             if name in OF_FLOW:
                 notes.leaves_out(prop, "is a setting of flows, which MirrorMaker 2 ignores on a cluster")
             elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
-                _one(name, prop, notes)
+                _settle_property(name, prop, notes)
     consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
     for part in config.of_flow.values():
         for name, prop in part.items():
@@ -107,7 +107,7 @@ def tell(config: Configuration, notes: Notes) -> None:
                 words = "is a connection of one flow and is not taken over. Here connections are of clusters: "
                 notes.leaves_out(prop, f"{words}write it under client or principals of the cluster")
             elif name not in OF_FLOW and name not in consumed:
-                _one(name, prop, notes)
+                _settle_property(name, prop, notes)
 
 
 def settle(config: Configuration, sources: Collection[str], notes: Notes) -> None:
@@ -124,7 +124,7 @@ def settle(config: Configuration, sources: Collection[str], notes: Notes) -> Non
             notes.leaves_out(prop, words)
 
 
-def _one(name: str, prop: Property, notes: Notes) -> None:
+def _settle_property(name: str, prop: Property, notes: Notes) -> None:
     for pattern, words in DIFFERENT:
         if re.fullmatch(pattern, name):
             notes.differs(f"{prop.where}: {prop.name}: {words}", of=prop)

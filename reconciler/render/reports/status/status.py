@@ -16,7 +16,7 @@ from reconciler.render.report_json import report_json
 from reconciler.render.reports.status.rollout import standing_lines, standing_value
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.pauses import Pause
-from reconciler.resources.mirrors.pause import told, words
+from reconciler.resources.mirrors.pause import reported_pauses, words
 from reconciler.text import columns, counted
 
 Lock = LockRecord | Unknown | None
@@ -249,7 +249,7 @@ def _work_lines(flow: FlowStatus) -> list[str]:
 
 def pause_lines(flow: FlowStatus) -> Iterator[str]:
     """``flow orders is paused since ... by ann@host: maintenance; 6 of 6 partitions``."""
-    for scope, fields in told(flow.name, flow):
+    for scope, fields in reported_pauses(flow.name, flow):
         pause = Pause(scope, int(str(fields["since_ms"])), str(fields["by"]), str(fields["reason"]))
         every = counted(int(str(fields["partitions"])), "partition")
         yield f"{scope} is paused {words(pause)}; {fields['paused_partitions']} of {every}"

@@ -29,7 +29,7 @@ class ProbedLogin:
     @property
     def asked(self) -> int:
         """Resources that brokers told something about."""
-        return len({(acl.resource, acl.name) for acl in self.wanted if told(self.before, acl) is not None})
+        return len({(acl.resource, acl.name) for acl in self.wanted if is_allowed(self.before, acl) is not None})
 
 
 def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBinding, ...]:
@@ -63,7 +63,7 @@ def ask_for(some: Iterable[AclBinding]) -> Ask:
     )
 
 
-def told(rights: Rights | None, acl: AclBinding) -> bool | None:
+def is_allowed(rights: Rights | None, acl: AclBinding) -> bool | None:
     """Whether the brokers allow it; None where they were not asked or do not tell."""
     if rights is None or rights.failed is not None:
         return None

@@ -15,7 +15,7 @@ from reconciler.model.reports.probe import Needs, ProbeCheck, ProbeVerdict
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import Shift, locked_out, shifts
 from reconciler.resources.acls.authorizer.lockout import reached
-from reconciler.resources.acls.probe.rights import ProbedLogin, told
+from reconciler.resources.acls.probe.rights import ProbedLogin, is_allowed
 from reconciler.resources.acls.probe.undo import by_hand, carried_out
 from reconciler.text import counted
 
@@ -171,7 +171,7 @@ def _lost_by_rules(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iter
         wanted = {_request(acl): acl for acl in reached(needs, taking)} if taking else {}
         for lost in locked_out(Rulebook.of(evidence.before), Rulebook.of(view), wanted.values()):
             acl = wanted.get(lost.request)
-            if acl is not None and told(login.after, acl) is not True:
+            if acl is not None and is_allowed(login.after, acl) is not True:
                 yield acl, _denied_by(lost.by) or _Cause(f"'{lost.today}' is gone", lost.today, there=False)
 
 
@@ -179,7 +179,11 @@ def _lost_by_word(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Itera
     """Of what the brokers allowed before the wave."""
     books = [Rulebook.of(view) for view in set(evidence.views.values())]
     for acl in login.wanted:
-        if acl.principal == needs.name and told(login.before, acl) is True and told(login.after, acl) is False:
+        if (
+            acl.principal == needs.name
+            and is_allowed(login.before, acl) is True
+            and is_allowed(login.after, acl) is False
+        ):
             denials = (book.decide(_request(acl)) for book in books if needs.name)
             by = next((decision.by for decision in denials if not decision.allowed and decision.by is not None), None)
             yield acl, _denied_by(by) or _Cause("the brokers deny it")
